@@ -1,0 +1,47 @@
+# make demo   sets everything up and runs the main job
+# make test   sets everything up and runs the tests
+# make lint   format, lint, types        make docs   builds the documentation
+# make sparse adds torch-sparse (compiles for about ten minutes, once)
+
+PYTHON ?= python3
+VENV ?= .venv
+PY := $(VENV)/bin/python
+READY := $(VENV)/.ready
+
+.PHONY: demo test lint docs sparse benchmark clean
+
+$(READY): pyproject.toml constraints.txt
+	test -x $(PY) || $(PYTHON) -m venv $(VENV)
+	$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	touch $@
+
+demo: $(READY)
+	$(PY) examples/similar_people.py
+
+test: $(READY)
+	$(PY) -m pytest
+
+lint: $(READY)
+	$(PY) -m ruff format --check .
+	$(PY) -m ruff check .
+	$(PY) -m mypy
+
+docs: $(READY)
+	$(PY) -m sphinx -W --keep-going -q -b doctest docs docs/_build/doctest
+	$(PY) -m sphinx -W --keep-going -q -b html docs docs/_build/html
+
+# The extension builds against the torch that is installed, hence no isolation.
+$(VENV)/.sparse: $(READY)
+	$(PY) -m pip install --quiet "setuptools<82" wheel
+	$(PY) -m pip install --quiet --no-build-isolation -c constraints.txt -e ".[sparse]"
+	touch $@
+
+sparse: $(VENV)/.sparse
+
+benchmark: $(READY)
+	$(PY) -m pip install --quiet -c constraints.txt -e ".[benchmark]"
+	$(PY) benchmarks/radius_graph.py
+	$(PY) benchmarks/smoothing.py
+
+clean:
+	rm -rf $(VENV) build dist docs/_build docs/api/generated

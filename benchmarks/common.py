@@ -1,0 +1,101 @@
+"""What every benchmark needs: timing side by side, peak memory, a record."""
+
+import json
+import os
+import platform
+import statistics
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import psutil
+import torch
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def interleaved(
+    contestants: dict[str, Callable[[], Any]], repeats: int = 3
+) -> dict[str, dict[str, float]]:
+    """Runs everybody in turn, ``repeats`` times; median and spread in seconds."""
+    seconds: dict[str, list[float]] = {name: [] for name in contestants}
+    for _ in range(repeats):
+        for name, run in contestants.items():
+            start = time.perf_counter()
+            run()
+            seconds[name].append(time.perf_counter() - start)
+    return {
+        name: {
+            "median": statistics.median(values),
+            "min": min(values),
+            "max": max(values),
+        }
+        for name, values in seconds.items()
+    }
+
+
+class PeakMemory:
+    """Highest resident memory of this process while inside, beyond the start."""
+
+    def __enter__(self) -> "PeakMemory":
+        self._process = psutil.Process()
+        self._start = self._process.memory_info().rss
+        self._peak = self._start
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch)
+        self._thread.start()
+        return self
+
+    def _watch(self) -> None:
+        while not self._stop.wait(0.005):
+            self._peak = max(self._peak, self._process.memory_info().rss)
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    @property
+    def bytes(self) -> int:
+        """Bytes beyond what was resident at the start."""
+        return self._peak - self._start
+
+
+def environment() -> dict[str, Any]:
+    """Versions, threads and commit: what a figure depends on."""
+    packages = ["torch", "torch-geometric", "numpy", "scipy", "scikit-learn"]
+    packages += ["faiss-cpu", "inFairness", "pyg_glif"]
+    found = {}
+    for package in packages:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = None
+    command = ["git", "rev-parse", "--short", "HEAD"]
+    here = Path(__file__).parent
+    commit = subprocess.run(command, capture_output=True, text=True, cwd=here)
+    return {
+        "packages": found,
+        "python": platform.python_version(),
+        "threads": torch.get_num_threads(),
+        "cores": os.cpu_count(),
+        "commit": commit.stdout.strip() or None,
+    }
+
+
+def write(name: str, rows: list[dict[str, Any]]) -> None:
+    """Writes one JSON file with the rows and the environment."""
+    RESULTS.mkdir(exist_ok=True)
+    record = {"environment": environment(), "rows": rows}
+    path = RESULTS / f"{name}.json"
+    path.write_text(json.dumps(record, indent=1, sort_keys=True) + "\n")
+
+
+def table(header: list[str], rows: list[list[str]]) -> str:
+    """A Markdown table."""
+    lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
+    lines += ["| " + " | ".join(row) + " |" for row in rows]
+    return "\n".join(lines)

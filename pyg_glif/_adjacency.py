@@ -1,0 +1,150 @@
+"""Turns every accepted form of a similarity graph into one checked, sorted form."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pyg_glif._pattern import Pattern
+from pyg_glif._validate import (
+    check_edge_values,
+    check_edges,
+    check_finite,
+    check_floating,
+    check_indices,
+    check_non_negative,
+)
+
+# Two directions of one edge may be computed in a different order: exp(-theta d^2)
+# then differs by theta d^2 units of float32 rounding.
+_SYMMETRY_RTOL = 1e-4
+
+
+def to_adjacency(
+    edge_index: Any, edge_weight: Tensor | None, num_nodes: int | None
+) -> tuple[Pattern, Tensor]:
+    """Checks a graph and returns its pattern and float64 weights, in its order.
+
+    Self-loops are dropped and the weights of repeated edges add up. The weights keep
+    their gradient; both directions of an edge get the mean of the two weights, so
+    that gradients are symmetric as well.
+    """
+    row, col, weight, num_nodes = _to_coo(edge_index, edge_weight, num_nodes)
+    if weight is None:
+        weight = torch.ones(row.numel(), dtype=torch.float64, device=row.device)
+    else:
+        check_finite("edge_weight", weight.detach())
+        check_non_negative("edge_weight", weight.detach())
+    row, col, weight = _canonical(row, col, weight.double(), num_nodes)
+    pattern = _symmetric_pattern(row, col, num_nodes)
+    return pattern, _symmetric_weight(pattern, weight)
+
+
+def _to_coo(
+    graph: Any, weight: Tensor | None, num_nodes: int | None
+) -> tuple[Tensor, Tensor, Tensor | None, int]:
+    """Rows, columns, weights and size of any accepted form."""
+    matrix = _matrix_to_coo(graph)
+    if matrix is None:
+        if hasattr(graph, "as_tensor"):  # torch_geometric.EdgeIndex
+            graph = graph.as_tensor()
+        edges = check_edges(graph)
+        if num_nodes is None:
+            num_nodes = int(edges.max()) + 1 if edges.numel() else 0
+        check_indices("edge_index", edges, num_nodes)
+        row, col = edges[0], edges[1]
+        if weight is not None:
+            weight = check_edge_values("edge_weight", weight, row.numel())
+        return row, col, weight, num_nodes
+    if weight is not None:
+        msg = "'edge_weight' must be None when 'edge_index' is a sparse matrix"
+        raise ValueError(f"{msg}. Its values are the weights")
+    row, col, weight, size = matrix
+    if size[0] != size[1] or num_nodes not in (None, size[0]):
+        wanted = "square" if num_nodes is None else f"{num_nodes} x {num_nodes}"
+        msg = f"'edge_index' must be {wanted} as a sparse matrix"
+        raise ValueError(f"{msg} (got {size[0]} x {size[1]})")
+    return row, col, weight, size[0]
+
+
+def _matrix_to_coo(
+    graph: Any,
+) -> tuple[Tensor, Tensor, Tensor | None, tuple[int, int]] | None:
+    """Entries of a sparse matrix, or None if ``graph`` is not one."""
+    if hasattr(graph, "sparse_sizes") and hasattr(graph, "coo"):  # SparseTensor
+        row, col, value = graph.coo()
+        if value is not None:
+            check_floating("edge_index", value)
+        return row, col, value, (graph.sparse_size(0), graph.sparse_size(1))
+    if not isinstance(graph, Tensor) or graph.layout == torch.strided:
+        return None
+    if graph.layout not in (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc):
+        raise TypeError(f"'edge_index' must be COO, CSR or CSC (got {graph.layout})")
+    check_floating("edge_index", graph)
+    size = (graph.size(0), graph.size(1))
+    if graph.layout == torch.sparse_coo:
+        graph = graph.coalesce()
+        row, col = graph.indices()
+        return row, col, graph.values(), size
+    compressed, plain = (
+        (graph.crow_indices(), graph.col_indices())
+        if graph.layout == torch.sparse_csr
+        else (graph.ccol_indices(), graph.row_indices())
+    )
+    # A symmetric matrix has the same rows as columns, so CSC needs no transpose.
+    major = torch.arange(compressed.numel() - 1, device=plain.device)
+    row = major.repeat_interleave(compressed.long().diff())
+    return row, plain.long(), graph.values(), size
+
+
+def _canonical(
+    row: Tensor, col: Tensor, weight: Tensor, num_nodes: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Sorted by (row, column), every pair once, no self-loops."""
+    keep = row != col
+    if not bool(keep.all()):
+        row, col, weight = row[keep], col[keep], weight[keep]
+    key = row * num_nodes + col
+    if bool((key[1:] > key[:-1]).all()):
+        return row.contiguous(), col.contiguous(), weight
+    key, inverse = torch.unique(key, return_inverse=True)
+    weight = weight.new_zeros(key.numel()).index_add(0, inverse, weight)
+    row = key.div(num_nodes, rounding_mode="floor")
+    return row, key - row * num_nodes, weight
+
+
+def _symmetric_pattern(row: Tensor, col: Tensor, num_nodes: int) -> Pattern:
+    """The pattern, once every edge is known to have its reverse."""
+    fits = max(num_nodes, row.numel()) < 2**31
+    colidx = col.to(torch.int32 if fits else torch.int64)
+    # Sorting by column lists the transpose in canonical order.
+    reverse = torch.sort(colidx, stable=True)[1]
+    if not (torch.equal(col[reverse], row) and torch.equal(row[reverse], col)):
+        _raise_one_directional(row, col, num_nodes)
+    count = torch.bincount(row, minlength=num_nodes)
+    ptr = torch.cat([count.new_zeros(1), count.cumsum(0)]).to(colidx.dtype)
+    return Pattern(row, col, reverse, ptr, colidx, num_nodes)
+
+
+def _raise_one_directional(row: Tensor, col: Tensor, num_nodes: int) -> None:
+    """Names the first edge without its reverse."""
+    there = torch.isin(row * num_nodes + col, col * num_nodes + row)
+    first = int((~there).nonzero()[0])
+    edge = (int(row[first]), int(col[first]))
+    msg = "'edge_index' must hold both directions of every edge"
+    msg = f"{msg} (got {edge} without {edge[::-1]})"
+    raise ValueError(f"{msg}. Use 'torch_geometric.utils.to_undirected'")
+
+
+def _symmetric_weight(pattern: Pattern, weight: Tensor) -> Tensor:
+    """Mean of the two directions, which must agree up to rounding."""
+    other = weight[pattern.reverse]
+    apart = (weight - other).detach().abs()
+    limit = _SYMMETRY_RTOL * torch.maximum(weight, other).detach()
+    if bool((apart > limit).any()):
+        at = int((apart - limit).argmax())
+        edge = (int(pattern.row[at]), int(pattern.col[at]))
+        values = f"{float(weight[at]):g} for {edge}, {float(other[at]):g} for"
+        msg = "'edge_weight' must be equal in both directions of every edge"
+        raise ValueError(f"{msg} (got {values} {edge[::-1]})")
+    return 0.5 * (weight + other)

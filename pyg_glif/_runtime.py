@@ -1,0 +1,47 @@
+"""What long work needs from its surroundings: memory there is, a progress bar."""
+
+import sys
+from types import TracebackType
+
+import psutil
+import torch
+from tqdm import tqdm
+
+
+def available_memory(device: torch.device) -> int:
+    """Bytes that can still be allocated on ``device``."""
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    return int(psutil.virtual_memory().available)
+
+
+class Progress:
+    """A progress bar that stays out of the way.
+
+    It appears on a terminal only, and only after ``delay`` seconds, so that quick
+    work prints nothing. ``show=None`` means "if standard error is a terminal".
+    """
+
+    def __init__(
+        self, total: int, desc: str, show: bool | None = None, delay: float = 2.0
+    ) -> None:
+        if show is None:
+            show = sys.stderr.isatty()
+        self._bar = tqdm(
+            total=total, desc=desc, delay=delay, disable=not show, leave=False
+        )
+
+    def __enter__(self) -> "Progress":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._bar.close()
+
+    def update(self, step: int = 1) -> None:
+        """Moves the bar on by ``step``."""
+        self._bar.update(step)

@@ -1,0 +1,609 @@
+"""The only functions that word argument errors.
+
+Every check takes the caller's own argument name first and raises
+``'name' must be <condition> (got <value>)``.
+"""
+
+import math
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor
+
+
+def check_scalar(
+    name: str,
+    value: float,
+    *,
+    minimum: float | None = None,
+    above: float | None = None,
+    below: float | None = None,
+    allow_inf: bool = False,
+) -> float:
+    """A real number, finite unless told otherwise, within the given limits."""
+    try:
+        number = None if isinstance(value, (str, bytes, bool)) else float(value)
+    except (TypeError, ValueError):
+        number = None
+    if number is None:
+        raise TypeError(f"'{name}' must be a number (got {value!r})")
+    value = number
+    if math.isnan(value) or (math.isinf(value) and not allow_inf):
+        raise ValueError(f"'{name}' must be finite (got {value})")
+    if minimum is not None and value < minimum:
+        condition = "non-negative" if minimum == 0 else f"at least {minimum}"
+        raise ValueError(f"'{name}' must be {condition} (got {value})")
+    if above is not None and value <= above:
+        condition = "positive" if above == 0 else f"above {above}"
+        raise ValueError(f"'{name}' must be {condition} (got {value})")
+    if below is not None and value >= below:
+        raise ValueError(f"'{name}' must be below {below} (got {value})")
+    return value
+
+
+def check_count(
+    name: str, value: int, *, minimum: int = 1, below: int | None = None
+) -> int:
+    """A whole number of at least ``minimum``."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"'{name}' must be a whole number (got {value!r})")
+    if value < minimum:
+        raise ValueError(f"'{name}' must be at least {minimum} (got {value})")
+    if below is not None and value >= below:
+        raise ValueError(f"'{name}' must be below {below} (got {value})")
+    return value
+
+
+def check_choice(name: str, value: object, choices: tuple[object, ...]) -> None:
+    """One of a few values."""
+    if value not in choices:
+        allowed = ", ".join(repr(choice) for choice in choices)
+        raise ValueError(f"'{name}' must be one of {allowed} (got {value!r})")
+
+
+def check_tensor(name: str, value: object) -> Tensor:
+    """A tensor, not an array or a list."""
+    if not isinstance(value, Tensor):
+        kind = type(value).__name__
+        msg = f"'{name}' must be a torch.Tensor (got {kind}). Use 'torch.as_tensor'"
+        raise TypeError(msg)
+    return value
+
+
+def check_floating(name: str, value: Tensor) -> None:
+    """Values in float32 or float64."""
+    if value.dtype not in (torch.float32, torch.float64):
+        msg = f"'{name}' must be float32 or float64 (got {value.dtype})"
+        raise TypeError(msg)
+
+
+def check_rank(name: str, value: Tensor, *ranks: int) -> None:
+    """One of the given numbers of dimensions."""
+    if value.dim() not in ranks:
+        wanted = " or ".join(f"{rank}-dimensional" for rank in ranks)
+        msg = f"'{name}' must be {wanted} (got shape {tuple(value.shape)})"
+        raise ValueError(msg)
+
+
+def check_finite(name: str, value: Tensor) -> None:
+    """No NaN and no infinity; the message names the first offender."""
+    # A sum is finite only if no entry is NaN or infinite (or it overflows, in
+    # which case the exact test decides): one pass, no boolean copy.
+    if value.numel() == 0 or bool(torch.isfinite(value.sum())):
+        return
+    bad = ~torch.isfinite(value)
+    if bool(bad.any()):
+        where = tuple(int(i) for i in bad.nonzero()[0])
+        got = float(value[where])
+        index = where[0] if len(where) == 1 else where
+        msg = f"'{name}' must be finite (got {got} at index {index}"
+        raise ValueError(f"{msg}, {int(bad.sum())} such values)")
+
+
+def check_features(name: str, value: object) -> Tensor:
+    """Rows of finite floating-point features, ``[N, F]``."""
+    value = check_tensor(name, value)
+    check_rank(name, value, 2)
+    check_floating(name, value)
+    check_finite(name, value)
+    return value
+
+
+def check_width(name: str, value: Tensor, width: int) -> None:
+    """A given number of columns."""
+    if value.size(-1) != width:
+        msg = f"'{name}' must have {width} columns (got {value.size(-1)})"
+        raise ValueError(msg)
+
+
+def check_integer(name: str, value: Tensor) -> None:
+    """Whole numbers that can be indices or labels."""
+    if value.dtype not in (torch.int64, torch.int32, torch.int16, torch.uint8):
+        raise TypeError(f"'{name}' must hold whole numbers (got {value.dtype})")
+
+
+def check_batch(batch: object, num_nodes: int) -> Tensor:
+    """One non-negative graph number per node, in any order."""
+    batch = check_tensor("batch", batch)
+    check_integer("batch", batch)
+    if batch.dim() != 1 or batch.numel() != num_nodes:
+        msg = "'batch' must have one entry per node"
+        raise ValueError(f"{msg} (got shape {tuple(batch.shape)} for {num_nodes})")
+    if batch.numel() and int(batch.min()) < 0:
+        raise ValueError(f"'batch' must be non-negative (got {int(batch.min())})")
+    return batch.long()
+
+
+def check_indices(name: str, value: Tensor, num_nodes: int) -> None:
+    """Node numbers from 0 to ``num_nodes - 1``."""
+    if value.numel() == 0:
+        return
+    low, high = int(value.min()), int(value.max())
+    if low < 0 or high >= num_nodes:
+        bad = low if low < 0 else high
+        msg = f"'{name}' must hold node indices from 0 to {num_nodes - 1} (got {bad})"
+        raise ValueError(msg)
+
+
+def check_edges(
+    edge_index: object, num_nodes: int | None = None, *, name: str = "edge_index"
+) -> Tensor:
+    """Edges as ``[2, E]`` whole numbers, within range where that is known."""
+    edge_index = check_tensor(name, edge_index)
+    if edge_index.dim() != 2 or edge_index.size(0) != 2:
+        msg = f"'{name}' must have shape [2, num_edges]"
+        raise ValueError(f"{msg} (got {tuple(edge_index.shape)})")
+    check_integer(name, edge_index)
+    if num_nodes is not None:
+        check_indices(name, edge_index, num_nodes)
+    return edge_index.long()
+
+
+def check_edge_values(name: str, value: object, num_edges: int) -> Tensor:
+    """One floating-point value per edge, ``[E]``."""
+    value = check_tensor(name, value)
+    check_floating(name, value)
+    if value.dim() != 1 or value.numel() != num_edges:
+        got = value.numel() if value.dim() == 1 else f"shape {tuple(value.shape)}"
+        msg = f"'{name}' must have one entry per edge (got {got} for {num_edges} edges)"
+        raise ValueError(msg)
+    return value
+
+
+def check_non_negative(name: str, value: Tensor) -> None:
+    """No negative entry."""
+    low = float(value.detach().min()) if value.numel() else 0.0
+    if low < 0:
+        raise ValueError(f"'{name}' must be non-negative (got {low:g})")
+
+
+def check_positive(name: str, value: Tensor) -> None:
+    """No zero and no negative entry."""
+    low = float(value.detach().min()) if value.numel() else 1.0
+    if low <= 0:
+        raise ValueError(f"'{name}' must be positive (got {low:g})")
+
+
+def check_between(name: str, value: Tensor, low: float, high: float) -> None:
+    """Entries from ``low`` to ``high``, give or take rounding."""
+    if value.numel() == 0:
+        return
+    least, most = (float(end) for end in torch.aminmax(value.detach()))
+    if least < low - 1e-6 or most > high + 1e-6:
+        got = least if least < low else most
+        msg = f"'{name}' must be between {low:g} and {high:g} (got {got:g})"
+        raise ValueError(msg)
+
+
+def check_row_sums(name: str, value: Tensor, *, tolerance: float = 1e-3) -> None:
+    """Rows that sum to 1; the message names the worst one."""
+    if value.numel() == 0:
+        return
+    off = (value.detach().sum(dim=-1) - 1).abs().flatten()
+    worst = int(off.argmax())
+    if float(off[worst]) > tolerance:
+        total = float(value.detach().sum(dim=-1).flatten()[worst])
+        msg = f"'{name}' must have rows that sum to 1 (got {total:g} in row {worst})"
+        raise ValueError(msg)
+
+
+def check_classes(name: str, value: Tensor) -> None:
+    """At least two classes in the last dimension."""
+    if value.dim() == 0 or value.size(-1) < 2:
+        msg = f"'{name}' must have at least 2 classes in its last dimension"
+        shape = tuple(value.shape)
+        raise ValueError(f"{msg} (got shape {shape}). Use 'Logit' for one probability")
+
+
+def check_rows(name: str, value: object, width: int | None = None) -> Tensor:
+    """Rows of floating-point features; what needs no look at the values."""
+    value = check_tensor(name, value)
+    check_rank(name, value, 2)
+    check_floating(name, value)
+    if width is not None:
+        check_width(name, value, width)
+    return value
+
+
+def check_comparable(name: str, value: Tensor, like_name: str, like: Tensor) -> None:
+    """Rows of the same width and dtype as another argument."""
+    check_width(name, value, like.size(-1))
+    if value.dtype != like.dtype:
+        msg = f"'{name}' must have the dtype of '{like_name}', {like.dtype}"
+        raise TypeError(f"{msg} (got {value.dtype})")
+
+
+def check_pairs(name: str, value: object) -> Tensor:
+    """Pairs of two different nodes, ``[P, 2]``."""
+    value = check_tensor(name, value)
+    if value.dim() != 2 or value.size(1) != 2:
+        msg = f"'{name}' must have shape [num_pairs, 2]"
+        raise ValueError(f"{msg} (got {tuple(value.shape)})")
+    check_integer(name, value)
+    loops = (value[:, 0] == value[:, 1]).nonzero()
+    if loops.numel():
+        where = int(loops[0])
+        msg = f"'{name}' must name two different nodes per pair"
+        raise ValueError(f"{msg} (got {tuple(value[where].tolist())} at index {where})")
+    return value.long()
+
+
+def check_judgements(name: str, value: object, num_pairs: int) -> Tensor:
+    """One weight from 0 to 1 per pair, ``[P]``."""
+    value = check_tensor(name, value)
+    check_floating(name, value)
+    if value.dim() != 1 or value.numel() != num_pairs:
+        msg = f"'{name}' must have one entry per pair"
+        raise ValueError(f"{msg} (got shape {tuple(value.shape)} for {num_pairs})")
+    check_finite(name, value)
+    outside = (value < 0) | (value > 1)
+    if bool(outside.any()):
+        got = float(value[outside][0])
+        raise ValueError(f"'{name}' must be between 0 and 1 (got {got:g})")
+    return value
+
+
+def check_not_empty(name: str, value: Tensor) -> None:
+    """At least one entry."""
+    if value.numel() == 0:
+        msg = f"'{name}' must not be empty (got shape {tuple(value.shape)})"
+        raise ValueError(msg)
+
+
+def check_symmetric(name: str, value: Tensor, rtol: float) -> None:
+    """A square matrix, equal to its transpose up to rounding."""
+    if value.dim() != 2 or value.size(0) != value.size(1):
+        raise ValueError(f"'{name}' must be square (got shape {tuple(value.shape)})")
+    gap = float((value - value.T).abs().max())
+    if gap > rtol * float(value.abs().max()):
+        msg = f"'{name}' must be symmetric (got entries that differ by {gap:.3g})"
+        raise ValueError(f"{msg}. Use '({name} + {name}.T) / 2'")
+
+
+def check_eigenvalues(name: str, value: Tensor, rtol: float) -> None:
+    """Ascending eigenvalues of a positive semi-definite matrix that is not zero."""
+    low, high = float(value[0]), float(value[-1])
+    if low < -rtol * max(abs(low), abs(high)):
+        msg = f"'{name}' must be positive semi-definite"
+        raise ValueError(f"{msg} (got smallest eigenvalue {low:.6g})")
+    if high <= 0:
+        msg = f"'{name}' must not be zero (got rank 0)"
+        raise ValueError(f"{msg}. Every pair would be at distance 0")
+
+
+def check_subspace_rank(name: str, rank: int, num_features: int) -> None:
+    """Some directions, but not all of them."""
+    if rank == 0:
+        raise ValueError(f"'{name}' must span a direction (got zeros only)")
+    if rank == num_features:
+        msg = f"'{name}' must leave a direction over"
+        msg = f"{msg} (got rank {rank} of {num_features} features)"
+        raise ValueError(f"{msg}. Every pair would be at distance 0")
+
+
+def check_callable(name: str, value: object) -> None:
+    """Something that can be called."""
+    if not callable(value):
+        raise TypeError(f"'{name}' must be callable (got {type(value).__name__})")
+
+
+def check_dist(name: str, value: object, num_rows: int, num_cols: int) -> Tensor:
+    """Finite, non-negative distances ``[A, B]``."""
+    value = check_tensor(name, value)
+    if tuple(value.shape) != (num_rows, num_cols):
+        msg = f"'{name}' must have shape {(num_rows, num_cols)}"
+        raise ValueError(f"{msg} (got {tuple(value.shape)})")
+    check_floating(name, value)
+    check_finite(name, value)
+    check_non_negative(name, value)
+    return value
+
+
+def check_annotators(
+    pairs: object, weights: object = None
+) -> list[tuple[str, Tensor, Tensor | None]]:
+    """Name, pairs and weights of each annotator, from one tensor or one for each."""
+    if not isinstance(pairs, (list, tuple)):
+        return [_check_annotator("", pairs, weights)]
+    if not pairs:
+        raise ValueError("'pairs' must hold at least one annotator (got none)")
+    given = [None] * len(pairs) if weights is None else weights
+    if not isinstance(given, (list, tuple)) or len(given) != len(pairs):
+        got = f"{len(given)}" if isinstance(given, (list, tuple)) else "one tensor"
+        msg = "'weights' must have one tensor per annotator"
+        raise ValueError(f"{msg} (got {got} for {len(pairs)} annotators)")
+    return [
+        _check_annotator(f"[{k}]", *one)
+        for k, one in enumerate(zip(pairs, given, strict=True))
+    ]
+
+
+def _check_annotator(
+    suffix: str, pairs: object, weights: object
+) -> tuple[str, Tensor, Tensor | None]:
+    """Pairs of one annotator and, if given, their weights."""
+    name = f"pairs{suffix}"
+    pairs = check_pairs(name, pairs)
+    if weights is None:
+        return name, pairs, None
+    return name, pairs, check_judgements(f"weights{suffix}", weights, len(pairs))
+
+
+def check_coefficient(name: str, value: object, *, minimum: float) -> None:
+    """A number, or a 0-dimensional tensor that may be learned."""
+    if isinstance(value, Tensor):
+        check_rank(name, value, 0)
+        value = value.detach().item()
+    check_scalar(name, value, minimum=minimum)  # type: ignore[arg-type]
+
+
+def check_kind(name: str, value: object, kind: type) -> None:
+    """An instance of a class."""
+    if not isinstance(value, kind):
+        got = type(value).__name__
+        raise TypeError(f"'{name}' must be a {kind.__name__} (got {got})")
+
+
+def check_attribute(name: str, keys: Iterable[str], key: str) -> None:
+    """An attribute that is there."""
+    keys = sorted(keys)
+    if key not in keys:
+        got = ", ".join(repr(k) for k in keys) or "none"
+        raise ValueError(f"'{name}' must have the attribute '{key}' (got {got})")
+
+
+def check_free(name: str, taken: list[str]) -> None:
+    """No graph that would be lost."""
+    if taken:
+        got = ", ".join(repr(key) for key in taken)
+        msg = f"'{name}' must not have a graph yet (got {got})"
+        raise ValueError(f"{msg}. Pass 'overwrite=True' to replace it")
+
+
+def check_node_rows(name: str, value: Tensor, num_nodes: int) -> None:
+    """One row per node."""
+    if value.dim() == 0 or value.size(0) != num_nodes:
+        msg = f"'{name}' must have one row per node"
+        raise ValueError(f"{msg} (got shape {tuple(value.shape)} for {num_nodes})")
+
+
+def check_single_graph(name: str, batch: Tensor | None) -> None:
+    """Nodes of one graph only."""
+    if batch is not None and batch.numel():
+        num_graphs = int(torch.unique(batch).numel())
+        if num_graphs > 1:
+            msg = f"'{name}' must be one graph (got a batch of {num_graphs})"
+            raise ValueError(f"{msg}. Transform the graphs before they are batched")
+
+
+def check_num_directions(
+    name: str, value: int, data: str, rank: int, num_features: int
+) -> None:
+    """No more directions than the data has, and one left over."""
+    if value > rank:
+        msg = f"'{name}' must be at most the rank of {data}, {rank}"
+        raise ValueError(f"{msg} (got {value})")
+    if value >= num_features:
+        msg = f"'{name}' must be below the number of features, {num_features}"
+        msg = f"{msg} (got {value}). Every pair would be at distance 0"
+        raise ValueError(msg)
+
+
+def check_group(name: str, value: object, num_rows: int) -> Tensor:
+    """One whole number per row, any numbers."""
+    value = check_tensor(name, value)
+    check_integer(name, value)
+    if value.dim() != 1 or value.numel() != num_rows:
+        msg = f"'{name}' must have one entry per row"
+        raise ValueError(f"{msg} (got shape {tuple(value.shape)} for {num_rows})")
+    return value.long()
+
+
+def check_comparable_rows(name: str, num_groups: int, num_rows: int) -> None:
+    """At least one group of two."""
+    if num_groups == 0:
+        msg = f"'{name}' must put at least two rows in one group"
+        raise ValueError(f"{msg} (got {num_rows} groups of one row)")
+
+
+def check_two_classes(name: str, classes: Tensor) -> None:
+    """Labels that are not all the same."""
+    if classes.numel() < 2:
+        msg = f"'{name}' must take at least two values (got {classes.tolist()} only)"
+        raise ValueError(msg)
+
+
+def check_outputs(name: str, value: object) -> Tensor:
+    """Finite floating-point outputs of at least one person, ``[N]`` or ``[N, C]``."""
+    value = check_tensor(name, value)
+    check_rank(name, value, 1, 2)
+    check_floating(name, value)
+    check_not_empty(name, value)
+    check_finite(name, value)
+    return value
+
+
+def check_same_rows(name: str, value: Tensor, like_name: str, like: Tensor) -> None:
+    """As many rows as another argument."""
+    if value.size(0) != like.size(0):
+        msg = f"'{name}' must have as many rows as '{like_name}'"
+        raise ValueError(f"{msg} (got {value.size(0)} for {like.size(0)})")
+
+
+def check_num_rows(name: str, num_rows: int, minimum: int) -> None:
+    """Enough rows."""
+    if num_rows < minimum:
+        msg = f"'{name}' must have at least {minimum} rows (got {num_rows})"
+        raise ValueError(msg)
+
+
+def check_labels(name: str, value: object, num_rows: int) -> Tensor:
+    """One non-negative whole number (or truth value) per row."""
+    value = check_tensor(name, value)
+    if value.dtype != torch.bool:
+        check_integer(name, value)
+    if value.dim() != 1 or value.numel() != num_rows:
+        msg = f"'{name}' must have one entry per row"
+        raise ValueError(f"{msg} (got shape {tuple(value.shape)} for {num_rows})")
+    value = value.long()
+    check_non_negative(name, value)
+    return value
+
+
+def check_mask(name: str, value: object, num_rows: int) -> Tensor:
+    """One truth value per row."""
+    value = check_tensor(name, value)
+    if value.dtype != torch.bool:
+        raise TypeError(f"'{name}' must hold truth values (got {value.dtype})")
+    if value.dim() != 1 or value.numel() != num_rows:
+        msg = f"'{name}' must have one entry per row"
+        raise ValueError(f"{msg} (got shape {tuple(value.shape)} for {num_rows})")
+    return value
+
+
+def check_scores(name: str, value: Tensor) -> None:
+    """One column per class."""
+    if value.size(1) < 2:
+        msg = f"'{name}' must have at least 2 columns, one per class"
+        remedy = "Turn single scores into labels first"
+        raise ValueError(f"{msg} (got shape {tuple(value.shape)}). {remedy}")
+
+
+def check_comparisons(name: str, num_comparable: int, num_groups: int) -> None:
+    """Some group with two rows or more."""
+    if num_comparable == 0:
+        msg = f"'{name}' must hold a group of at least 2 rows"
+        remedy = "Call 'update' on batches that split groups, then 'compute'"
+        raise ValueError(f"{msg} (got {num_groups} groups of one). {remedy}")
+
+
+def check_num_groups(name: str, num_groups: int) -> None:
+    """Two groups or more."""
+    if num_groups < 2:
+        raise ValueError(f"'{name}' must hold at least 2 groups (got {num_groups})")
+
+
+def check_bin_edges(name: str, value: Iterable[float] | Tensor) -> Tensor:
+    """Two or more finite, ascending, non-negative numbers, as float64."""
+    if not isinstance(value, Tensor):
+        value = torch.tensor(
+            [check_scalar(name, edge) for edge in value], dtype=torch.float64
+        )
+    value = value.double()
+    check_rank(name, value, 1)
+    if value.numel() < 2:
+        msg = f"'{name}' must hold at least 2 edges (got {value.numel()})"
+        raise ValueError(msg)
+    check_finite(name, value)
+    check_non_negative(name, value)
+    if bool((value.diff() <= 0).any()):
+        raise ValueError(f"'{name}' must be ascending (got {value.tolist()})")
+    return value
+
+
+def check_share(name: str, value: float) -> float:
+    """A number from 0 to 1."""
+    value = check_scalar(name, value)
+    if not 0.0 <= value <= 1.0:
+        raise ValueError(f"'{name}' must be between 0 and 1 (got {value})")
+    return value
+
+
+def check_pair_rows(name: str, value: Tensor, num_pairs: int) -> None:
+    """One row per pair."""
+    if len(value) != num_pairs:
+        msg = f"'{name}' must have one row per pair (got {len(value)} for {num_pairs})"
+        raise ValueError(msg)
+
+
+def check_similar(name: str, value: object, num_pairs: int) -> Tensor:
+    """One judgement from 0 to 1 per pair, of any dtype, as float64."""
+    value = check_tensor(name, value)
+    if not value.dtype.is_floating_point and not value.dtype.is_complex:
+        value = value.double()
+    return check_judgements(name, value, num_pairs).detach().double()
+
+
+def check_both_judgements(name: str, value: Tensor) -> None:
+    """Pairs of both kinds: nothing can be learned from one."""
+    if not bool((value > 0).any()):
+        raise ValueError(f"'{name}' must call some pairs similar (got none)")
+    if not bool((value < 1).any()):
+        raise ValueError(f"'{name}' must call some pairs dissimilar (got none)")
+
+
+def check_separable_pairs(name: str, contradicts: Tensor) -> None:
+    """No dissimilar pair of identical rows."""
+    if bool(contradicts.any()):
+        where, count = int(contradicts.nonzero()[0]), int(contradicts.sum())
+        msg = f"'{name}' must not call identical rows dissimilar"
+        msg = f"{msg} (got pair {where}, {count} such pairs)"
+        raise ValueError(f"{msg}. Drop them: no metric tells them apart")
+
+
+def check_spanning_pairs(name: str, num_spanned: int, num_directions: int) -> None:
+    """Similar pairs that differ in all directions in which any pair does."""
+    if num_spanned < num_directions:
+        msg = f"'{name}' must have similar pairs in every direction of difference"
+        msg = f"{msg} (got {num_spanned} of {num_directions})"
+        raise ValueError(f"{msg}. Add such pairs or pass 'penalty=1e-3'")
+
+
+def check_attributes(name: str, value: object, num_rows: int) -> Tensor:
+    """Whole numbers or truth values, one column per attribute, ``[N, A]``."""
+    value = check_tensor(name, value)
+    if value.dtype != torch.bool:
+        check_integer(name, value)
+    check_rank(name, value, 1, 2)
+    if len(value) != num_rows or value.numel() == 0:
+        msg = f"'{name}' must have one row per row of 'x'"
+        raise ValueError(f"{msg} (got shape {tuple(value.shape)} for {num_rows})")
+    return value.long().reshape(num_rows, -1)
+
+
+def check_columns(name: str, value: Iterable[int], num_features: int) -> None:
+    """Different column numbers, but not all of them."""
+    columns = list(value)
+    for column in columns:
+        check_count(name, column, minimum=0)
+        if column >= num_features:
+            msg = f"'{name}' must be below the number of features, {num_features}"
+            raise ValueError(f"{msg} (got {column})")
+    if len(set(columns)) < len(columns):
+        raise ValueError(f"'{name}' must be different columns (got {columns})")
+    if len(columns) == num_features:
+        raise ValueError(f"'{name}' must leave a column over (got all {num_features})")
+
+
+def check_varies(name: str, variances: Tensor) -> None:
+    """Columns that are not all constant."""
+    if not bool((variances > 0).any()):
+        raise ValueError(f"'{name}' must vary (got constant columns only)")
+
+
+def check_exclusive(
+    name: str, value: object | None, other_name: str, other: object | None
+) -> None:
+    """Not both of two options."""
+    if value is not None and other is not None:
+        raise ValueError(f"'{name}' must not be given together with '{other_name}'")

@@ -1,0 +1,15 @@
+"""Fair distances: who counts as similar to whom."""
+
+from pyg_glif.distances.base import FairDistance
+from pyg_glif.distances.callable_distance import CallableDistance
+from pyg_glif.distances.euclidean import Euclidean
+from pyg_glif.distances.mahalanobis import Mahalanobis
+from pyg_glif.distances.sensitive_subspace import SensitiveSubspace
+
+__all__ = [
+    "CallableDistance",
+    "Euclidean",
+    "FairDistance",
+    "Mahalanobis",
+    "SensitiveSubspace",
+]

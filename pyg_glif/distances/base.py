@@ -1,0 +1,98 @@
+"""What every fair distance can do."""
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from pyg_glif._validate import check_comparable, check_features, check_rows
+
+
+class FairDistance(nn.Module, ABC):
+    r"""Base class of distances that say how similar two people are.
+
+    A fair distance is the Euclidean distance after an embedding
+    :math:`\mathbf{z} = \phi(\mathbf{x})`,
+
+    .. math::
+        d(\mathbf{x}, \mathbf{x}^{\prime}) =
+        \| \phi(\mathbf{x}) - \phi(\mathbf{x}^{\prime}) \|_2 ,
+
+    and a subclass only says what :math:`\phi` is, by :meth:`embed`. Calling the
+    distance on two sets of rows gives all pairwise distances. They are computed
+    from coordinate differences, so identical rows are at distance exactly zero
+    and data far from the origin loses no digits. The gradient at coinciding points
+    is zero. Second derivatives are not available here;
+    :func:`~pyg_glif.graph.edge_sq_dist` has them.
+
+    Shapes:
+        - **input:** features :math:`(A, F)` and :math:`(B, F)`
+        - **output:** distances :math:`(A, B)`
+
+    Example:
+        >>> class Halved(FairDistance):
+        ...     def embed(self, x):
+        ...         return x / 2
+        >>> Halved()(torch.tensor([[0.0]]), torch.tensor([[4.0], [6.0]]))
+        tensor([[2., 3.]])
+    """
+
+    #: Whether :meth:`embed` exists; without it a search has to call the distance.
+    is_embedding: ClassVar[bool] = True
+
+    #: What a metric learner reports about the fit behind this distance, see
+    #: :mod:`pyg_glif.metric_learning`; ``None`` if it was not learned. It is not
+    #: part of the state dict.
+    fit_result: Any = None
+
+    # Name of a tensor ``[F, R]`` whose rank R a state dict may change.
+    _low_rank: ClassVar[str | None] = None
+
+    @property
+    def num_features(self) -> int | None:
+        """Number of columns the distance expects, ``None`` if any will do."""
+        return None
+
+    @abstractmethod
+    def embed(self, x: Tensor) -> Tensor:
+        r"""Maps features to coordinates whose Euclidean distance is the fair one.
+
+        Args:
+            x (torch.Tensor): Features, float32 or float64. The result has their
+                precision, whatever the precision of the distance itself.
+
+        Shapes:
+            - **input:** features :math:`(N, F)`
+            - **output:** coordinates :math:`(N, D)`
+        """
+
+    def forward(self, x1: Tensor, x2: Tensor) -> Tensor:
+        r"""All distances between rows of ``x1`` and rows of ``x2``."""
+        self._check_inputs(x1, x2)
+        # Together, because a matrix product may round the same row differently in
+        # inputs of different height, and then duplicates would not coincide.
+        z = self.embed(torch.cat([x1, x2]))
+        # Not the default mode: that one expands the square by a matrix product
+        # and loses the leading digits of close points and far from the origin.
+        return torch.cdist(
+            z[: len(x1)], z[len(x1) :], compute_mode="donot_use_mm_for_euclid_dist"
+        )
+
+    def _check_inputs(self, x1: Tensor, x2: Tensor) -> None:
+        """Raises on anything but two sets of comparable, finite rows."""
+        for name, x in (("x1", x1), ("x2", x2)):
+            check_rows(name, x, self.num_features)
+            check_features(name, x)
+        check_comparable("x2", x2, "x1", x1)
+
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
+    ) -> None:
+        """Takes on the rank of the saved distance before its values are copied."""
+        if self._low_rank is not None:
+            own = getattr(self, self._low_rank)
+            saved = state_dict.get(prefix + self._low_rank)
+            if isinstance(saved, Tensor) and len(saved) == len(own):
+                own.data = own.data.new_empty(saved.shape)
+        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)

@@ -1,0 +1,101 @@
+"""Distances that ignore sensitive directions."""
+
+import torch
+from torch import Tensor
+
+from pyg_glif._validate import (
+    check_features,
+    check_not_empty,
+    check_rows,
+    check_scalar,
+    check_subspace_rank,
+)
+from pyg_glif.distances.base import FairDistance
+
+
+class SensitiveSubspace(FairDistance):
+    r"""Ignores differences along sensitive directions.
+
+    .. math::
+        \phi(\mathbf{x}) = \mathbf{x} - \mathbf{Q} \mathbf{Q}^{\top} \mathbf{x}, \qquad
+        \mathbf{Q}^{\top} \mathbf{Q} = \mathbf{I}, \quad
+        \operatorname{range}(\mathbf{Q}) =
+        \operatorname{span}\{ \mathbf{b}_1, \ldots, \mathbf{b}_K \}
+
+    Two people who differ only by a combination of the rows
+    :math:`\mathbf{b}_k` of ``basis`` are at distance zero, up to rounding. The rows
+    need be neither orthogonal nor independent: they are orthonormalised once, by a
+    singular value decomposition in float64. No :math:`F \times F` matrix is formed.
+
+    Args:
+        basis (torch.Tensor): Rows that span the sensitive directions. They must
+            leave at least one direction over, or everybody would be alike.
+        rtol (float, optional): Singular values of ``basis`` up to ``rtol`` times
+            the largest count as zero.
+            (default: :math:`\max(K, F)` times the precision of ``basis``)
+
+    Shapes:
+        - **basis:** :math:`(K, F)`
+        - **input:** features :math:`(A, F)` and :math:`(B, F)`
+        - **output:** distances :math:`(A, B)`
+
+    The directions keep the dtype of ``basis`` and are cast to that of the features
+    when used. Loading a state dict takes on the rank found there.
+
+    Example:
+        >>> distance = SensitiveSubspace(torch.tensor([[0.0, 1.0], [0.0, 2.0]]))
+        >>> distance(torch.tensor([[0.0, 0.0]]), torch.tensor([[3.0, 7.0]]))
+        tensor([[3.]])
+        >>> distance
+        SensitiveSubspace(num_features=2, rank=1)
+    """
+
+    _low_rank = "directions"
+    directions: Tensor  # [F, R], orthonormal columns
+
+    def __init__(self, basis: Tensor, *, rtol: float | None = None) -> None:
+        super().__init__()
+        basis = check_features("basis", basis).detach()
+        check_not_empty("basis", basis)
+        if rtol is None:
+            rtol = max(basis.shape) * torch.finfo(basis.dtype).eps
+        rtol = check_scalar("rtol", rtol, minimum=0)
+        self.register_buffer("directions", _orthonormalize(basis, rtol))
+
+    @property
+    def num_features(self) -> int:
+        """Number of columns the distance expects."""
+        return self.directions.size(0)
+
+    @property
+    def rank(self) -> int:
+        """Number of independent sensitive directions."""
+        return self.directions.size(1)
+
+    @property
+    def basis(self) -> Tensor:
+        """Orthonormal rows that span the sensitive directions, ``[rank, F]``."""
+        return self.directions.T
+
+    def embed(self, x: Tensor) -> Tensor:
+        r"""Returns :math:`\mathbf{X} - \mathbf{X} \mathbf{Q} \mathbf{Q}^{\top}`."""
+        x = check_rows("x", x, self.num_features)
+        directions = self.directions.to(x.dtype)
+        return x - (x @ directions) @ directions.T
+
+    def extra_repr(self) -> str:
+        """What the printed distance shows."""
+        return f"num_features={self.num_features}, rank={self.rank}"
+
+
+def _orthonormalize(basis: Tensor, rtol: float) -> Tensor:  # [K, F] -> [F, R]
+    """Orthonormal columns with the span of the rows of ``basis``."""
+    # Rows of very unequal length would hide the short ones below the tolerance:
+    # only their directions matter.
+    rows = basis.double()
+    rows = torch.nn.functional.normalize(rows, eps=torch.finfo(rows.dtype).tiny)
+    _, values, directions = torch.linalg.svd(rows, full_matrices=False)
+    keep = values > rtol * values[0]
+    check_subspace_rank("basis", int(keep.sum()), basis.size(1))
+    out: Tensor = directions[keep].T
+    return out.contiguous().to(basis.dtype)

@@ -1,0 +1,17 @@
+"""Errors and warnings that have a meaning of their own."""
+
+
+class ConvergenceError(RuntimeError):
+    """A solver gave up; the message says by how much and what to try."""
+
+
+class ConvergenceWarning(UserWarning):
+    """A solver gave up and was told not to raise."""
+
+
+class NotFittedError(RuntimeError):
+    """A method was called that needs ``fit`` first."""
+
+
+class MemoryBudgetError(MemoryError):
+    """The requested graph would not fit; the message says what would."""

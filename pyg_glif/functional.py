@@ -1,0 +1,253 @@
+"""The whole method as pure functions."""
+
+import math
+from dataclasses import replace
+from typing import Any, Literal, overload
+
+import torch
+from torch import Tensor
+
+from pyg_glif._validate import (
+    check_choice,
+    check_coefficient,
+    check_count,
+    check_finite,
+    check_floating,
+    check_node_rows,
+    check_rank,
+    check_scalar,
+    check_tensor,
+)
+from pyg_glif.laplacian import LaplacianOperator
+from pyg_glif.links import Link
+from pyg_glif.solvers import Auto, Solution, Solver, smooth
+from pyg_glif.typing import Normalization
+
+
+@overload
+def glif_smooth(
+    y_hat: Tensor,
+    edge_index: Any,
+    edge_weight: Tensor | None = ...,
+    *,
+    lam: float | Tensor = ...,
+    normalization: Normalization = ...,
+    solver: Solver = ...,
+    link: Link | None = ...,
+    num_nodes: int | None = ...,
+    batch: Tensor | None = ...,
+    return_solution: Literal[False] = ...,
+) -> Tensor: ...
+
+
+@overload
+def glif_smooth(
+    y_hat: Tensor,
+    edge_index: Any,
+    edge_weight: Tensor | None = ...,
+    *,
+    lam: float | Tensor = ...,
+    normalization: Normalization = ...,
+    solver: Solver = ...,
+    link: Link | None = ...,
+    num_nodes: int | None = ...,
+    batch: Tensor | None = ...,
+    return_solution: Literal[True],
+) -> Solution: ...
+
+
+def glif_smooth(
+    y_hat: Tensor,
+    edge_index: Any,
+    edge_weight: Tensor | None = None,
+    *,
+    lam: float | Tensor = 1.0,
+    normalization: Normalization = None,
+    solver: Solver = Auto(),  # noqa: B008  (immutable)
+    link: Link | None = None,
+    num_nodes: int | None = None,
+    batch: Tensor | None = None,
+    return_solution: bool = False,
+) -> Tensor | Solution:
+    r"""Makes outputs individually fair (`GLIF <https://arxiv.org/abs/2110.13796>`_).
+
+    .. math::
+        f = \arg\min_f \|f - \hat y\|^2 + \lambda f^\top \mathbf{L} f
+          = (\mathbf{I} + \lambda \mathbf{L})^{-1} \hat y
+
+    with the symmetric Laplacians of :mod:`pyg_glif.laplacian`; for ``"nrw"`` and
+    ``"density"``, :math:`\lambda` is first multiplied by the average degree of the
+    graph, the self-weight counted.
+
+    Args:
+        y_hat (Tensor): Outputs of a model, float32 or float64.
+        edge_index (Tensor, SparseTensor or LaplacianOperator): The similarity graph,
+            both directions of every edge; or a prepared
+            :class:`~pyg_glif.laplacian.LaplacianOperator`, which then settles
+            ``edge_weight``, ``normalization``, ``num_nodes`` and ``batch``.
+        edge_weight (Tensor, optional): Weights. (default: :obj:`None`, all ones)
+        lam (float or Tensor): Strength :math:`\lambda \ge 0`, a number or a 0-d tensor.
+            Zero returns ``y_hat``. (default: :obj:`1.0`)
+        normalization (str, optional): :obj:`None`, :obj:`"nrw"` or :obj:`"density"`.
+            (default: :obj:`None`)
+        solver (Solver): How the system is solved. (default: :obj:`Auto()`)
+        link (Link, optional): Output space; outputs are smoothed in its dual
+            coordinates, to which residual and bound then refer. (default: :obj:`None`)
+        num_nodes (int, optional): Number of nodes, if a check of ``y_hat`` is wanted.
+        batch (Tensor, optional): Graph number of each node. (default: :obj:`None`)
+        return_solution (bool): Whether to return the whole
+            :class:`~pyg_glif.solvers.Solution`. (default: :obj:`False`)
+
+    Shapes:
+        - **input:** outputs :math:`(N)` or :math:`(N, C)`, edges :math:`(2, E)`,
+          weights :math:`(E)`, batch :math:`(N)`
+        - **output:** like the outputs
+
+    A node without neighbours keeps its output exactly. Gradients of any order reach
+    ``y_hat``, ``edge_weight`` and ``lam``, each at the cost of one more solve. Raises
+    :class:`~pyg_glif.errors.ConvergenceError` if ``solver`` gives up, or if ``"nrw"``
+    makes the objective lose its minimum.
+
+    Example:
+        >>> edge_index = torch.tensor([[0, 1], [1, 0]])
+        >>> glif_smooth(torch.tensor([0.0, 3.0, 5.0]), edge_index)
+        tensor([1., 2., 5.])
+    """
+    _check_signal("y_hat", y_hat)
+    check_coefficient("lam", lam, minimum=0.0)
+    lap = _as_operator(
+        "y_hat", y_hat, edge_index, edge_weight, normalization, num_nodes, batch
+    )
+    strength = torch.as_tensor(lam, dtype=torch.float64, device=y_hat.device)
+    eta = y_hat if link is None else link.to_dual(y_hat)
+    columns = eta.reshape(eta.size(0), math.prod(eta.shape[1:]))
+    found, solution = smooth(lap, strength, columns, solver)
+    value: Tensor = found.view_as(eta)
+    if link is not None:
+        value = link.from_dual(value)
+    return replace(solution, value=value) if return_solution else value
+
+
+def laplacian_penalty(
+    f: Tensor,
+    edge_index: Any,
+    edge_weight: Tensor | None = None,
+    *,
+    normalization: Normalization = None,
+    reduction: Literal["sum", "mean", "consistent"] = "sum",
+    theta: float | Tensor | None = None,
+    num_dims: int | None = None,
+    num_nodes: int | None = None,
+    batch: Tensor | None = None,
+) -> Tensor:
+    r"""The penalty :math:`c \cdot \mathrm{tr}(f^\top \mathbf{L} f)` of a signal.
+
+    ==================  ====================================================
+    ``reduction``       :math:`c`
+    ==================  ====================================================
+    ``"sum"``           :math:`1`
+    ``"mean"``          :math:`1 / n`, :math:`n` the number of nodes
+    ``"consistent"``    :math:`4 \theta / n` for ``"nrw"`` and ``"density"``,
+                        :math:`4 \theta (\theta / \pi)^{d/2} / n^2` for ``None``
+    ==================  ====================================================
+
+    ``"consistent"`` is the estimator of Theorem 4.1, for the kernel
+    :math:`w_{ij} = \exp(-\theta \cdot \mathrm{dist}_{ij}^2)`, that is
+    :math:`\sigma^2 = 1 / (2\theta)`, in a fair space of dimension :math:`d`. It tends
+    to :math:`\mathbb{E} \|\nabla f(z)\|^2`, for ``None`` to
+    :math:`\mathbb{E}[\|\nabla f(z)\|^2 p(z)]` with the density :math:`p` in that space.
+
+    Args:
+        f (Tensor): Signal on the nodes, float32 or float64.
+        edge_index (Tensor, SparseTensor or LaplacianOperator): The graph, as in
+            :func:`glif_smooth`.
+        edge_weight (Tensor, optional): Weights. (default: :obj:`None`, all ones)
+        normalization (str, optional): Form of the Laplacian. (default: :obj:`None`)
+        reduction (str): See above. (default: :obj:`"sum"`)
+        theta (float or Tensor, optional): Kernel parameter, for ``"consistent"``.
+        num_dims (int, optional): Dimension :math:`d` of the fair space, for
+            ``"consistent"`` with ``normalization=None``.
+        num_nodes (int, optional): Number of nodes, if a check of ``f`` is wanted.
+        batch (Tensor, optional): Graph number of each node. (default: :obj:`None`)
+
+    Shapes:
+        - **input:** signal :math:`(N)` or :math:`(N, C)`, edges :math:`(2, E)`,
+          weights :math:`(E)`, batch :math:`(N)`
+        - **output:** :math:`()`
+
+    Unlike in :func:`glif_smooth`, the average degree does not enter. Gradients of any
+    order reach ``f``, ``edge_weight`` and ``theta``; memory is that of edges and
+    columns, never their product.
+
+    Example:
+        >>> edge_index = torch.tensor([[0, 1], [1, 0]])
+        >>> laplacian_penalty(torch.tensor([0.0, 3.0]), edge_index)
+        tensor(9.)
+    """
+    check_choice("reduction", reduction, ("sum", "mean", "consistent"))
+    _check_signal("f", f)
+    lap = _as_operator("f", f, edge_index, edge_weight, normalization, num_nodes, batch)
+    energy = lap.quadratic(f).sum()
+    if reduction == "sum" or f.size(0) == 0:
+        return energy
+    if reduction == "mean":
+        return energy / f.size(0)
+    return energy * _consistent_factor(lap, theta, num_dims)
+
+
+def _consistent_factor(
+    lap: LaplacianOperator, theta: float | Tensor | None, num_dims: int | None
+) -> float | Tensor:
+    """What makes the energy an estimator of the expected squared gradient."""
+    if theta is None:
+        raise ValueError(
+            "'theta' must be given for reduction=\"consistent\" (got None)"
+        )
+    if not isinstance(theta, Tensor):
+        check_scalar("theta", theta, above=0.0)
+    factor = 4.0 * theta / lap.num_nodes
+    if lap.normalization is not None:
+        return factor
+    if num_dims is None:
+        msg = "'num_dims' must be given for reduction=\"consistent\" with"
+        raise ValueError(f"{msg} normalization=None (got None)")
+    check_count("num_dims", num_dims)
+    return factor * (theta / math.pi) ** (num_dims / 2) / lap.num_nodes
+
+
+def _check_signal(name: str, value: Any) -> None:
+    """Finite floating-point values, ``[N]`` or ``[N, C]``."""
+    check_tensor(name, value)
+    check_rank(name, value, 1, 2)
+    check_floating(name, value)
+    check_finite(name, value.detach())
+
+
+def _as_operator(
+    name: str,
+    value: Tensor,
+    edge_index: Any,
+    edge_weight: Tensor | None,
+    normalization: Normalization,
+    num_nodes: int | None,
+    batch: Tensor | None,
+) -> LaplacianOperator:
+    """The graph as an operator with as many nodes as ``value`` has rows."""
+    if num_nodes is not None:
+        check_node_rows(name, value, check_count("num_nodes", num_nodes, minimum=0))
+    if not isinstance(edge_index, LaplacianOperator):
+        return LaplacianOperator(
+            edge_index,
+            edge_weight,
+            normalization=normalization,
+            num_nodes=value.size(0),
+            batch=batch,
+        )
+    for other, given in (("edge_weight", edge_weight), ("batch", batch)):
+        if given is not None:
+            msg = f"'{other}' must be None when 'edge_index' is a LaplacianOperator"
+            raise ValueError(f"{msg}. Pass it to the operator")
+    if normalization is not None:
+        check_choice("normalization", normalization, (edge_index.normalization,))
+    check_node_rows(name, value, edge_index.num_nodes)
+    return edge_index

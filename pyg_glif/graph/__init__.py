@@ -1,0 +1,14 @@
+"""The similarity graph: exact radius search, weights, annotators."""
+
+from pyg_glif.graph.annotators import annotator_graph
+from pyg_glif.graph.estimate import suggest_tau
+from pyg_glif.graph.radius import fair_radius_graph
+from pyg_glif.graph.weights import edge_sq_dist, edge_weights
+
+__all__ = [
+    "annotator_graph",
+    "edge_sq_dist",
+    "edge_weights",
+    "fair_radius_graph",
+    "suggest_tau",
+]

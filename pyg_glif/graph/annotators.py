@@ -1,0 +1,125 @@
+"""Similarity graphs from people's judgements."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from pyg_glif._validate import (
+    check_annotators,
+    check_choice,
+    check_count,
+    check_indices,
+)
+from pyg_glif.typing import Combine
+
+
+def annotator_graph(
+    pairs: Tensor | Sequence[Tensor],
+    num_nodes: int,
+    *,
+    weights: Tensor | Sequence[Tensor] | None = None,
+    combine: Combine = "any",
+) -> tuple[Tensor, Tensor]:
+    r"""Builds a graph from pairs that annotators called similar.
+
+    Let :math:`w^{(k)}_{ij} \in [0, 1]` be the judgement of annotator
+    :math:`k = 1, \ldots, K` on the pair :math:`\{i, j\}`: zero if they did not name
+    it, one if they named it without a weight. The edge weight is
+
+    .. math::
+        W_{ij} = \begin{cases}
+        \max_k w^{(k)}_{ij} & \text{"any"} \\
+        \max \{ w : w^{(k)}_{ij} \ge w \text{ for more than } K/2 \text{ of them} \}
+        & \text{"majority"} \\
+        \frac{1}{K} \sum_k w^{(k)}_{ij} & \text{"mean"}
+        \end{cases}
+
+    so without weights ``"any"`` and ``"majority"`` give zeros and ones. Pairs of
+    weight zero are left out.
+
+    Args:
+        pairs (torch.Tensor or sequence): Pairs of different nodes, one row each: one
+            tensor for one annotator, or one tensor per annotator.
+        num_nodes (int): Number of nodes.
+        weights (torch.Tensor or sequence, optional): A judgement between 0 and 1 for
+            each pair, in the form of ``pairs``. (default: :obj:`None`)
+        combine (str, optional): ``"any"``, ``"majority"`` or ``"mean"``.
+            (default: :obj:`"any"`)
+
+    Shapes:
+        - **input:** pairs :math:`(P, 2)` and weights :math:`(P)` per annotator
+        - **output:** edges :math:`(2, E)`, weights :math:`(E)` in float32
+
+    Edges come in both directions, sorted by row and column, without self-loops. A
+    pair that one annotator names several times, in either order, counts once, with
+    the largest of its weights.
+
+    Example:
+        >>> first, second = torch.tensor([[0, 1]]), torch.tensor([[1, 0], [1, 2]])
+        >>> edge_index, weight = annotator_graph([first, second], 3, combine="mean")
+        >>> edge_index
+        tensor([[0, 1, 1, 2],
+                [1, 0, 2, 1]])
+        >>> weight
+        tensor([1.0000, 1.0000, 0.5000, 0.5000])
+    """
+    check_count("num_nodes", num_nodes, minimum=0)
+    check_choice("combine", combine, ("any", "majority", "mean"))
+    annotators = check_annotators(pairs, weights)
+    for name, named, _ in annotators:
+        check_indices(name, named, num_nodes)
+    judgements = [_merge_repeats(p, w, num_nodes) for _, p, w in annotators]
+    key = torch.cat([key for key, _ in judgements])
+    weight = torch.cat([weight for _, weight in judgements])
+    key, weight = _combine(key, weight, len(judgements), combine)
+    return _both_directions(key, weight, num_nodes)
+
+
+def _merge_repeats(
+    pairs: Tensor,  # [P, 2]
+    weight: Tensor | None,  # [P]
+    num_nodes: int,
+) -> tuple[Tensor, Tensor]:  # [Q], [Q]
+    """One annotator's distinct pairs, each with a number of its own and a weight."""
+    # float32, as the result: 0/1 and the maximum are exact, sums are short.
+    if weight is None:
+        weight = torch.ones(pairs.size(0), device=pairs.device)
+    key = pairs.amin(dim=1) * num_nodes + pairs.amax(dim=1)
+    return _largest(key, weight.detach().float(), 0)
+
+
+def _combine(
+    key: Tensor, weight: Tensor, num_annotators: int, combine: Combine
+) -> tuple[Tensor, Tensor]:
+    """One positive weight per distinct pair."""
+    if combine == "mean":
+        key, inverse = torch.unique(key, return_inverse=True)
+        total = weight.new_zeros(key.size(0)).scatter_add_(0, inverse, weight)
+        weight = total / num_annotators
+    else:
+        rank = 0 if combine == "any" else num_annotators // 2
+        key, weight = _largest(key, weight, rank)
+    return key[weight > 0], weight[weight > 0]
+
+
+def _largest(key: Tensor, weight: Tensor, rank: int) -> tuple[Tensor, Tensor]:
+    """The entry of each key that ``rank`` others precede by weight, if there is one."""
+    order = weight.argsort(descending=True)
+    order = order[key[order].argsort(stable=True)]
+    key, weight = key[order], weight[order]
+    distinct, count = torch.unique_consecutive(key, return_counts=True)
+    place = count.cumsum(0) - count + rank
+    named_enough = count > rank
+    return distinct[named_enough], weight[place[named_enough]]
+
+
+def _both_directions(
+    key: Tensor, weight: Tensor, num_nodes: int
+) -> tuple[Tensor, Tensor]:  # [2, E], [E]
+    """Edges in both directions, sorted by row and column."""
+    # An empty key has no node to divide by, and no nodes are no divisor.
+    low, high = key // max(num_nodes, 1), key % max(num_nodes, 1)
+    row, col = torch.cat([low, high]), torch.cat([high, low])
+    order = (row * num_nodes + col).argsort()
+    return torch.stack([row[order], col[order]]), torch.cat([weight, weight])[order]

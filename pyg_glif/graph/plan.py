@@ -1,0 +1,104 @@
+"""Which search to run: the choice, made from a sample by a count of the work."""
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from pyg_glif.graph.estimate import check_memory, fits, sample_pairs
+from pyg_glif.graph.ordering import bound_coordinates, principal_basis
+from pyg_glif.graph.points import Points
+
+# Work per pair in units of one multiply-add of a matrix product, as measured:
+# comparing and scanning one entry of a block, one term of a candidate's inner
+# product, and everything else that is done for a candidate.
+_SCAN, _FINISH_TERM, _FINISH = 25.0, 10.0, 7000.0
+_TILES_LEFT = 0.5  # share of the tile pairs that boxes leave, a cautious guess
+_HOPELESS = 0.25  # share of candidates that no finer basis makes worthwhile
+_SMALL = 1024  # up to here any choice is quick and everything fits
+_WIDTHS = (16, 32, 64, 128)
+
+
+def plan_search(
+    points: Points,
+    tau: float,
+    strategy: Literal["auto", "projected", "plain"],
+    budget: int | None,
+) -> Tensor | None:
+    """Checks that the edges will fit, then picks the cheaper search.
+
+    Returns:
+        The basis ``[D, M]`` of the projected search, or ``None`` for the plain one.
+    """
+    width = points.num_features
+    _check_memory(points, tau, budget)
+    small = points.num_nodes <= _SMALL
+    if strategy == "plain" or (strategy == "auto" and small):
+        return None
+    if strategy == "auto" and width > 2 * _WIDTHS[-1]:
+        # Where nothing decays, a coarse basis shows it at a tenth of the cost.
+        coarse = principal_basis(points, _WIDTHS[1], num_rows=512, num_rounds=1)
+        if _candidate_shares(points, tau, coarse, [_WIDTHS[1]])[0] > _HOPELESS:
+            return None
+    basis = principal_basis(points, min(_WIDTHS[-1], width))
+    widths = [m for m in _WIDTHS if m < basis.size(1)] + [basis.size(1)]
+    edges, *shares = _candidate_shares(points, tau, basis, [width, *widths])
+    costs = [
+        _projected_cost(points, m, share)
+        for m, share in zip(widths, shares, strict=True)
+    ]
+    plain = width + _SCAN + edges * _FINISH
+    if strategy == "auto" and plain <= min(costs):
+        return None
+    return basis[:, : widths[costs.index(min(costs))]].contiguous()
+
+
+def _check_memory(points: Points, tau: float, budget: int | None) -> None:
+    """Estimates the edges from a sample and raises if they would not fit."""
+    count = points.num_nodes
+    workspace = 4 * count * min(points.num_features, 256) + 2**26
+    if budget is None and fits(count * (count - 1), workspace, points.y.device):
+        return
+
+    def block(rows: Tensor, cols: Tensor) -> Tensor:
+        return _distances(points.y[rows], points.y[cols]).div_(points.scale)
+
+    sample = sample_pairs(
+        count, block, points.batch, (256, 4096), device=points.y.device
+    )
+    check_memory(sample, tau, workspace, budget)
+
+
+def _candidate_shares(
+    points: Points, tau: float, basis: Tensor, widths: list[int]
+) -> list[float]:
+    """Share of a sample of pairs that each number of coordinates would leave.
+
+    A width beyond the basis stands for all coordinates, so for the edges themselves.
+    """
+    generator = torch.Generator().manual_seed(0)
+    order = torch.randperm(points.num_nodes, generator=generator)[:1280]
+    nodes = order.to(points.y.device)
+    y = points.y[nodes]
+    w = bound_coordinates(Points(y, y, points.sq_norm[nodes], 1.0, None), basis)[0]
+    cut = min(256, nodes.numel() // 2)
+    shares = []
+    for m in widths:
+        rest = w[:, m:].square().sum(1, keepdim=True).sqrt()
+        c = y if m > basis.size(1) else torch.cat([w[:, :m], rest], dim=1)
+        near = _distances(c[:cut], c[cut:]) <= tau * points.scale
+        shares.append(float(near.float().mean()))
+    return shares
+
+
+def _projected_cost(points: Points, num_directions: int, share: float) -> float:
+    """Work per pair of the projected search."""
+    width = points.num_features
+    setup = 4.0 * width * num_directions / points.num_nodes
+    scan = _TILES_LEFT * (num_directions + _SCAN)
+    return setup + scan + share * (_FINISH_TERM * width + _FINISH)
+
+
+def _distances(a: Tensor, b: Tensor) -> Tensor:
+    """Distances by a matrix product: good enough to count with."""
+    return torch.cdist(a, b, compute_mode="use_mm_for_euclid_dist")

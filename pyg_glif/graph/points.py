@@ -1,0 +1,73 @@
+"""The points of a search, as given and as the float32 arithmetic wants them."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+# Squared norms between these neither overflow nor underflow in float32.
+_SAFE_SQUARES = (1e-20, 1e20)
+_SAMPLE_ROWS = 1024
+
+
+@dataclass(frozen=True)
+class Points:
+    """Embedded points ``z`` and a float32 copy ``y`` close to the origin.
+
+    ``y = (z - centre) * scale`` up to rounding, so distances of ``y`` are those of
+    ``z`` times ``scale``. ``y`` serves to rule pairs out, ``z`` to decide.
+    """
+
+    z: Tensor  # [N, D], float32 or float64
+    y: Tensor  # [N, D], float32; z itself where that is good enough
+    sq_norm: Tensor  # [N], float32, of y
+    scale: float
+    batch: Tensor | None  # [N], int64
+
+    @property
+    def num_nodes(self) -> int:
+        """Number of points."""
+        return self.z.size(0)
+
+    @property
+    def num_features(self) -> int:
+        """Number of coordinates."""
+        return self.z.size(1)
+
+    @property
+    def rounding(self) -> float:
+        """Bound on the error of a squared distance from ``y``, per squared norm.
+
+        A float32 inner product of D terms is off by at most D eps times the
+        product of the norms; the rest covers the norms and the rounding of y.
+        """
+        return (self.num_features + 16) * torch.finfo(torch.float32).eps / 2
+
+    @classmethod
+    def from_embedding(cls, z: Tensor, batch: Tensor | None) -> "Points":
+        """Copies ``z`` only where float32 would otherwise lose too much."""
+        rows = z[:: max(1, z.size(0) // _SAMPLE_ROWS)].double()
+        centre = rows.mean(0)
+        spread = float((rows - centre).square().sum(1).mean())
+        central = float(rows.square().sum(1).mean()) <= 4.0 * spread
+        if z.dtype == torch.float32 and central and _SAFE_SQUARES[0] < spread:
+            sq_norm = _sq_norm(z)
+            if float(sq_norm.max()) < _SAFE_SQUARES[1]:
+                return cls(z, z, sq_norm, 1.0, batch)
+        y = z - centre.to(z.dtype)
+        largest = float(y.abs().max())
+        if not math.isfinite(largest):
+            limit = torch.finfo(z.dtype).max
+            raise ValueError(f"'x' must span less than {limit:g} in each coordinate")
+        # A power of two, so that scaling is exact; at most 2**1000 in size.
+        exponent = math.frexp(largest)[1] if largest else 0
+        safe = _SAFE_SQUARES[0] < largest * largest / 2 < _SAFE_SQUARES[1]
+        scale = 1.0 if safe else 2.0 ** -max(-1000, min(1000, exponent))
+        y = (y.double() * scale).float() if scale != 1.0 else y.float()
+        return cls(z, y, _sq_norm(y), scale, batch)
+
+
+def _sq_norm(y: Tensor) -> Tensor:  # [N, D] -> [N]
+    """Squared norms, a block at a time."""
+    return torch.cat([part.square().sum(1) for part in y.split(256)])

@@ -1,0 +1,240 @@
+r"""Graph Laplacians, sole owner of normalisation, self-weight and isolated nodes.
+
+Every Laplacian here is :math:`\mathbf{L} = \mathrm{diag}(a) - \mathbf{V}` with a
+symmetric, non-negative :math:`\mathbf{V}` that has no diagonal. With weights
+:math:`w_{ij}`, degrees :math:`d_i = \sum_j w_{ij}` and the self-weight
+:math:`w_{ii} = 1` of the authors, :math:`\tilde w_{ij} = w_{ij} /
+\sqrt{(d_i + 1)(d_j + 1)}` and :math:`\tilde d_i = \sum_j \tilde w_{ij}` (the diagonal
+included):
+
+=============  =======================================  ==============================
+normalization  :math:`v_{ij}`                           :math:`a_i`
+=============  =======================================  ==============================
+``None``       :math:`w_{ij}`                           :math:`\sum_j v_{ij}`
+``"density"``  :math:`\tilde w_{ij}`                    :math:`\sum_j v_{ij}`
+``"nrw"``      :math:`\tilde w_{ij}                     :math:`\sum_{j \ne i}
+               (1/\tilde d_i + 1/\tilde d_j)/2`         \tilde w_{ij} / \tilde d_i`
+=============  =======================================  ==============================
+
+A node without neighbours has a zero row in each of them: it is returned unchanged.
+"""
+
+import math
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pyg_glif._adjacency import to_adjacency
+from pyg_glif._lanczos import smallest_eigenvalue
+from pyg_glif._pattern import column_energy, connected_components, spmm
+from pyg_glif._validate import check_batch, check_choice, check_count, check_rank
+from pyg_glif.typing import Normalization
+
+_SELF_WEIGHT = 1.0
+
+
+class LaplacianOperator:
+    r"""The Laplacian of one similarity graph, or of several in a batch.
+
+    The graph is checked and sorted once; the operator can then be passed to
+    :func:`~pyg_glif.glif_smooth` any number of times in place of ``edge_index``.
+
+    Args:
+        edge_index (Tensor or SparseTensor): Both directions of every edge, as
+            :obj:`[2, num_edges]`, ``EdgeIndex``, a ``torch.sparse`` matrix or a
+            ``torch_sparse.SparseTensor``. Self-loops are dropped, the weights of
+            repeated edges add up.
+        edge_weight (Tensor, optional): Non-negative weights, equal in both directions.
+            (default: :obj:`None`, all ones)
+        num_nodes (int, optional): Number of nodes; read off the edges if not given.
+        normalization (str, optional): :obj:`None`, :obj:`"nrw"` or :obj:`"density"`.
+            (default: :obj:`None`)
+        batch (Tensor, optional): Graph number of each node. Edges stay within a graph.
+
+    Shapes:
+        - **edge_index:** :math:`(2, E)`, **edge_weight:** :math:`(E)`
+        - **batch:** :math:`(N)`
+
+    Products are computed in float64 and returned in the type of their argument.
+    Gradients reach ``edge_weight``.
+
+    Example:
+        >>> edge_index = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
+        >>> lap = LaplacianOperator(edge_index)
+        >>> lap
+        LaplacianOperator(num_nodes=3, num_edges=4, normalization=None)
+        >>> lap @ torch.tensor([0.0, 3.0, 3.0])
+        tensor([-3.,  3.,  0.])
+    """
+
+    def __init__(
+        self,
+        edge_index: Any,
+        edge_weight: Tensor | None = None,
+        num_nodes: int | None = None,
+        *,
+        normalization: Normalization = None,
+        batch: Tensor | None = None,
+    ) -> None:
+        check_choice("normalization", normalization, (None, "nrw", "density"))
+        if num_nodes is not None:
+            check_count("num_nodes", num_nodes, minimum=0)
+        elif batch is not None:
+            num_nodes = batch.numel()
+        self.normalization = normalization
+        self.pattern, self.weight = to_adjacency(edge_index, edge_weight, num_nodes)
+        self.deg = self.pattern.row_sum(self.weight)  # [N], without the self-weight
+        self.batch = self._checked_batch(batch)
+        self.diagonal, self.off_diagonal = self._entries()  # a: [N], v: [E]
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}(num_nodes={self.num_nodes}, "
+            f"num_edges={self.num_edges}, normalization={self.normalization!r})"
+        )
+
+    @property
+    def num_nodes(self) -> int:
+        """Number of rows."""
+        return self.pattern.num_nodes
+
+    @property
+    def num_edges(self) -> int:
+        """Number of edges, both directions counted."""
+        return self.pattern.num_edges
+
+    @property
+    def is_psd(self) -> bool:
+        """Whether no eigenvalue is negative, which holds for all but ``"nrw"``."""
+        return self.normalization != "nrw"
+
+    @cached_property
+    def lam_scale(self) -> Tensor:  # 0-d, or [N] for a batch
+        """What the method multiplies ``lam`` by: one, or the average degree."""
+        one = torch.ones((), dtype=torch.float64, device=self.deg.device)
+        if self.normalization is None or self.num_nodes == 0:
+            return one
+        deg = self.deg + _SELF_WEIGHT
+        if self.batch is None:
+            return deg.mean()
+        num_graphs = int(self.batch.max()) + 1
+        total = deg.new_zeros(num_graphs).index_add(0, self.batch, deg)
+        count = torch.bincount(self.batch, minlength=num_graphs)
+        return (total / count.clamp(min=1))[self.batch]
+
+    @cached_property
+    def components(self) -> tuple[Tensor, Tensor]:
+        """Component number of each node, and the size of each component."""
+        label = connected_components(self.pattern)
+        _, label, size = torch.unique(label, return_inverse=True, return_counts=True)
+        return label, size
+
+    @cached_property
+    def scaled_eigenvalue(self) -> tuple[float, float]:
+        """Bounds on the smallest eigenvalue of the Laplacian times ``lam_scale``."""
+        if self.is_psd or self.num_edges == 0:
+            return 0.0, 0.0
+        with torch.no_grad():
+            scale = self.lam_scale.expand(self.num_nodes)
+            # Both ends of an edge are in one graph and so have one scale.
+            value = scale[self.pattern.row] * self.off_diagonal
+            return smallest_eigenvalue(self.pattern, scale * self.diagonal, value)
+
+    def matmul(self, f: Tensor) -> Tensor:  # [N] or [N, C]
+        """Product with a vector or a block of columns, in float64 inside."""
+        check_rank("f", f, 1, 2)
+        x = f.double().reshape(f.size(0), math.prod(f.shape[1:]))
+        out = self.diagonal.unsqueeze(1) * x - spmm(self.pattern, self.off_diagonal, x)
+        return out.view_as(f).to(f.dtype)
+
+    __matmul__ = matmul
+
+    def to_dense(self) -> Tensor:  # [N, N] float64
+        """The Laplacian as a dense matrix, differentiable."""
+        dense = torch.diag(self.diagonal)
+        at = (self.pattern.row, self.pattern.col)
+        return dense.index_put(at, -self.off_diagonal)
+
+    def quadratic(self, f: Tensor) -> Tensor:  # [N] -> 0-d, [N, C] -> [C]
+        r"""Energy :math:`f^\top \mathbf{L} f` of each column, by differences.
+
+        Summing squared differences, not entries of a product, keeps the energy of an
+        almost constant signal accurate and, for a PSD Laplacian, non-negative.
+        """
+        check_rank("f", f, 1, 2)
+        x = f.double().reshape(f.size(0), math.prod(f.shape[1:]))
+        energy = 0.5 * column_energy(self.pattern, self.off_diagonal, x)
+        if not self.is_psd:
+            surplus = self.diagonal - self.pattern.row_sum(self.off_diagonal)
+            energy = energy + surplus @ x.square()
+        return (energy[0] if f.dim() == 1 else energy).to(f.dtype)
+
+    def _checked_batch(self, batch: Tensor | None) -> Tensor | None:
+        """Graph numbers, once no edge is known to cross graphs."""
+        if batch is None:
+            return None
+        batch = check_batch(batch, self.num_nodes)
+        crosses = batch[self.pattern.row] != batch[self.pattern.col]
+        if bool(crosses.any()):
+            at = int(crosses.nonzero()[0])
+            edge = (int(self.pattern.row[at]), int(self.pattern.col[at]))
+            msg = "'batch' must put both ends of every edge into one graph"
+            raise ValueError(f"{msg} (got edge {edge} between two)")
+        return batch
+
+    def _entries(self) -> tuple[Tensor, Tensor]:  # a: [N], v: [E]
+        """Diagonal and negated off-diagonal entries of the Laplacian."""
+        if self.normalization is None:
+            return self.deg, self.weight
+        row, col = self.pattern.row, self.pattern.col
+        # The self-weight keeps every power below away from zero, so that isolated
+        # nodes and underflowed weights have finite gradients.
+        deg = self.deg + _SELF_WEIGHT
+        root = deg.rsqrt()
+        value = self.weight * root[row] * root[col]
+        total = self.pattern.row_sum(value)
+        if self.normalization == "density":
+            return total, value
+        inverse = (total + _SELF_WEIGHT / deg).reciprocal()
+        return total * inverse, 0.5 * value * (inverse[row] + inverse[col])
+
+
+def dirichlet_energy(
+    f: Tensor,
+    edge_index: Any,
+    edge_weight: Tensor | None = None,
+    *,
+    normalization: Normalization = None,
+    batch: Tensor | None = None,
+) -> Tensor:
+    r"""Energy :math:`f_c^\top \mathbf{L} f_c` of each column of a signal.
+
+    Args:
+        f (Tensor): Signal on the nodes.
+        edge_index (Tensor, SparseTensor or LaplacianOperator): The graph; see
+            :class:`LaplacianOperator`.
+        edge_weight (Tensor, optional): Weights. (default: :obj:`None`)
+        normalization (str, optional): Form of the Laplacian. (default: :obj:`None`)
+        batch (Tensor, optional): Graph number of each node. (default: :obj:`None`)
+
+    Shapes:
+        - **input:** signal :math:`(N)` or :math:`(N, C)`
+        - **output:** :math:`()` or :math:`(C)`
+
+    Example:
+        >>> edge_index = torch.tensor([[0, 1], [1, 0]])
+        >>> dirichlet_energy(torch.tensor([[0.0, 1.0], [3.0, 1.0]]), edge_index)
+        tensor([9., 0.])
+    """
+    if isinstance(edge_index, LaplacianOperator):
+        return edge_index.quadratic(f)
+    lap = LaplacianOperator(
+        edge_index,
+        edge_weight,
+        normalization=normalization,
+        num_nodes=f.size(0),
+        batch=batch,
+    )
+    return lap.quadratic(f)

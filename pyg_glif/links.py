@@ -1,0 +1,240 @@
+r"""Output spaces: map model outputs to dual coordinates and back.
+
+Smoothing averages. Which average is the right one depends on how differences
+between outputs are measured. For a Bregman divergence
+
+.. math::
+    D_F(y, y') = F(y) - F(y') - \langle \nabla F(y'),\, y - y' \rangle
+
+the point :math:`y` closest to weighted points :math:`y_j` in
+:math:`\sum_j \omega_j D_F(y, y_j)` is the mean in *dual coordinates*,
+:math:`\nabla F(y) = \sum_j \omega_j \nabla F(y_j) / \sum_j \omega_j`. A link is the
+pair :math:`\nabla F` (:meth:`~Link.to_dual`) and :math:`(\nabla F)^{-1}`
+(:meth:`~Link.from_dual`); smoothing happens in between.
+
+====================  ================================  ==============================
+link                  divergence                        dual coordinates
+====================  ================================  ==============================
+:class:`Identity`     squared error                     :math:`y`
+:class:`Softmax`      KL of class probabilities         :math:`\log y_k` (up to a shift)
+:class:`Logit`        KL of one probability             :math:`\log (y / (1 - y))`
+:class:`Log`          generalised KL, :math:`y > 0`     :math:`\log y`
+====================  ================================  ==============================
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from pyg_glif._validate import (
+    check_between,
+    check_choice,
+    check_classes,
+    check_finite,
+    check_floating,
+    check_positive,
+    check_row_sums,
+    check_scalar,
+    check_tensor,
+)
+
+__all__ = ["Identity", "Link", "Log", "Logit", "Softmax"]
+
+
+class Link(ABC):
+    r"""What a link must offer; subclass it for another output space.
+
+    ``to_dual`` should check its input, both methods should be differentiable, and
+    ``from_dual(to_dual(y_hat))`` should return ``y_hat``.
+
+    Example:
+        >>> class Sqrt(Link):
+        ...     def to_dual(self, y_hat):
+        ...         return y_hat.sqrt()
+        ...     def from_dual(self, eta):
+        ...         return eta.square()
+        >>> Sqrt().from_dual(Sqrt().to_dual(torch.tensor([4.0])))
+        tensor([4.])
+    """
+
+    @abstractmethod
+    def to_dual(self, y_hat: Tensor) -> Tensor:
+        """Maps outputs to the coordinates in which they are averaged."""
+
+    @abstractmethod
+    def from_dual(self, eta: Tensor) -> Tensor:
+        """Maps averaged coordinates back to outputs."""
+
+
+@dataclass(frozen=True)
+class Identity(Link):
+    r"""Squared error: outputs are averaged as they are.
+
+    Shapes:
+        - **input:** finite outputs of any shape
+        - **output:** the same tensor
+
+    Example:
+        >>> Identity().to_dual(torch.tensor([0.5, -2.0]))
+        tensor([ 0.5000, -2.0000])
+    """
+
+    def to_dual(self, y_hat: Tensor) -> Tensor:
+        """Returns ``y_hat``."""
+        return _check_outputs(y_hat)
+
+    def from_dual(self, eta: Tensor) -> Tensor:
+        """Returns ``eta``."""
+        return eta
+
+
+@dataclass(frozen=True)
+class Softmax(Link):
+    r"""Class probabilities under the KL divergence: logits are averaged.
+
+    .. math::
+        \eta_k = \log \max(y_k, \epsilon), \qquad
+        y_k = \frac{\exp \eta_k}{\sum_l \exp \eta_l}
+
+    Args:
+        inputs (str): ``"probabilities"`` in and out, or ``"logits"`` in and out.
+            (default: ``"probabilities"``)
+        eps (float, optional): Probabilities below ``eps`` are raised to it, so that
+            an exact zero has a logarithm. :obj:`None` takes the machine precision of
+            the input: 1.2e-7 in float32, 2.2e-16 in float64. No effect on logits.
+            (default: :obj:`None`)
+
+    Shapes:
+        - **input:** probabilities or logits :math:`(*, C)`, :math:`C \ge 2`
+        - **output:** the same shape
+
+    The natural parameters of the paper are :math:`\eta_k - \eta_C`, one fewer. All
+    :math:`C` columns are kept here because smoothing is linear: it commutes with the
+    subtraction, no class is singled out, and the probabilities are the same. For
+    the same reason logits pass through unchanged. They are defined up to a constant
+    per row, the output's constant is the smoothed constant of the input, and
+    ``softmax`` of the output does not depend on it.
+
+    A row that holds an exact zero is *certain*, and certainty weighs heavily in a
+    mean of logarithms: with the default ``eps`` a hard 0/1 output stands for log-odds
+    of 16 (float32) or 36 (float64). Set ``eps`` where hard labels are smoothed. The
+    gradient of a clamped entry is zero.
+
+    Example:
+        >>> link = Softmax()
+        >>> link.from_dual(link.to_dual(torch.tensor([[0.2, 0.8]])))
+        tensor([[0.2000, 0.8000]])
+    """
+
+    inputs: Literal["probabilities", "logits"] = "probabilities"
+    eps: float | None = None
+
+    def __post_init__(self) -> None:
+        check_choice("inputs", self.inputs, ("probabilities", "logits"))
+        _check_eps(self.eps)
+
+    def to_dual(self, y_hat: Tensor) -> Tensor:
+        """Logarithms of probabilities; logits as they are."""
+        y_hat = _check_outputs(y_hat)
+        check_classes("y_hat", y_hat)
+        if self.inputs == "logits":
+            return y_hat
+        check_between("y_hat", y_hat, 0.0, 1.0)
+        check_row_sums("y_hat", y_hat)
+        return y_hat.clamp(min=_default_eps(self.eps, y_hat)).log()
+
+    def from_dual(self, eta: Tensor) -> Tensor:
+        """Softmax over the last dimension; logits as they are."""
+        return eta if self.inputs == "logits" else torch.softmax(eta, dim=-1)
+
+
+@dataclass(frozen=True)
+class Logit(Link):
+    r"""One probability per entry (Bernoulli) under the KL divergence.
+
+    .. math::
+        \eta = \log \frac{y}{1 - y}, \qquad y = \frac{1}{1 + \exp(-\eta)},
+        \qquad y \text{ clamped to } [\epsilon, 1 - \epsilon]
+
+    Args:
+        eps (float, optional): Distance kept from 0 and 1. :obj:`None` takes the
+            machine precision of the input: 1.2e-7 in float32, 2.2e-16 in float64.
+            (default: :obj:`None`)
+
+    Shapes:
+        - **input:** probabilities of any shape; columns are independent
+        - **output:** the same shape
+
+    What :class:`Softmax` says about exact zeros and ``eps`` holds here for 0 and 1.
+
+    Example:
+        >>> Logit().to_dual(torch.tensor([0.5, 0.75]))
+        tensor([0.0000, 1.0986])
+    """
+
+    eps: float | None = None
+
+    def __post_init__(self) -> None:
+        _check_eps(self.eps)
+
+    def to_dual(self, y_hat: Tensor) -> Tensor:
+        """Log-odds."""
+        y_hat = _check_outputs(y_hat)
+        check_between("y_hat", y_hat, 0.0, 1.0)
+        eps = _default_eps(self.eps, y_hat)
+        y_hat = y_hat.clamp(min=eps, max=1.0 - eps)
+        return y_hat.log() - (-y_hat).log1p()
+
+    def from_dual(self, eta: Tensor) -> Tensor:
+        """Sigmoid."""
+        return torch.sigmoid(eta)
+
+
+@dataclass(frozen=True)
+class Log(Link):
+    r"""Positive outputs (rates, prices, counts): averages are geometric means.
+
+    .. math::
+        \eta = \log y, \qquad y = \exp \eta
+
+    Shapes:
+        - **input:** positive outputs of any shape
+        - **output:** the same shape
+
+    Example:
+        >>> link = Log()
+        >>> link.from_dual(link.to_dual(torch.tensor([1.0, 100.0])).mean())
+        tensor(10.)
+    """
+
+    def to_dual(self, y_hat: Tensor) -> Tensor:
+        """Logarithm."""
+        y_hat = _check_outputs(y_hat)
+        check_positive("y_hat", y_hat)
+        return y_hat.log()
+
+    def from_dual(self, eta: Tensor) -> Tensor:
+        """Exponential."""
+        return eta.exp()
+
+
+def _check_outputs(y_hat: Tensor) -> Tensor:
+    """Finite floating-point outputs."""
+    y_hat = check_tensor("y_hat", y_hat)
+    check_floating("y_hat", y_hat)
+    check_finite("y_hat", y_hat)
+    return y_hat
+
+
+def _check_eps(eps: float | None) -> None:
+    """Positive and below one half, or left to the data type."""
+    if eps is not None:
+        check_scalar("eps", eps, above=0.0, below=0.5)
+
+
+def _default_eps(eps: float | None, y_hat: Tensor) -> float:
+    """Machine precision unless the user chose."""
+    return torch.finfo(y_hat.dtype).eps if eps is None else eps

@@ -1,0 +1,17 @@
+"""Fair distances learned from what is known about people."""
+
+from pyg_glif.metric_learning.base import SubspaceFit
+from pyg_glif.metric_learning.explore import EXPLORE, ExploreFit
+from pyg_glif.metric_learning.face import FACE
+from pyg_glif.metric_learning.logistic_subspace import LogisticFit, LogisticSubspace
+from pyg_glif.metric_learning.sensitive_svd import SensitiveSVD
+
+__all__ = [
+    "EXPLORE",
+    "FACE",
+    "ExploreFit",
+    "LogisticFit",
+    "LogisticSubspace",
+    "SensitiveSVD",
+    "SubspaceFit",
+]

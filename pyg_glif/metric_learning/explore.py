@@ -1,0 +1,281 @@
+"""A metric from pairs that were judged similar or not."""
+
+import math
+import warnings
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from pyg_glif._runtime import Progress
+from pyg_glif._validate import (
+    check_both_judgements,
+    check_comparable,
+    check_count,
+    check_features,
+    check_not_empty,
+    check_pair_rows,
+    check_scalar,
+    check_separable_pairs,
+    check_similar,
+    check_spanning_pairs,
+)
+from pyg_glif.distances import Mahalanobis
+from pyg_glif.errors import ConvergenceError, ConvergenceWarning
+from pyg_glif.metric_learning.base import principal_directions, row_chunks
+from pyg_glif.metric_learning.pair_likelihood import JudgedPairs, PairLikelihood
+
+
+@dataclass(frozen=True, eq=False)
+class ExploreFit:
+    r"""How well the metric of :class:`EXPLORE` explains the pairs.
+
+    It is the ``fit_result`` of the distance; the metric itself is its ``sigma``.
+
+    Args:
+        log_likelihood (float): Mean log-likelihood of a pair.
+        objective (tuple): Minimised value after every iteration: the mean negative
+            log-likelihood plus the penalty. It never rises.
+        residual (float): Size of the last step, see :class:`EXPLORE`.
+        num_iter (int): Iterations spent.
+        converged (bool): Whether ``residual`` met the tolerance.
+        num_directions (int): Directions in which the pairs differ at all. Where
+            none do nothing is known, and the distance ignores the rest.
+    """
+
+    log_likelihood: float
+    objective: tuple[float, ...] = field(repr=False)
+    residual: float
+    num_iter: int
+    converged: bool
+    num_directions: int
+
+
+@dataclass(frozen=True)
+class EXPLORE:
+    r"""Learns a Mahalanobis distance from pairs judged similar or not.
+
+    Embedded xenial pairs logistic regression (`Mukherjee et al., 2020
+    <https://arxiv.org/abs/2006.11439>`_). Let :math:`\boldsymbol{\delta}_p` be the
+    difference of pair :math:`p` and :math:`d_p^2 = \boldsymbol{\delta}_p^{\top}
+    \mathbf{\Sigma} \boldsymbol{\delta}_p`. The pair is judged similar with probability
+
+    .. math::
+        P(y_p = 1) = \frac{2}{1 + \exp(d_p^2)},
+
+    and :math:`\mathbf{\Sigma}` minimises, over positive semi-definite matrices,
+
+    .. math::
+        -\frac{1}{P} \sum_{p=1}^{P} \Big( y_p \log \frac{2}{1 + e^{d_p^2}}
+        + (1 - y_p) \log \tanh \frac{d_p^2}{2} - \alpha \, d_p^2 \Big) .
+
+    The problem is convex. Its scale has a meaning: a pair at distance
+    :math:`\sqrt{\log 3} \approx 1.05` is judged similar half of the time, so this is a
+    natural ``tau``.
+
+    Args:
+        penalty (float, optional): Weight :math:`\alpha` of the mean squared distance.
+            At 0 the result is the maximum likelihood estimate, which exists only if
+            the differences of similar pairs span those of all pairs; with a penalty
+            it always does. (default: :obj:`0.0`)
+        rtol (float, optional): The projected gradient step, in coordinates that
+            whiten the differences, must become this small, relative to the gradient
+            of the mean squared distance. (default: :obj:`1e-5`)
+        max_iter (int, optional): Largest number of iterations.
+            (default: :obj:`1000`)
+        throw (bool, optional): If :obj:`True`, failure to converge raises
+            :class:`~pyg_glif.errors.ConvergenceError`, otherwise it warns.
+            (default: :obj:`True`)
+        chunk_size (int, optional): Pairs read at a time; it bounds memory and does
+            not change the result. (default: :obj:`1024`)
+
+    Shapes:
+        - **x1, x2:** features :math:`(P, F)`
+        - **similar:** :math:`(P)`
+
+    Solved by accelerated projected gradients with restarts, over all pairs, in
+    float64. Directions in which no pair differs get weight zero. The units of the
+    columns do not matter: rescaled features give the same distances. ``fit_result``
+    of the distance is an :class:`ExploreFit`. inFairness' ``EXPLOREDistance``
+    minimises the same function at :math:`\alpha = 0` by a fixed number of stochastic
+    steps from a random start, so it only approaches this result.
+
+    Example:
+        >>> x1 = torch.zeros(4, 2)
+        >>> x2 = torch.tensor([[0.2, 9.0], [0.5, -4.0], [2.0, 0.1], [1.0, 0.2]])
+        >>> similar = torch.tensor([True, True, False, False])
+        >>> distance = EXPLORE(penalty=0.1).fit(x1, x2, similar)
+        >>> distance.sigma.round(decimals=2) + 0.0  # the second column is ignored
+        tensor([[1.2300, 0.0100],
+                [0.0100, 0.0000]])
+        >>> distance.fit_result.converged
+        True
+    """
+
+    penalty: float = 0.0
+    rtol: float = 1e-5
+    max_iter: int = 1000
+    throw: bool = True
+    chunk_size: int = 1024
+
+    def __post_init__(self) -> None:
+        check_scalar("penalty", self.penalty, minimum=0)
+        check_scalar("rtol", self.rtol, above=0)
+        check_count("max_iter", self.max_iter)
+        check_count("chunk_size", self.chunk_size)
+
+    def fit(self, x1: Tensor, x2: Tensor, similar: Tensor) -> Mahalanobis:
+        r"""Returns the distance that explains the judgements best.
+
+        Args:
+            x1 (torch.Tensor): Features :math:`(P, F)` of one person of each pair.
+            x2 (torch.Tensor): Features of the other.
+            similar (torch.Tensor): Truth values, 0 and 1, or anything between, such
+                as the share of annotators who found the pair similar.
+        """
+        pairs = _checked_pairs(x1, x2, similar, self.chunk_size)
+        values, rows, rank = principal_directions(pairs.moment(None))
+        whitener = rows[:rank].T / values[:rank].sqrt()
+        if self.penalty == 0:
+            _check_estimate_exists(pairs, whitener)
+        problem = PairLikelihood(pairs, whitener, self.penalty)
+        factor, fit = _minimize(problem, self.rtol, self.max_iter)
+        if not fit.converged:
+            self._give_up(fit)
+        distance = Mahalanobis.from_factor((whitener @ factor).to(x1.dtype))
+        distance.fit_result = fit
+        return distance
+
+    def _give_up(self, fit: ExploreFit) -> None:
+        """Says by how much the tolerance was missed."""
+        msg = (
+            f"EXPLORE stopped after {fit.num_iter} iterations: relative residual "
+            f"{fit.residual:.1e}, 'rtol' is {self.rtol:g}. "
+            "Raise 'max_iter' or 'penalty'"
+        )
+        if self.throw:
+            raise ConvergenceError(msg)
+        warnings.warn(msg, ConvergenceWarning, stacklevel=3)
+
+
+def _checked_pairs(
+    x1: Tensor, x2: Tensor, similar: Tensor, chunk_size: int
+) -> JudgedPairs:
+    """Pairs that some metric could explain."""
+    x1, x2 = check_features("x1", x1).detach(), check_features("x2", x2).detach()
+    check_comparable("x2", x2, "x1", x1)
+    check_pair_rows("x2", x2, len(x1))
+    check_not_empty("x1", x1)
+    similar = check_similar("similar", similar, len(x1)).to(x1.device)
+    check_both_judgements("similar", similar)
+    pairs = JudgedPairs(x1, x2, similar, chunk_size)
+    chunks = row_chunks(len(x1), chunk_size)
+    same = torch.cat([(x1[rows] == x2[rows]).all(1) for rows in chunks])
+    check_separable_pairs("similar", same & (similar < 1))
+    return pairs
+
+
+def _check_estimate_exists(pairs: JudgedPairs, whitener: Tensor) -> None:
+    """Raises if making the metric larger could improve the likelihood for ever.
+
+    Outside the span of similar differences a larger metric costs nothing and moves
+    dissimilar pairs apart; inside, the cost grows linearly with it.
+    """
+    spread = whitener.T @ pairs.moment(pairs.similar) @ whitener
+    values = torch.linalg.eigvalsh(spread)
+    # Ratio of squares to the differences of all pairs, which is 1 after whitening.
+    num_spanned = int((values > 1e-10).sum())
+    check_spanning_pairs("similar", num_spanned, len(values))
+
+
+@dataclass
+class _Point:
+    """A metric, the squared distances it gives, and its objective."""
+
+    metric: Tensor  # [R, R]
+    sq_dist: Tensor  # [P]
+    value: float
+    factor: Tensor  # [R, K]
+
+
+def _point(problem: PairLikelihood, metric: Tensor) -> _Point:
+    """The positive semi-definite matrix nearest to ``metric``."""
+    values, vectors = torch.linalg.eigh(metric)
+    keep = values > 0
+    factor = vectors[:, keep] * values[keep].sqrt()
+    metric = factor @ factor.T
+    sq_dist = problem.sq_dist(factor)
+    return _Point(metric, sq_dist, problem.objective(metric, sq_dist), factor)
+
+
+def _extrapolate(
+    problem: PairLikelihood, new: _Point, old: _Point, momentum: float
+) -> tuple[Tensor, Tensor, float]:
+    """A metric beyond ``new``, or ``new`` itself if no likelihood is defined there."""
+    sq_dist = torch.lerp(old.sq_dist, new.sq_dist, 1 + momentum)
+    value = math.inf
+    if bool((sq_dist[problem.pairs.similar < 1] > 0).all()):
+        metric = torch.lerp(old.metric, new.metric, 1 + momentum)
+        value = problem.objective(metric, sq_dist)
+    if not math.isfinite(value):
+        return new.metric, new.sq_dist, new.value
+    return metric, sq_dist, value
+
+
+def _minimize(
+    problem: PairLikelihood, rtol: float, max_iter: int
+) -> tuple[Tensor, ExploreFit]:
+    """Accelerated projected gradients with backtracking and restarts."""
+    size = problem.whitener.size(1)
+    eye = torch.eye(size, dtype=torch.float64, device=problem.whitener.device)
+    best = _point(problem, eye / size)  # mean squared distance 1
+    metric, sq_dist, value = best.metric, best.sq_dist, best.value
+    curvature, weight, residual = 1.0, 1.0, math.inf
+    trace = []
+    with Progress(max_iter, "EXPLORE") as progress:
+        for _ in range(max_iter):
+            gradient = problem.gradient(sq_dist)
+            new, curvature = _step(problem, metric, value, gradient, curvature)
+            residual = curvature * float((new.metric - metric).norm()) / size**0.5
+            if new.value > best.value and weight > 1:
+                # Momentum led uphill: go on from the best point, without it.
+                metric, sq_dist, value = best.metric, best.sq_dist, best.value
+                weight, residual = 1.0, math.inf
+            else:
+                after = (1 + math.sqrt(1 + 4 * weight * weight)) / 2
+                momentum = (weight - 1) / after
+                metric, sq_dist, value = _extrapolate(problem, new, best, momentum)
+                best, weight = new, after
+            trace.append(best.value)
+            progress.update()
+            if residual <= rtol:
+                break
+            curvature *= 0.9
+    fit = ExploreFit(
+        log_likelihood=-problem.neg_log_likelihood(best.sq_dist),
+        objective=tuple(trace),
+        residual=residual,
+        num_iter=len(trace),
+        converged=residual <= rtol,
+        num_directions=size,
+    )
+    return best.factor, fit
+
+
+def _step(
+    problem: PairLikelihood,
+    metric: Tensor,
+    value: float,
+    gradient: Tensor,
+    curvature: float,
+) -> tuple[_Point, float]:
+    """One projected step, as long as its quadratic model bounds the objective."""
+    slack = 1e-14 * max(1.0, abs(value))  # rounding of the objective itself
+    while True:
+        new = _point(problem, metric - gradient / curvature)
+        move = new.metric - metric
+        model = value + float((gradient * move).sum())
+        model += curvature / 2 * float(move.square().sum())
+        if new.value <= model + slack:
+            return new, curvature
+        curvature *= 2

@@ -1,0 +1,105 @@
+"""How unlike are neighbours treated, summed over the graph?"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torchmetrics import Metric
+
+from pyg_glif._validate import check_choice, check_outputs
+from pyg_glif.laplacian import dirichlet_energy
+from pyg_glif.typing import Normalization
+
+
+def laplacian_energy(
+    y: Tensor,
+    edge_index: Any,
+    edge_weight: Tensor | None = None,
+    *,
+    normalization: Normalization = None,
+) -> Tensor:
+    r"""Laplacian energy of outputs on a similarity graph.
+
+    .. math::
+        \sum_c \mathbf{y}_c^{\top} \mathbf{L} \, \mathbf{y}_c, \qquad
+        \text{for } \mathbf{L} = \mathbf{D} - \mathbf{W}: \quad
+        \frac{1}{2} \sum_{i, j} W_{ij} \| \mathbf{y}_i - \mathbf{y}_j \|_2^2
+
+    the quantity that smoothing trades against staying close to the model. Compare
+    values on the same graph only; it grows with people and edges. The average
+    degree by which ``"nrw"`` and ``"density"`` multiply ``lam`` is not included.
+
+    Args:
+        y (torch.Tensor): Outputs, float32 or float64.
+        edge_index (torch.Tensor): Both directions of every edge, or whatever else
+            :class:`~pyg_glif.laplacian.LaplacianOperator` takes.
+        edge_weight (torch.Tensor, optional): Similarities. (default: all ones)
+        normalization (str, optional): Form of the Laplacian. With ``"nrw"`` the
+            energy may be negative. (default: :obj:`None`)
+
+    Shapes:
+        - **input:** outputs :math:`(N)` or :math:`(N, C)`, edges :math:`(2, E)`,
+          weights :math:`(E)`
+        - **output:** a number, in the squared unit of the outputs
+
+    Gradients reach ``y`` and ``edge_weight``.
+
+    Example:
+        >>> edge_index = torch.tensor([[0, 1], [1, 0]])
+        >>> laplacian_energy(torch.tensor([0.0, 3.0]), edge_index, torch.ones(2))
+        tensor(9.)
+    """
+    y = check_outputs("y", y)
+    return dirichlet_energy(
+        y, edge_index, edge_weight, normalization=normalization
+    ).sum()
+
+
+class LaplacianEnergy(Metric):
+    r"""Laplacian energy of outputs on similarity graphs.
+
+    The sum of :func:`laplacian_energy` over batches, each of which brings the graph
+    of its own people: there are no edges between batches.
+
+    Args:
+        normalization (str, optional): Form of the Laplacian. (default: :obj:`None`)
+        **kwargs: What every :class:`torchmetrics.Metric` takes.
+
+    Shapes:
+        - **update:** outputs :math:`(N)` or :math:`(N, C)`, edges :math:`(2, E)`,
+          weights :math:`(E)`
+        - **compute:** a number, in the squared unit of the outputs
+
+    Example:
+        >>> metric = LaplacianEnergy()
+        >>> edge_index = torch.tensor([[0, 1], [1, 0]])
+        >>> metric.update(torch.tensor([0.0, 3.0]), edge_index)
+        >>> metric.update(torch.tensor([0.0, 1.0]), edge_index, torch.ones(2))
+        >>> metric.compute()
+        tensor(10., dtype=torch.float64)
+    """
+
+    is_differentiable = True
+    higher_is_better = False
+    full_state_update = False
+
+    energy: Tensor
+
+    def __init__(self, normalization: Normalization = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        check_choice("normalization", normalization, (None, "nrw", "density"))
+        self.normalization = normalization
+        zero = torch.zeros((), dtype=torch.float64)
+        self.add_state("energy", zero, dist_reduce_fx="sum")
+
+    def update(
+        self, y: Tensor, edge_index: Any, edge_weight: Tensor | None = None
+    ) -> None:
+        """Adds the energy of a graph."""
+        self.energy = self.energy + laplacian_energy(
+            y, edge_index, edge_weight, normalization=self.normalization
+        )
+
+    def compute(self) -> Tensor:
+        """The energy over all graphs added."""
+        return self.energy

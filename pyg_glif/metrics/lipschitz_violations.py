@@ -1,0 +1,299 @@
+"""Which pairs are treated more differently than a Lipschitz constant allows?"""
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torchmetrics import Metric
+from torchmetrics.utilities.data import dim_zero_cat
+
+from pyg_glif._runtime import Progress
+from pyg_glif._validate import (
+    check_bin_edges,
+    check_count,
+    check_features,
+    check_kind,
+    check_mask,
+    check_num_rows,
+    check_outputs,
+    check_same_rows,
+    check_scalar,
+)
+from pyg_glif.distances import FairDistance
+from pyg_glif.metrics._tiles import (
+    EmbeddedDistances,
+    PairDistances,
+    Tile,
+    pair_distances,
+    slices,
+)
+
+
+class Violations(NamedTuple):
+    r"""How many pairs break a Lipschitz condition, in all and by fair distance.
+
+    Attributes:
+        num_violations (int): Pairs that break it.
+        num_pairs (int): Pairs that were looked at.
+        by_person (torch.Tensor): Violations that each row takes part in,
+            :math:`(N)`; they sum to twice ``num_violations``.
+        bin_edges (torch.Tensor): Edges of the bins of fair distance,
+            :math:`(B + 1)`; empty without bins.
+        bin_violations (torch.Tensor): Violations in each bin, :math:`(B)`.
+        bin_pairs (torch.Tensor): Pairs in each bin, :math:`(B)`.
+    """
+
+    num_violations: int
+    num_pairs: int
+    by_person: Tensor
+    bin_edges: Tensor
+    bin_violations: Tensor
+    bin_pairs: Tensor
+
+    @property
+    def share(self) -> float:
+        """Violations per pair, from 0 to 1."""
+        return self.num_violations / self.num_pairs
+
+    @property
+    def bin_share(self) -> Tensor:
+        """Violations per pair of each bin; NaN for a bin without pairs."""
+        return self.bin_violations.double() / self.bin_pairs
+
+
+@torch.no_grad()
+def lipschitz_violations(
+    x: Tensor,
+    y: Tensor,
+    lipschitz: float,
+    *,
+    distance: FairDistance | None = None,
+    bins: Iterable[float] | Tensor | None = None,
+    mask: Tensor | None = None,
+    rtol: float = 0.0,
+    tile_size: int = 512,
+    progress: bool | None = None,
+) -> Violations:
+    r"""Counts the pairs that global individual fairness forbids.
+
+    .. math::
+        |\{ i < j : \| \mathbf{y}_i - \mathbf{y}_j \|_2 >
+        L (1 + \mathrm{rtol}) \, d(\mathbf{x}_i, \mathbf{x}_j) \}|
+
+    in all and, as in Figure 2 (right) of the
+    `paper <https://arxiv.org/abs/2110.13796>`_, by bins of fair distance. Every pair
+    is looked at once, in tiles: memory does not grow with the number of pairs.
+    Whether a pair counts, and in which bin, is decided in float64.
+
+    Args:
+        x (torch.Tensor): Features, float32 or float64.
+        y (torch.Tensor): Outputs, float32 or float64.
+        lipschitz (float): The constant :math:`L \ge 0`, outputs per distance.
+        distance (FairDistance, optional): Fair distance. (default: Euclidean)
+        bins (sequence of float, optional): Ascending edges of bins of fair distance
+            (not squared). A bin holds its left edge, the last one also its right
+            edge; pairs outside all bins count in the totals only.
+            (default: :obj:`None`)
+        mask (torch.Tensor, optional): Rows to look at, such as names: pairs with
+            both ends in it count. (default: all rows)
+        rtol (float, optional): Excess that is forgiven, as a share of
+            :math:`L d`. Outputs of a solver meet their constraints up to its
+            tolerance only. (default: 0)
+        tile_size (int, optional): Rows and columns handled at once. (default: 512)
+        progress (bool, optional): Whether to show a progress bar; :obj:`None` shows
+            it on a terminal if the count takes seconds. (default: :obj:`None`)
+
+    Shapes:
+        - **input:** features :math:`(N, F)`, outputs :math:`(N)` or :math:`(N, C)`,
+          mask :math:`(N)`
+        - **output:** :class:`Violations`
+
+    Duplicates with different outputs break the condition for any constant.
+
+    Example:
+        >>> x = torch.tensor([[0.0], [1.0], [3.0]])
+        >>> y = torch.tensor([0.0, 2.0, 2.5])
+        >>> found = lipschitz_violations(x, y, lipschitz=1.0, bins=[0, 2, 4])
+        >>> found.num_violations, found.num_pairs, found.by_person
+        (1, 3, tensor([1, 1, 0]))
+        >>> found.bin_share
+        tensor([1., 0.], dtype=torch.float64)
+    """
+    x, y = check_features("x", x), check_outputs("y", y).to(x.device)
+    check_same_rows("y", y, "x", x)
+    bound = check_scalar("lipschitz", lipschitz, minimum=0.0)
+    bound *= 1.0 + check_scalar("rtol", rtol, minimum=0.0)
+    check_count("tile_size", tile_size)
+    edges = None if bins is None else check_bin_edges("bins", bins).to(x.device)
+    keep = torch.ones(len(x), dtype=torch.bool, device=x.device)
+    if mask is not None:
+        keep = check_mask("mask", mask, len(x)).to(x.device)
+        x, y = x[keep], y[keep]
+    check_num_rows("x" if mask is None else "x[mask]", len(x), 2)
+    dists = pair_distances(x, distance)
+    gaps = EmbeddedDistances(y.detach().view(len(y), -1))
+    count = _Count(dists, gaps, bound, edges, len(x), x.device)
+    count.run(tile_size, progress)
+    by_person = torch.zeros(len(keep), dtype=torch.long, device=x.device)
+    by_person[keep] = count.by_person
+    num_pairs = len(x) * (len(x) - 1) // 2
+    total = int(count.by_person.sum()) // 2
+    bounds = x.new_empty(0, dtype=torch.float64) if edges is None else edges
+    return Violations(total, num_pairs, by_person, bounds, *count.histograms())
+
+
+class _Count:
+    """Running counts over tiles."""
+
+    def __init__(
+        self,
+        dists: PairDistances,
+        gaps: PairDistances,
+        bound: float,
+        edges: Tensor | None,
+        num_rows: int,
+        device: torch.device,
+    ) -> None:
+        self._dists, self._gaps, self._bound = dists, gaps, bound
+        self._num_rows = num_rows
+        ratio = bound * gaps.scale / dists.scale
+        self._factor = ratio * ratio
+        self.by_person = torch.zeros(num_rows, dtype=torch.long, device=device)
+        self._edges = edges
+        if edges is not None:
+            self._edges = edges.clone()
+            # The last bin holds its right edge too.
+            self._edges[-1] = edges[-1].nextafter(edges.new_tensor(torch.inf))
+        num_bins = 0 if edges is None else edges.numel() - 1
+        # Below, the bins, above; pairs in the first row, violations in the second.
+        shape = (2, num_bins + 2)
+        self._histogram = torch.zeros(shape, dtype=torch.long, device=device)
+
+    def run(self, size: int, progress: bool | None) -> None:
+        """Looks at every pair once."""
+        steps = -(-self._num_rows // size)
+        total = steps * (steps + 1) // 2
+        with Progress(total, "Lipschitz violations", progress) as bar:
+            for rows in slices(0, self._num_rows, size):
+                for cols in slices(rows.start, self._num_rows, size):
+                    self._add(rows, cols)
+                    bar.update()
+
+    def histograms(self) -> tuple[Tensor, Tensor]:
+        """Violations and pairs by bin."""
+        pairs, violations = self._histogram[:, 1:-1]
+        return violations, pairs
+
+    def _add(self, rows: slice, cols: slice) -> None:
+        """Counts one tile."""
+        dist, gap = self._dists.tile(rows, cols), self._gaps.tile(rows, cols)
+        excess = gap.sq_dist - self._factor * dist.sq_dist
+        error = gap.error + self._factor * dist.error
+        violated = excess > 0
+        unsure = (excess.abs() > error).logical_not_()  # overflow (NaN) is unsure too
+        low = self._bins(dist, unsure)
+        if rows == cols:
+            unsure.triu_(1)
+        r, c = unsure.nonzero(as_tuple=True)
+        if r.numel():
+            exact = dist.exact(r, c)
+            violated[r, c] = gap.exact(r, c) > self._bound * exact
+            if low is not None and self._edges is not None:
+                low[r, c] = torch.bucketize(exact, self._edges, right=True)
+        if rows == cols:
+            violated.triu_(1)
+        self.by_person[rows] += violated.sum(1)
+        self.by_person[cols] += violated.sum(0)
+        if low is not None:
+            self._add_bins(low, violated, rows == cols)
+
+    def _bins(self, dist: Tile, unsure: Tensor) -> Tensor | None:
+        """Bin of each pair; those that rounding may put into another are unsure."""
+        if self._edges is None:
+            return None
+        edges = (self._edges * self._dists.scale).square().to(dist.sq_dist.dtype)
+        least = (dist.sq_dist - dist.error).clamp_(min=0.0)
+        low = torch.bucketize(least, edges, right=True)
+        high = torch.bucketize(dist.sq_dist + dist.error, edges, right=True)
+        unsure |= low != high
+        return low
+
+    def _add_bins(self, low: Tensor, violated: Tensor, diagonal: bool) -> None:
+        """Counts pairs and violations by bin."""
+        if diagonal:  # each pair once: the rest goes to 'below', which is dropped
+            low = low.triu_(1)
+        num_bins = self._histogram.size(1)
+        self._histogram[0] += low.view(-1).bincount(minlength=num_bins)
+        self._histogram[1] += low[violated].bincount(minlength=num_bins)
+
+
+class LipschitzViolations(Metric):
+    r"""Share of pairs that global individual fairness forbids.
+
+    ``lipschitz_violations(...).share`` over all batches: pairs across batches
+    count, so features and outputs are kept until :meth:`compute`.
+
+    Args:
+        lipschitz (float): The constant :math:`L \ge 0`, outputs per distance.
+        distance (FairDistance, optional): Fair distance. (default: Euclidean)
+        rtol (float, optional): Excess that is forgiven, as a share of
+            :math:`L d`. (default: 0)
+        **kwargs: What every :class:`torchmetrics.Metric` takes.
+
+    Shapes:
+        - **update:** features :math:`(N, F)`, outputs :math:`(N)` or :math:`(N, C)`
+        - **compute:** a share from 0 to 1
+
+    Example:
+        >>> metric = LipschitzViolations(lipschitz=1.0)
+        >>> metric.update(torch.tensor([[0.0], [1.0]]), torch.tensor([0.0, 2.0]))
+        >>> metric.update(torch.tensor([[3.0]]), torch.tensor([2.5]))
+        >>> metric.compute()
+        tensor(0.3333)
+    """
+
+    is_differentiable = False
+    higher_is_better = False
+    full_state_update = False
+    plot_lower_bound = 0.0
+    plot_upper_bound = 1.0
+
+    x: list[Tensor]
+    y: list[Tensor]
+
+    def __init__(
+        self,
+        lipschitz: float,
+        *,
+        distance: FairDistance | None = None,
+        rtol: float = 0.0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.lipschitz = check_scalar("lipschitz", lipschitz, minimum=0.0)
+        self.rtol = check_scalar("rtol", rtol, minimum=0.0)
+        if distance is not None:
+            check_kind("distance", distance, FairDistance)
+        self.distance = distance
+        self.add_state("x", [], dist_reduce_fx="cat")
+        self.add_state("y", [], dist_reduce_fx="cat")
+
+    def update(self, x: Tensor, y: Tensor) -> None:
+        """Adds people and their outputs."""
+        x, y = check_features("x", x), check_outputs("y", y)
+        check_same_rows("y", y, "x", x)
+        # Embedded when complete: a product may round a row differently in each batch.
+        self.x.append(x.detach())
+        self.y.append(y.detach())
+
+    def compute(self) -> Tensor:
+        """The share over everything added."""
+        found = lipschitz_violations(
+            dim_zero_cat(self.x),
+            dim_zero_cat(self.y),
+            self.lipschitz,
+            distance=self.distance,
+            rtol=self.rtol,
+        )
+        return torch.tensor(found.share, device=self.device)

@@ -1,0 +1,258 @@
+"""Smoothing as the layer of a network."""
+
+import math
+from contextlib import nullcontext
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch_geometric.nn import MessagePassing
+from torch_geometric.utils import spmm
+
+from pyg_glif._validate import check_choice, check_kind, check_scalar
+from pyg_glif.functional import glif_smooth
+from pyg_glif.laplacian import LaplacianOperator
+from pyg_glif.links import Link
+from pyg_glif.solvers import Auto, Solver
+from pyg_glif.typing import Normalization
+
+
+class GLIFConv(MessagePassing):  # type: ignore[misc]
+    r"""Smooths node signals over a similarity graph.
+
+    .. math::
+        \mathbf{F} = (\mathbf{I} + \lambda \mathbf{L})^{-1} \mathbf{X}
+
+    This is `GLIF <https://arxiv.org/abs/2110.13796>`_ as a layer. Put it behind any
+    network whose outputs should treat similar nodes alike. For ``normalization=None``
+    and ``"density"`` every output is an average of inputs. For ``"nrw"`` and
+    ``"density"`` :math:`\lambda` is multiplied by the average degree.
+
+    Args:
+        lam (float, optional): Smoothing strength :math:`\lambda \ge 0`. Zero returns
+            the input. (default: :obj:`1.0`)
+        normalization (str, optional): Form of :math:`\mathbf{L}`: :obj:`None`,
+            :obj:`"nrw"` or :obj:`"density"`. (default: :obj:`None`)
+        solver (Solver, optional): How the system is solved. (default: :obj:`Auto()`)
+        link (Link, optional): Output space in which to average; see
+            :mod:`pyg_glif.links`. (default: :obj:`None`, averages as they are)
+        learn_lam (bool, optional): If :obj:`True`, :math:`\lambda` is a parameter,
+            stored as its logarithm and therefore always positive.
+            (default: :obj:`False`)
+        cached (bool, optional): If :obj:`True`, the graph is checked and sorted once
+            and kept until another graph is passed, or a tensor of it is modified.
+            Weights that need a gradient are never cached. (default: :obj:`False`)
+
+    Shapes:
+        - **input:** signals :math:`(N)` or :math:`(N, C)`, edges :math:`(2, E)`,
+          weights :math:`(E)`, batch :math:`(N)`
+        - **output:** signals like the input
+
+    ``edge_index`` may also be an ``EdgeIndex``, a ``torch.sparse`` matrix, a
+    ``torch_sparse.SparseTensor`` or a :class:`~pyg_glif.laplacian.LaplacianOperator`.
+    The graph must hold both directions of every edge. Gradients reach ``x``,
+    ``edge_weight`` and ``lam`` at the cost of one more solve. Raises
+    :class:`~pyg_glif.errors.ConvergenceError` if ``solver`` gives up.
+
+    Example:
+        >>> edge_index, weight = torch.tensor([[0, 1], [1, 0]]), torch.ones(2)
+        >>> GLIFConv(lam=1.0)(torch.tensor([[0.0], [3.0]]), edge_index, weight)
+        tensor([[1.],
+                [2.]])
+    """
+
+    def __init__(
+        self,
+        lam: float = 1.0,
+        normalization: Normalization = None,
+        solver: Solver | None = None,
+        link: Link | None = None,
+        learn_lam: bool = False,
+        cached: bool = False,
+    ) -> None:
+        super().__init__(aggr="add")
+        self.initial_lam = check_scalar(
+            "lam", lam, minimum=0.0, above=0.0 if learn_lam else None
+        )
+        check_choice("normalization", normalization, (None, "nrw", "density"))
+        self.normalization = normalization
+        self.solver = Auto() if solver is None else solver
+        check_kind("solver", self.solver, Solver)
+        if link is not None:
+            check_kind("link", link, Link)
+        self.link = link
+        self.cached = cached
+        self.log_lam = torch.nn.Parameter(torch.empty(())) if learn_lam else None
+        self._cache: _Cache | None = None
+        self.reset_parameters()
+
+    @property
+    def lam(self) -> float | Tensor:
+        """The current strength: a number, or a tensor if it is learned."""
+        return self.initial_lam if self.log_lam is None else self.log_lam.exp()
+
+    def reset_parameters(self) -> None:
+        """Returns to the initial ``lam`` and forgets the cached graph."""
+        super().reset_parameters()
+        self._cache = None
+        if self.log_lam is not None:
+            torch.nn.init.constant_(self.log_lam, math.log(self.initial_lam))
+
+    # The solver branches on values (has it converged?), which cannot be traced: a
+    # compiled network calls this layer as it is.
+    @torch.compiler.disable  # type: ignore[untyped-decorator, unused-ignore]
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: Any,
+        edge_weight: Tensor | None = None,
+        batch: Tensor | None = None,
+    ) -> Tensor:
+        """Smooths ``x`` over the graph, or over each graph of a batch."""
+        if not isinstance(edge_index, LaplacianOperator):
+            edge_index = self._laplacian(x, edge_index, edge_weight, batch)
+            edge_weight = batch = None
+        return glif_smooth(
+            x,
+            edge_index,
+            edge_weight,
+            lam=self.lam,
+            normalization=self.normalization,
+            solver=self.solver,
+            link=self.link,
+            batch=batch,
+        )
+
+    def laplacian_product(
+        self,
+        x: Tensor,
+        edge_index: Any,
+        edge_weight: Tensor | None = None,
+        batch: Tensor | None = None,
+    ) -> Tensor:
+        r"""One product :math:`\mathbf{L} \mathbf{X}` by message passing.
+
+        It gathers and scatters along edges where that matters: if weights need a
+        gradient, or an explainer or a hook looks at the messages. Otherwise it is a
+        CSR product, which is what the solver uses. Both give the same result.
+        """
+        lap = self._laplacian(x, edge_index, edge_weight, batch)
+        value = lap.off_diagonal.to(x.dtype)
+        surplus = (lap.diagonal - lap.pattern.row_sum(lap.off_diagonal)).to(x.dtype)
+        rows = x.view(x.size(0), -1)
+        out: Tensor = surplus.unsqueeze(1) * rows
+        if value.requires_grad or self._messages_are_watched():
+            edges = torch.stack([lap.pattern.col, lap.pattern.row])
+            out = out + self.propagate(edges, x=rows, edge_weight=value)
+        else:
+            matrix = lap.pattern.csr(value)
+            out = out + self.propagate(matrix, x=rows, edge_weight=None)
+        return out.view_as(x)
+
+    def message(self, x_i: Tensor, x_j: Tensor, edge_weight: Tensor) -> Tensor:
+        """Weighted difference along each edge."""
+        return edge_weight.unsqueeze(1) * (x_i - x_j)
+
+    def message_and_aggregate(self, adj_t: Any, x: Tensor) -> Tensor:
+        """The same sum over neighbours, by one sparse product."""
+        one = x.new_ones(x.size(0), 1)
+        out: Tensor = spmm(adj_t, one) * x - spmm(adj_t, x)
+        return out
+
+    def explain_message(self, inputs: Tensor) -> Tensor:
+        """Messages as they are: the mask of an explainer is in the weights."""
+        return inputs
+
+    def _laplacian(
+        self,
+        x: Tensor,
+        edge_index: Any,
+        edge_weight: Tensor | None,
+        batch: Tensor | None,
+    ) -> LaplacianOperator:
+        """The graph in the form solvers use, from the cache if it is still that."""
+        if isinstance(edge_index, LaplacianOperator):
+            return edge_index
+        if self.explain:
+            edge_weight = self._masked_weight(edge_index, edge_weight)
+        source = _source(edge_index, edge_weight, batch) if self.cached else None
+        if source and self._cache is not None and self._cache.is_of(source):
+            return self._cache.lap
+        # What is cached in inference mode should still serve in training.
+        with torch.inference_mode(False) if source else nullcontext():
+            lap = LaplacianOperator(
+                edge_index,
+                edge_weight,
+                normalization=self.normalization,
+                num_nodes=x.size(0),
+                batch=batch,
+            )
+        self._cache = _Cache(lap, source) if source else None
+        return lap
+
+    def _masked_weight(self, edge_index: Any, edge_weight: Tensor | None) -> Tensor:
+        """Weights under the mask of :class:`torch_geometric.explain.Explainer`."""
+        mask: Tensor = self._edge_mask
+        mask = mask.sigmoid() if self._apply_sigmoid else mask
+        mask = _mean_of_directions(mask, torch.as_tensor(edge_index))
+        return mask if edge_weight is None else mask * edge_weight
+
+    def _messages_are_watched(self) -> bool:
+        """Whether an explainer or a hook wants to see every message."""
+        return bool(
+            self.explain
+            or self._message_forward_pre_hooks
+            or self._message_forward_hooks
+            or self._aggregate_forward_pre_hooks
+            or self._aggregate_forward_hooks
+        )
+
+    def __repr__(self) -> str:
+        lam = self.initial_lam if self.log_lam is None else self.log_lam.exp().item()
+        parts = [f"lam={lam:g}", f"normalization={self.normalization!r}"]
+        if self.link is not None:
+            parts.append(f"link={self.link}")
+        if self.log_lam is not None:
+            parts.append("learn_lam=True")
+        return f"{type(self).__name__}({', '.join(parts)})"
+
+
+class _Cache(NamedTuple):
+    """A prepared graph and the tensors it was prepared from, with their versions."""
+
+    lap: LaplacianOperator
+    source: list[tuple[Tensor, int]]
+
+    def is_of(self, source: list[tuple[Tensor, int]]) -> bool:
+        """Whether these are the same tensors, not modified since."""
+        return len(source) == len(self.source) and all(
+            new is old and version == known
+            for (new, version), (old, known) in zip(source, self.source, strict=True)
+        )
+
+
+def _source(*graph: Any) -> list[tuple[Tensor, int]] | None:
+    """The tensors a graph consists of, each with its number of modifications.
+
+    :obj:`None` if the graph must not be cached: a gradient belongs to one forward
+    pass, and inference tensors do not count modifications.
+    """
+    tensors: list[Tensor] = []
+    for part in graph:
+        # A SparseTensor is a bundle of tensors; everything else is one or None.
+        parts = [part] if part is None or isinstance(part, Tensor) else part.coo()
+        tensors += [tensor for tensor in parts if tensor is not None]
+    if any(tensor.requires_grad or tensor.is_inference() for tensor in tensors):
+        return None
+    return [(tensor, tensor._version) for tensor in tensors]
+
+
+def _mean_of_directions(value: Tensor, edge_index: Tensor) -> Tensor:  # [E] -> [E]
+    """Gives both directions of every edge the mean of their values."""
+    num_nodes = int(edge_index.max()) + 1 if edge_index.numel() else 0
+    row, col = edge_index[0], edge_index[1]
+    forth = torch.argsort(row * num_nodes + col, stable=True)
+    back = torch.argsort(col * num_nodes + row, stable=True)
+    reverse = torch.empty_like(forth)
+    reverse[back] = forth
+    return 0.5 * (value + value[reverse])

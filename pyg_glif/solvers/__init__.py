@@ -1,0 +1,22 @@
+"""Certified solvers for the smoothing system."""
+
+from pyg_glif.solvers.auto import Auto
+from pyg_glif.solvers.base import Solution, Solver, SolveStatus, System
+from pyg_glif.solvers.cg import CG
+from pyg_glif.solvers.cholesky import Cholesky
+from pyg_glif.solvers.coordinate_descent import CoordinateDescent
+from pyg_glif.solvers.implicit import smooth
+from pyg_glif.solvers.preconditioner import Jacobi
+
+__all__ = [
+    "CG",
+    "Auto",
+    "Cholesky",
+    "CoordinateDescent",
+    "Jacobi",
+    "Solution",
+    "SolveStatus",
+    "Solver",
+    "System",
+    "smooth",
+]

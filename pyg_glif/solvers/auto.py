@@ -1,0 +1,61 @@
+"""Chooses a solver by size and structure."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from pyg_glif._validate import check_count, check_scalar
+from pyg_glif.solvers.base import Attempt, Solver, System
+from pyg_glif.solvers.cg import CG
+from pyg_glif.solvers.cholesky import Cholesky
+
+# A component of this size is factorised faster than CG runs its first iterations.
+_SMALL_COMPONENT = 128
+
+
+@dataclass(frozen=True, kw_only=True)
+class Auto(Solver):
+    r"""Factorises small components, runs conjugate gradients on everything else.
+
+    The solution's ``solver`` names the choice.
+
+    Args:
+        rtol (float): Relative residual that every column must meet.
+            (default: :obj:`1e-6`)
+        max_iter (int, optional): Limit on iterations; see :class:`CG`.
+            (default: :obj:`None`)
+        throw (bool): Whether failure raises. (default: :obj:`True`)
+
+    Example:
+        >>> Auto(rtol=1e-8)
+        Auto(throw=True, rtol=1e-08, max_iter=None)
+    """
+
+    rtol: float = 1e-6
+    max_iter: int | None = None
+
+    def __post_init__(self) -> None:
+        check_scalar("rtol", self.rtol, minimum=0.0)
+        if self.max_iter is not None:
+            check_count("max_iter", self.max_iter)
+
+    def choose(self, system: System) -> Solver:
+        """The solver for this system."""
+        if self._is_small(system):
+            return Cholesky(rtol=self.rtol, throw=self.throw)
+        return CG(rtol=self.rtol, max_iter=self.max_iter, throw=self.throw)
+
+    def attempt(self, system: System, rhs: Tensor, x0: Tensor | None) -> Attempt:
+        """Hands the system on."""
+        return self.choose(system).attempt(system, rhs, x0)
+
+    def _is_small(self, system: System) -> bool:
+        """Whether no component is large, at the least cost of finding out."""
+        if system.num_nodes <= _SMALL_COMPONENT:
+            return True
+        # A node with that many neighbours settles it without a search.
+        if int(system.pattern.rowptr.diff().max()) >= _SMALL_COMPONENT:
+            return False
+        _, size = system.op.components
+        return bool(torch.max(size) <= _SMALL_COMPONENT)

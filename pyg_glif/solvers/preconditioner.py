@@ -1,0 +1,57 @@
+r"""Diagonal scaling, and exact removal of what every component shares."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from pyg_glif._pattern import csr_tensor
+from pyg_glif.solvers.base import System
+
+
+@dataclass(frozen=True)
+class Jacobi:
+    r"""Scales the system to unit diagonal: :math:`S^{-1/2} M S^{-1/2}`.
+
+    Evens out unequal degrees; the eigenvalues then lie in
+    :math:`[1 / \max_i s_i, 2]` for PSD Laplacians.
+
+    Example:
+        >>> Jacobi()
+        Jacobi()
+    """
+
+    def scaling(self, system: System) -> Tensor:  # [N]
+        """The diagonal of :math:`S^{-1/2}`."""
+        return system.diagonal.rsqrt()
+
+
+class ComponentMeans:
+    r"""The projector onto signals that are constant on each connected component.
+
+    Laplacians with zero row sums leave such signals alone, so this part of the solution
+    is known: the mean of the right-hand side. The rest solves the system with
+    :math:`M - \Pi` in place of :math:`M`, whose small eigenvalues are gone.
+    """
+
+    def __init__(self, label: Tensor, size: Tensor) -> None:  # [N], [K]
+        self._label = label
+        self._order = torch.sort(label, stable=True)[1]
+        self._size = size
+
+    def mean(self, x: Tensor) -> Tensor:  # [N, C] -> [N, C]
+        """Component means, at every node."""
+        total = x.new_zeros(self._size.numel(), x.size(1)).index_add_(0, self._label, x)
+        return (total / self._size.unsqueeze(1)).index_select(0, self._label)
+
+    def factor(self, scaling: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        r"""Sparse ``B``, ``B'`` whose product ``B' B`` is the scaled projector."""
+        nodes, parts = self._label.numel(), self._size.numel()
+        value = scaling * self._size.double().rsqrt()[self._label]
+        ptr = torch.cat([self._size.new_zeros(1), self._size.cumsum(0)]).int()
+        by_part = csr_tensor(
+            ptr, self._order.int(), value[self._order].to(dtype), (parts, nodes)
+        )
+        every = torch.arange(nodes + 1, device=ptr.device, dtype=torch.int32)
+        by_node = csr_tensor(every, self._label.int(), value.to(dtype), (nodes, parts))
+        return by_part, by_node

@@ -1,0 +1,84 @@
+"""How transforms read a ``Data`` object and write a graph to it."""
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Batch, Data
+
+from pyg_glif._validate import (
+    check_attribute,
+    check_free,
+    check_kind,
+    check_node_rows,
+    check_tensor,
+)
+
+# Spellings of a graph that do not start with "edge_".
+_GRAPH_KEYS = ("adj", "adj_t", "e_id")
+# Any of these tells PyG the number of nodes without a look at the edges.
+_NODE_KEYS = {"num_nodes", "x", "pos", "batch"}
+
+
+def check_graph_target(data: object, overwrite: bool) -> Data:
+    """A ``Data`` or ``Batch`` that has no graph yet, or may lose it."""
+    check_kind("data", data, Data)
+    assert isinstance(data, Data)
+    if isinstance(data, Batch):
+        check_attribute("data", data.keys(), "batch")
+    if not overwrite:
+        check_free("data", _graph_keys(data))
+    return data
+
+
+def count_nodes(data: Data) -> int:
+    """Number of nodes, isolated ones included."""
+    # PyG would otherwise count up to the last node that has an edge.
+    if _NODE_KEYS.isdisjoint(data.keys()):
+        check_attribute("data", data.keys(), "num_nodes")
+    return int(data.num_nodes)
+
+
+def node_rows(data: Data, attr: str) -> Tensor:
+    """The attribute ``attr``, one row per node; fixes the number of nodes by it."""
+    check_attribute("data", data.keys(), attr)
+    rows = check_tensor(attr, data[attr])
+    if _NODE_KEYS.isdisjoint(data.keys()):
+        data.num_nodes = len(rows)
+    check_node_rows(attr, rows, count_nodes(data))
+    return rows
+
+
+def write_graph(data: Data, edge_index: Tensor, edge_weight: Tensor) -> Data:
+    """Replaces all there is of a graph; edges are sorted by row."""
+    for key in _graph_keys(data):
+        del data[key]
+    data.edge_index, data.edge_weight = edge_index, edge_weight
+    if isinstance(data, Batch) and hasattr(data, "_slice_dict"):
+        _write_slices(data, edge_index[0])
+    return data
+
+
+def _graph_keys(data: Data) -> list[str]:
+    """Attributes that belong to the graph ``data`` has at present."""
+    return [
+        key
+        for key in sorted(data.keys())  # PyG's own order is that of a set
+        if key in _GRAPH_KEYS
+        # Targets of link prediction are not about the edges that are there.
+        or (key.startswith("edge_") and not key.startswith("edge_label"))
+    ]
+
+
+def _write_slices(data: Batch, row: Tensor) -> None:
+    """Tells a batch which edges are whose, so that it can be taken apart again."""
+    # 'to_data_list' cuts every attribute where 'from_data_list' glued it: without
+    # this it would leave the new edges out, or cut them where the old ones ended.
+    num_graphs = data.num_graphs
+    num_nodes = torch.bincount(data.batch, minlength=num_graphs)
+    num_edges = torch.bincount(data.batch[row], minlength=num_graphs)
+    slices = torch.cat([num_edges.new_zeros(1), num_edges.cumsum(0)]).cpu()
+    shift = (num_nodes.cumsum(0) - num_nodes).cpu()
+    # New dictionaries: a shallow copy of the batch shares the old ones.
+    new = {"edge_index": slices, "edge_weight": slices}
+    data._slice_dict = {**data._slice_dict, **new}
+    new = {"edge_index": shift, "edge_weight": torch.zeros_like(shift)}
+    data._inc_dict = {**data._inc_dict, **new}

@@ -1,0 +1,80 @@
+"""The similarity graph of annotators' judgements, as a transform."""
+
+from collections.abc import Sequence
+
+from torch import Tensor
+from torch_geometric.data import Data
+from torch_geometric.data.datapipes import functional_transform
+from torch_geometric.transforms import BaseTransform
+
+from pyg_glif._validate import check_annotators, check_choice, check_single_graph
+from pyg_glif.graph import annotator_graph
+from pyg_glif.transforms._storage import check_graph_target, count_nodes, write_graph
+from pyg_glif.typing import Combine
+
+
+@functional_transform("glif_annotator_graph")
+class AnnotatorGraph(BaseTransform):  # type: ignore[misc]
+    r"""Connects nodes that annotators called similar (:obj:`glif_annotator_graph`).
+
+    Writes :obj:`data.edge_index` and :obj:`data.edge_weight`, both directions of
+    every pair; :func:`~pyg_glif.graph.annotator_graph` defines the weights.
+
+    Args:
+        pairs (torch.Tensor or sequence): Pairs of different nodes, one row each: one
+            tensor for one annotator, or one tensor per annotator.
+        weights (torch.Tensor or sequence, optional): A judgement between 0 and 1 for
+            each pair, in the form of ``pairs``. (default: :obj:`None`)
+        combine (str, optional): How judgements of several annotators become one
+            weight: ``"any"``, ``"majority"`` or ``"mean"``. (default: :obj:`"any"`)
+        overwrite (bool, optional): If :obj:`True`, a graph that is already there is
+            replaced, and everything that describes it is removed, as
+            :class:`~pyg_glif.transforms.FairRadiusGraph` does. If :obj:`False`, its
+            presence is an error. (default: :obj:`False`)
+
+    Shapes:
+        - **input:** pairs :math:`(P, 2)` and weights :math:`(P)` per annotator
+
+    Pairs count the nodes of one graph, so a batch of several graphs is refused:
+    transform the graphs before they are batched.
+
+    Example:
+        >>> import torch
+        >>> data = Data(x=torch.zeros(3, 1))
+        >>> AnnotatorGraph(torch.tensor([[2, 0]]))(data).edge_index
+        tensor([[0, 2],
+                [2, 0]])
+    """
+
+    def __init__(
+        self,
+        pairs: Tensor | Sequence[Tensor],
+        *,
+        weights: Tensor | Sequence[Tensor] | None = None,
+        combine: Combine = "any",
+        overwrite: bool = False,
+    ) -> None:
+        check_choice("combine", combine, ("any", "majority", "mean"))
+        self.num_annotators = len(check_annotators(pairs, weights))
+        self.pairs = pairs
+        self.weights = weights
+        self.combine = combine
+        self.overwrite = overwrite
+
+    def forward(self, data: Data) -> Data:
+        """Returns ``data`` with the graph."""
+        data = check_graph_target(data, self.overwrite)
+        check_single_graph("data", data.get("batch"))
+        edge_index, edge_weight = annotator_graph(
+            self.pairs,
+            count_nodes(data),
+            weights=self.weights,
+            combine=self.combine,
+        )
+        tensors = (v for v in data.to_dict().values() if isinstance(v, Tensor))
+        device = next(tensors, edge_index).device
+        return write_graph(data, edge_index.to(device), edge_weight.to(device))
+
+    def __repr__(self) -> str:
+        name = self.__class__.__name__
+        return f"{name}(num_annotators={self.num_annotators}, combine={self.combine!r})"

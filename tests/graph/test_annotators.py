@@ -1,0 +1,220 @@
+from fractions import Fraction
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from pyg_glif.graph import annotator_graph
+from pyg_glif.typing import Combine
+from tests import oracles_graph
+
+NUM_NODES = 5
+pair = st.tuples(st.integers(0, NUM_NODES - 1), st.integers(0, NUM_NODES - 1)).filter(
+    lambda ij: ij[0] != ij[1]
+)
+# Quarters, so that float32 sums are exact.
+judgement = st.tuples(pair, st.integers(0, 4).map(lambda n: Fraction(n, 4))).map(
+    lambda item: (*item[0], item[1])
+)
+annotators = st.lists(st.lists(judgement, max_size=8), min_size=1, max_size=5)
+
+
+def as_tensors(
+    judgements: list[list[tuple[int, int, Fraction]]],
+) -> tuple[list[Tensor], list[Tensor]]:
+    pairs = [
+        torch.tensor([j[:2] for j in one], dtype=torch.int64).view(-1, 2)
+        for one in judgements
+    ]
+    return pairs, [torch.tensor([float(j[2]) for j in one]) for one in judgements]
+
+
+def test_annotator_graph() -> None:
+    pairs = torch.tensor([[2, 0], [1, 2], [0, 2], [2, 1]])
+    edge_index, edge_weight = annotator_graph(pairs, 4)
+    assert edge_index.tolist() == [[0, 1, 2, 2], [2, 2, 0, 1]]
+    assert edge_index.dtype == torch.int64
+    assert edge_weight.tolist() == [1.0] * 4
+    assert edge_weight.dtype == torch.float32
+
+
+@pytest.mark.parametrize(
+    ("combine", "expected"),
+    [
+        ("any", {(0, 1): 1.0, (1, 2): 1.0, (2, 3): 1.0}),
+        ("majority", {(0, 1): 1.0}),
+        ("mean", {(0, 1): 0.75, (1, 2): 0.5, (2, 3): 0.25}),
+    ],
+)
+def test_annotators_are_combined(
+    combine: Combine, expected: dict[tuple[int, int], float]
+) -> None:
+    votes = [
+        torch.tensor([[0, 1], [1, 2]]),
+        torch.tensor([[1, 0], [2, 1], [0, 1]]),
+        torch.tensor([[0, 1], [3, 2]]),
+        torch.empty(0, 2, dtype=torch.int64),
+    ]
+    edge_index, edge_weight = annotator_graph(votes, 4, combine=combine)
+    upper = edge_index[0] < edge_index[1]
+    keys = [(i, j) for i, j in edge_index[:, upper].T.tolist()]
+    assert dict(zip(keys, edge_weight[upper].tolist(), strict=True)) == expected
+
+
+@settings(deadline=None, max_examples=100)
+@given(judgements=annotators, combine=st.sampled_from(["any", "majority", "mean"]))
+def test_annotator_graph_matches_oracle(
+    judgements: list[list[tuple[int, int, Fraction]]], combine: Combine
+) -> None:
+    pairs, weights = as_tensors(judgements)
+    edge_index, edge_weight = annotator_graph(
+        pairs, NUM_NODES, weights=weights, combine=combine
+    )
+    expected = oracles_graph.annotator_weights(judgements, combine)
+    assert edge_index.T.tolist() == [list(key) for key in sorted(expected)]
+    torch.testing.assert_close(
+        edge_weight, torch.tensor([float(expected[k]) for k in sorted(expected)])
+    )
+
+
+@settings(deadline=None, max_examples=30)
+@given(judgements=annotators, combine=st.sampled_from(["any", "majority", "mean"]))
+def test_annotator_order_and_pair_order_do_not_matter(
+    judgements: list[list[tuple[int, int, Fraction]]], combine: Combine
+) -> None:
+    pairs, _ = as_tensors(judgements)
+    turned = [p.flip(0, 1) for p in reversed(pairs)]
+    for one, other in zip(
+        annotator_graph(pairs, NUM_NODES, combine=combine),
+        annotator_graph(turned, NUM_NODES, combine=combine),
+        strict=True,
+    ):
+        assert torch.equal(one, other)
+
+
+def test_one_annotator_is_a_list_of_one() -> None:
+    pairs, weights = torch.tensor([[0, 1]]), torch.tensor([0.5])
+    for combine in ("any", "majority", "mean"):
+        alone = annotator_graph(pairs, 2, weights=weights, combine=combine)
+        listed = annotator_graph((pairs,), 2, weights=[weights], combine=combine)
+        assert alone[1].tolist() == listed[1].tolist() == [0.5, 0.5]
+
+
+def test_nobody_named_a_pair() -> None:
+    pairs = torch.empty(0, 2, dtype=torch.int64)
+    for num_nodes in (0, 3):
+        edge_index, edge_weight = annotator_graph([pairs, pairs], num_nodes)
+        assert edge_index.shape == (2, 0)
+        assert edge_index.dtype == torch.int64
+        assert edge_weight.shape == (0,)
+
+
+ONE = torch.tensor([[0, 1]])
+
+
+@pytest.mark.parametrize(
+    ("pairs", "options", "error", "message"),
+    [
+        (
+            torch.tensor([[0, 3]]),
+            {},
+            ValueError,
+            "'pairs' must hold node indices from 0 to 2 (got 3)",
+        ),
+        (
+            [ONE, torch.tensor([[-1, 0]])],
+            {},
+            ValueError,
+            "'pairs[1]' must hold node indices from 0 to 2 (got -1)",
+        ),
+        (
+            torch.tensor([[0, 1], [2, 2]]),
+            {},
+            ValueError,
+            "'pairs' must name two different nodes per pair (got (2, 2) at index 1)",
+        ),
+        (
+            torch.tensor([[0, 1, 2], [1, 2, 0]]),
+            {},
+            ValueError,
+            "'pairs' must have shape [num_pairs, 2] (got (2, 3))",
+        ),
+        (
+            ONE.float(),
+            {},
+            TypeError,
+            "'pairs' must hold whole numbers (got torch.float32)",
+        ),
+        (
+            [(0, 1)],
+            {},
+            TypeError,
+            "'pairs[0]' must be a torch.Tensor (got tuple). Use 'torch.as_tensor'",
+        ),
+        ([], {}, ValueError, "'pairs' must hold at least one annotator (got none)"),
+        (
+            ONE,
+            {"combine": "all"},
+            ValueError,
+            "'combine' must be one of 'any', 'majority', 'mean' (got 'all')",
+        ),
+        (
+            ONE,
+            {"weights": torch.tensor([-0.5])},
+            ValueError,
+            "'weights' must be between 0 and 1 (got -0.5)",
+        ),
+        (
+            [ONE],
+            {"weights": [torch.tensor([1.5])]},
+            ValueError,
+            "'weights[0]' must be between 0 and 1 (got 1.5)",
+        ),
+        (
+            ONE,
+            {"weights": torch.tensor([torch.nan])},
+            ValueError,
+            "'weights' must be finite (got nan at index 0, 1 such values)",
+        ),
+        (
+            ONE,
+            {"weights": torch.ones(2)},
+            ValueError,
+            "'weights' must have one entry per pair (got shape (2,) for 1)",
+        ),
+        (
+            ONE,
+            {"weights": torch.ones(1).long()},
+            TypeError,
+            "'weights' must be float32 or float64 (got torch.int64)",
+        ),
+        (
+            [ONE, ONE],
+            {"weights": [torch.ones(1)]},
+            ValueError,
+            "'weights' must have one tensor per annotator (got 1 for 2 annotators)",
+        ),
+        (
+            [ONE, ONE],
+            {"weights": torch.ones(2)},
+            ValueError,
+            "'weights' must have one tensor per annotator "
+            "(got one tensor for 2 annotators)",
+        ),
+    ],
+)
+def test_annotator_graph_rejects_bad_input(
+    pairs: Tensor, options: dict[str, Tensor], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error) as caught:
+        annotator_graph(pairs, 3, **options)  # type: ignore[arg-type]
+    assert str(caught.value) == message
+
+
+def test_annotator_graph_rejects_bad_num_nodes() -> None:
+    with pytest.raises(ValueError, match=r"^'num_nodes' must be at least 0"):
+        annotator_graph(ONE, -1)
+    with pytest.raises(TypeError, match=r"^'num_nodes' must be a whole number"):
+        annotator_graph(ONE, 2.0)  # type: ignore[arg-type]

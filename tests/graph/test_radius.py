@@ -1,0 +1,322 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pyg_glif.distances import CallableDistance, Mahalanobis, SensitiveSubspace
+from pyg_glif.errors import MemoryBudgetError
+from pyg_glif.graph import fair_radius_graph
+from tests.oracles_radius import brute_force_distances, brute_force_edges
+
+STRATEGIES = ("auto", "projected", "plain")
+
+
+def _assert_exact(z, tau, batch=None, **kwargs):
+    """Edges equal to float64 brute force, distances to their stated accuracy."""
+    expected, sq_expected = brute_force_edges(
+        z.double().numpy(), tau, None if batch is None else batch.numpy()
+    )
+    edge_index, sq_dist = fair_radius_graph(z, tau, batch=batch, **kwargs)
+    assert edge_index.dtype == torch.int64
+    assert sq_dist.dtype == z.dtype
+    assert edge_index.shape == expected.shape
+    np.testing.assert_array_equal(edge_index.numpy(), expected)
+    rtol = 1e-5 if z.dtype == torch.float32 else 1e-12
+    tiny = 1e-36 if z.dtype == torch.float32 else 1e-300
+    # Squares that the dtype cannot hold come back as infinite.
+    sq_expected[sq_expected > torch.finfo(z.dtype).max] = np.inf
+    np.testing.assert_allclose(sq_dist.double(), sq_expected, rtol=rtol, atol=tiny)
+
+
+def test_fair_radius_graph():
+    x = torch.tensor([[0.0, 0.0], [3.0, 4.0], [3.0, 0.0], [50.0, 0.0]])
+    edge_index, sq_dist = fair_radius_graph(x, tau=4.0)
+    assert edge_index.tolist() == [[0, 1, 2, 2], [2, 2, 0, 1]]
+    assert sq_dist.tolist() == [9.0, 16.0, 9.0, 16.0]
+    edge_index, sq_dist = fair_radius_graph(x, tau=5.0)
+    assert edge_index.tolist() == [[0, 0, 1, 1, 2, 2], [1, 2, 0, 2, 0, 1]]
+    assert sq_dist.tolist() == [25.0, 9.0, 25.0, 16.0, 9.0, 16.0]
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("num_nodes", [0, 1, 2])
+def test_fair_radius_graph_of_few_nodes(num_nodes, strategy):
+    x = torch.arange(num_nodes).float().view(-1, 1)
+    edge_index, sq_dist = fair_radius_graph(x, tau=1.0, strategy=strategy)
+    assert edge_index.shape == (2, 2 if num_nodes == 2 else 0)
+    assert sq_dist.shape == (2 if num_nodes == 2 else 0,)
+    assert edge_index.dtype == torch.int64
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_fair_radius_graph_without_columns_joins_everybody(strategy):
+    edge_index, sq_dist = fair_radius_graph(torch.zeros(3, 0), 0.0, strategy=strategy)
+    assert edge_index.tolist() == [[0, 0, 1, 1, 2, 2], [1, 2, 0, 2, 0, 1]]
+    assert sq_dist.tolist() == [0.0] * 6
+
+
+def _cloud(kind, num_nodes, num_features, dtype, seed):
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(num_nodes, num_features, generator=generator, dtype=dtype)
+    if kind == "duplicates":
+        pick = torch.randint(max(1, num_nodes // 3), (num_nodes,), generator=generator)
+        return x[pick]
+    if kind == "far":
+        return x + 1e4
+    if kind == "clusters":
+        centre = torch.randint(3, (num_nodes, 1), generator=generator)
+        return 1e-3 * x + 100.0 * centre
+    if kind == "grid":
+        size = (num_nodes, num_features)
+        return torch.randint(3, size, generator=generator).to(dtype)
+    return x * {"tiny": 1e-25, "huge": 1e25}.get(kind, 1.0)
+
+
+@settings(deadline=None, max_examples=150)
+@given(
+    kind=st.sampled_from(
+        ["ordinary", "duplicates", "far", "clusters", "grid", "tiny", "huge"]
+    ),
+    num_nodes=st.sampled_from([2, 3, 40, 130, 300]),
+    num_features=st.sampled_from([1, 2, 3, 17, 150]),
+    dtype=st.sampled_from([torch.float32, torch.float64]),
+    radius=st.sampled_from(["zero", "infinite", "pair", "quantile"]),
+    num_graphs=st.sampled_from([None, 1, 4]),
+    strategy=st.sampled_from(STRATEGIES),
+    tile_size=st.sampled_from([1, 7, 64, 256]),
+    seed=st.integers(0, 10**6),
+)
+def test_fair_radius_graph_equals_brute_force(
+    kind, num_nodes, num_features, dtype, radius, num_graphs, strategy, tile_size, seed
+):
+    z = _cloud(kind, num_nodes, num_features, dtype, seed)
+    generator = np.random.default_rng(seed)
+    dist = brute_force_distances(z.double().numpy())
+    tau = {
+        "zero": 0.0,
+        "infinite": math.inf,
+        "pair": float(generator.choice(dist.ravel())),
+        "quantile": float(np.quantile(dist, generator.random())),
+    }[radius]
+    batch = None
+    if num_graphs is not None:
+        batch = torch.from_numpy(generator.integers(num_graphs, size=num_nodes))
+    _assert_exact(z, tau, batch, strategy=strategy, tile_size=tile_size)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("num_features", [3, 90, 768])
+def test_fair_radius_graph_keeps_pair_at_exactly_tau(
+    num_features, dtype, strategy, generator
+):
+    z = torch.randn(60, num_features, generator=generator, dtype=dtype)
+    dist = brute_force_distances(z.double().numpy())
+    for i, j in [(0, 1), (5, 40), (58, 59)]:
+        tau = float(dist[i, j])
+        pairs = fair_radius_graph(z, tau, strategy=strategy)[0].T.tolist()
+        assert [i, j] in pairs
+        assert [j, i] in pairs
+        below = float(np.nextafter(tau, 0.0)) * (1.0 - 1e-13)
+        assert [i, j] not in fair_radius_graph(z, below, strategy=strategy)[
+            0
+        ].T.tolist()
+
+
+def test_fair_radius_graph_accepts_radii_from_any_order_of_summation(generator):
+    z = torch.randn(40, 500, generator=generator, dtype=torch.float64)
+    for j in range(1, 40):
+        squares = (z[0] - z[j]).square()
+        orders = [squares.sum(), torch.tensor(np.sum(squares.numpy()))]
+        orders.append(squares.cumsum(0)[-1])
+        for total in orders:
+            edge_index, _ = fair_radius_graph(z, float(total.sqrt()))
+            assert [0, j] in edge_index.T.tolist()
+
+
+def test_fair_radius_graph_is_sorted_and_symmetric(generator):
+    z = torch.randn(500, 5, generator=generator)
+    edge_index, sq_dist = fair_radius_graph(z, tau=1.0)
+    key = edge_index[0] * 500 + edge_index[1]
+    assert bool((key[1:] > key[:-1]).all())
+    back = (edge_index[1] * 500 + edge_index[0]).argsort()
+    assert torch.equal(edge_index.flip(0)[:, back], edge_index)
+    assert torch.equal(sq_dist[back], sq_dist)
+    assert not bool((edge_index[0] == edge_index[1]).any())
+
+
+@pytest.mark.parametrize("num_threads", [1, 2])
+def test_fair_radius_graph_does_not_depend_on_tiles_or_threads(num_threads, generator):
+    z = torch.randn(3000, 40, generator=generator) * torch.linspace(2.0, 0.1, 40)
+    tau = 2.0
+    expected, _ = brute_force_edges(z.double().numpy(), tau)
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(num_threads)
+        for strategy in STRATEGIES:
+            for tile_size in (33, 256, 5000):
+                edge_index, _ = fair_radius_graph(
+                    z, tau, strategy=strategy, tile_size=tile_size
+                )
+                assert np.array_equal(edge_index.numpy(), expected)
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_fair_radius_graph_has_no_cap():
+    z = torch.zeros(200, 3)
+    edge_index, sq_dist = fair_radius_graph(z, tau=0.0)
+    assert edge_index.size(1) == 200 * 199
+    assert not bool(sq_dist.any())
+
+
+def test_fair_radius_graph_never_joins_two_graphs(generator):
+    z = torch.randn(1, 8, generator=generator).expand(2500, 8).contiguous()
+    batch = torch.randint(700, (2500,), generator=generator)
+    for strategy in STRATEGIES:
+        edge_index, _ = fair_radius_graph(z, 1.0, batch=batch, strategy=strategy)
+        assert bool((batch[edge_index[0]] == batch[edge_index[1]]).all())
+        count = torch.bincount(batch)
+        assert edge_index.size(1) == int((count * (count - 1)).sum())
+
+
+def test_fair_radius_graph_of_a_batch_equals_its_members(generator):
+    graphs = [torch.randn(n, 4, generator=generator) for n in (30, 1, 17)]
+    batch = torch.cat([torch.full((len(g),), k) for k, g in enumerate(graphs)])
+    together, _ = fair_radius_graph(torch.cat(graphs), 1.5, batch=batch)
+    offset, parts = 0, []
+    for graph in graphs:
+        parts.append(fair_radius_graph(graph, 1.5)[0] + offset)
+        offset += len(graph)
+    assert torch.equal(together, torch.cat(parts, dim=1))
+
+
+def test_fair_radius_graph_in_fair_space(generator):
+    x = torch.randn(300, 12, generator=generator)
+    basis = torch.randn(3, 12, generator=generator)
+    distance = SensitiveSubspace(basis)
+    _assert_exact(distance.embed(x), 3.0)
+    fair, _ = fair_radius_graph(x, 3.0, distance=distance)
+    expected, _ = brute_force_edges(distance.embed(x).double().numpy(), 3.0)
+    assert np.array_equal(fair.numpy(), expected)
+    # Moving people along the sensitive directions changes nobody's neighbours.
+    moved = x + torch.randn(300, 3, generator=generator) @ basis
+    again, _ = fair_radius_graph(moved, 3.0, distance=distance)
+    assert torch.equal(fair, again)
+
+
+def test_fair_radius_graph_with_rank_deficient_metric(generator):
+    x = torch.randn(200, 6, generator=generator, dtype=torch.float64)
+    factor = torch.randn(6, 2, generator=generator, dtype=torch.float64)
+    sigma = factor @ factor.T
+    edge_index, sq_dist = fair_radius_graph(x, 1.5, distance=Mahalanobis(sigma))
+    diff = (x.unsqueeze(1) - x).numpy()
+    expected = np.einsum("ijk,kl,ijl->ij", diff, sigma.numpy(), diff)
+    inside = np.sqrt(expected.clip(0)) <= 1.5
+    np.fill_diagonal(inside, False)
+    np.testing.assert_array_equal(edge_index.numpy(), np.stack(np.nonzero(inside)))
+    np.testing.assert_allclose(sq_dist, expected[inside], rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("num_graphs", [None, 3])
+def test_fair_radius_graph_with_a_function(num_graphs, generator):
+    x = torch.randn(1300, 3, generator=generator)
+    batch = None
+    if num_graphs is not None:
+        batch = torch.randint(num_graphs, (1300,), generator=generator)
+    manhattan = CallableDistance(lambda a, b: torch.cdist(a, b, p=1.0))
+    edge_index, sq_dist = fair_radius_graph(x, 0.7, distance=manhattan, batch=batch)
+    dist = (x.unsqueeze(1) - x).abs().sum(2)
+    inside = (dist <= 0.7).fill_diagonal_(False)
+    if batch is not None:
+        inside &= batch.unsqueeze(1) == batch
+    assert torch.equal(edge_index, inside.nonzero().T)
+    torch.testing.assert_close(sq_dist, dist[inside].square())
+
+
+def test_fair_radius_graph_ignores_gradients(generator):
+    x = torch.randn(20, 3, generator=generator, requires_grad=True)
+    edge_index, sq_dist = fair_radius_graph(x, 1.0)
+    assert not edge_index.requires_grad
+    assert not sq_dist.requires_grad
+
+
+def test_fair_radius_graph_refuses_what_would_not_fit(generator):
+    x = torch.randn(3000, 4, generator=generator)
+    with pytest.raises(
+        MemoryBudgetError, match=r"'tau' = 100 gives up to 9\.03e\+06 edges"
+    ):
+        fair_radius_graph(x, 100.0, memory_budget=80 * 2**20)
+    message = r"\('memory_budget' is 0\.0781 GiB\)\. About tau=([0-9.]+) would fit"
+    with pytest.raises(MemoryBudgetError, match=message) as caught:
+        fair_radius_graph(x, 100.0, memory_budget=80 * 2**20)
+    tau = float(str(caught.value).split("tau=")[1].split()[0])
+    edge_index, _ = fair_radius_graph(x, tau, memory_budget=80 * 2**20)
+    assert edge_index.size(1) > 0
+    with pytest.raises(MemoryBudgetError, match="No radius would fit"):
+        fair_radius_graph(x, 1.0, memory_budget=1000)
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "error", "message"),
+    [
+        ({"tau": -1.0}, ValueError, "'tau' must be non-negative (got -1.0)"),
+        ({"tau": math.nan}, ValueError, "'tau' must be finite (got nan)"),
+        ({"tau": "1"}, TypeError, "'tau' must be a number (got '1')"),
+        (
+            {"x": torch.zeros(3)},
+            ValueError,
+            "'x' must be 2-dimensional (got shape (3,))",
+        ),
+        (
+            {"x": torch.zeros(3, 2, dtype=torch.int64)},
+            TypeError,
+            "'x' must be float32 or float64 (got torch.int64)",
+        ),
+        (
+            {"x": np.zeros((3, 2))},
+            TypeError,
+            "'x' must be a torch.Tensor (got ndarray). Use 'torch.as_tensor'",
+        ),
+        (
+            {"x": torch.tensor([[0.0], [math.nan], [0.0]])},
+            ValueError,
+            "'x' must be finite (got nan at index (1, 0), 1 such values)",
+        ),
+        (
+            {"batch": torch.zeros(2, dtype=torch.long)},
+            ValueError,
+            "'batch' must have one entry per node (got shape (2,) for 3)",
+        ),
+        (
+            {"batch": torch.zeros(3)},
+            TypeError,
+            "'batch' must hold whole numbers (got torch.float32)",
+        ),
+        (
+            {"batch": torch.tensor([0, -1, 0])},
+            ValueError,
+            "'batch' must be non-negative (got -1)",
+        ),
+        ({"tile_size": 0}, ValueError, "'tile_size' must be at least 1 (got 0)"),
+        (
+            {"strategy": "fast"},
+            ValueError,
+            "'strategy' must be one of 'auto', 'projected', 'plain' (got 'fast')",
+        ),
+        (
+            {"distance": lambda a, b: torch.cdist(a, b)},
+            TypeError,
+            "'distance' must be a FairDistance (got function). "
+            "Wrap a function in 'CallableDistance'",
+        ),
+    ],
+)
+def test_fair_radius_graph_rejects(kwargs, error, message):
+    arguments = {"x": torch.zeros(3, 2), "tau": 1.0, **kwargs}
+    with pytest.raises(error) as caught:
+        fair_radius_graph(**arguments)
+    assert str(caught.value) == message

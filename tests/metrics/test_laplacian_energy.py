@@ -1,0 +1,78 @@
+from typing import Literal
+
+import numpy as np
+import pytest
+import torch
+
+from pyg_glif.graph import edge_weights, fair_radius_graph
+from pyg_glif.laplacian import LaplacianOperator
+from pyg_glif.metrics import LaplacianEnergy, laplacian_energy
+from tests import oracles_metrics as oracle
+
+Graph = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+
+
+def graph(generator: torch.Generator, num_nodes: int = 20) -> Graph:
+    x = torch.randn(num_nodes, 2, dtype=torch.float64, generator=generator)
+    edge_index, sq_dist = fair_radius_graph(x, tau=1.0)
+    y = torch.randn(num_nodes, 3, dtype=torch.float64, generator=generator)
+    return y, edge_index, edge_weights(sq_dist, theta=0.5)
+
+
+def test_laplacian_energy_matches_oracle(generator: torch.Generator) -> None:
+    y, edge_index, weight = graph(generator)
+    value = laplacian_energy(y, edge_index, weight)
+    expected = oracle.energy(y.numpy(), edge_index.numpy(), weight.numpy())
+    assert float(value) == pytest.approx(expected, rel=1e-12)
+    one = laplacian_energy(y[:, 0], edge_index)
+    ones = np.ones(edge_index.size(1))
+    expected = oracle.energy(y[:, :1].numpy(), edge_index.numpy(), ones)
+    assert float(one) == pytest.approx(expected, rel=1e-12)
+    assert float(laplacian_energy(torch.ones_like(y), edge_index, weight)) == 0.0
+
+
+@pytest.mark.parametrize("normalization", ["nrw", "density"])
+def test_normalised_energy_is_the_quadratic_form(
+    generator: torch.Generator, normalization: Literal["nrw", "density"]
+) -> None:
+    y, edge_index, weight = graph(generator)
+    value = laplacian_energy(y, edge_index, weight, normalization=normalization)
+    lap = LaplacianOperator(
+        edge_index, weight, normalization=normalization, num_nodes=20
+    ).to_dense()
+    torch.testing.assert_close(value, (y * (lap @ y)).sum())
+
+
+def test_laplacian_energy_class(generator: torch.Generator) -> None:
+    graphs = [graph(generator, n) for n in (5, 12, 20)]
+    total = sum(float(laplacian_energy(*one)) for one in graphs)
+    metric, other = LaplacianEnergy(), LaplacianEnergy()
+    metric.update(*graphs[2])
+    metric.update(*graphs[0])
+    other.update(*graphs[1])
+    metric.merge_state(other)
+    assert float(metric.compute()) == pytest.approx(total)
+    metric.reset()
+    metric.update(*graphs[0])
+    assert float(metric.compute()) == pytest.approx(float(laplacian_energy(*graphs[0])))
+    assert (metric.is_differentiable, metric.higher_is_better) == (True, False)
+
+
+def test_laplacian_energy_has_gradients(generator: torch.Generator) -> None:
+    y, edge_index, _ = graph(generator, 6)
+    y.requires_grad_()
+    assert torch.autograd.gradcheck(lambda v: laplacian_energy(v, edge_index), (y,))
+    LaplacianEnergy()(y, edge_index).backward()
+    assert y.grad is not None
+    lap = LaplacianOperator(edge_index, num_nodes=6)
+    torch.testing.assert_close(y.grad, 2.0 * (lap @ y.detach()))
+
+
+def test_laplacian_energy_rejects_bad_input() -> None:
+    edge_index = torch.tensor([[0, 1], [1, 0]])
+    with pytest.raises(ValueError, match=r"^'normalization' must be one of"):
+        LaplacianEnergy("rw")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"^'y' must be finite \(got nan at index 1"):
+        laplacian_energy(torch.tensor([0.0, torch.nan]), edge_index)
+    with pytest.raises(ValueError, match=r"^'y' must not be empty"):
+        laplacian_energy(torch.empty(0), edge_index)

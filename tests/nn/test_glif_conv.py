@@ -1,0 +1,425 @@
+"""GLIFConv: values against dense NumPy, layouts, gradients, cache, PyG manners."""
+
+import copy
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from torch.autograd import gradcheck
+from torch_geometric import EdgeIndex
+from torch_geometric.data import Batch, Data
+from torch_geometric.explain import Explainer, GNNExplainer
+from torch_geometric.nn import GCNConv, Sequential
+from torch_geometric.utils import add_self_loops
+
+from pyg_glif._optional import find
+from pyg_glif.laplacian import LaplacianOperator
+from pyg_glif.links import Log, Logit, Softmax
+from pyg_glif.nn import GLIFConv
+from pyg_glif.solvers import CG, Cholesky
+from pyg_glif.typing import Normalization
+from tests import oracles_theory as oracle
+
+NORMALIZATIONS: list[Normalization] = [None, "density", "nrw"]
+Graph = tuple[np.ndarray, Tensor, Tensor]
+
+
+@pytest.fixture
+def graph() -> Graph:
+    """Ten nodes, uneven degrees, the last one isolated: dense and as edges."""
+    rng = np.random.default_rng(3)
+    W = np.triu(rng.random((10, 10)) * 2, 1)
+    W[rng.random(W.shape) < 0.6] = 0.0
+    W[0, 1:9] = 1.0
+    W[:, 9] = 0.0
+    W = W + W.T
+    edge_index, edge_weight = oracle.edges(W)
+    return W, torch.from_numpy(edge_index), torch.from_numpy(edge_weight)
+
+
+def signal(num_nodes: int, generator: torch.Generator) -> Tensor:
+    return torch.randn(num_nodes, 3, generator=generator, dtype=torch.float64)
+
+
+def test_glif_conv_repr() -> None:
+    assert str(GLIFConv()) == "GLIFConv(lam=1, normalization=None)"
+    conv = GLIFConv(0.5, "density", link=Logit(), learn_lam=True)
+    expected = "lam=0.5, normalization='density', link=Logit(eps=None), learn_lam=True"
+    assert str(conv) == f"GLIFConv({expected})"
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_glif_conv_by_hand(dtype: torch.dtype) -> None:
+    x = torch.tensor([[0.0], [3.0], [7.0]], dtype=dtype)
+    edge_index = torch.tensor([[0, 1], [1, 0]])
+    out = GLIFConv()(x, edge_index)
+    torch.testing.assert_close(out, torch.tensor([[1.0], [2.0], [7.0]], dtype=dtype))
+    assert GLIFConv()(x.flatten(), edge_index).shape == (3,)
+
+
+@pytest.mark.parametrize("normalization", NORMALIZATIONS)
+def test_glif_conv_matches_dense_oracle(
+    normalization: Normalization, graph: Graph, generator: torch.Generator
+) -> None:
+    W, edge_index, weight = graph
+    x = signal(10, generator)
+    conv = GLIFConv(0.4, normalization, solver=CG(rtol=1e-12))
+    expected = oracle.smooth(W, x.numpy(), 0.4, normalization)
+    np.testing.assert_allclose(conv(x, edge_index, weight), expected, atol=1e-9)
+
+
+def sparse(edge_index: Tensor, weight: Tensor) -> Tensor:
+    """A sparse matrix; torch warns unless told whether to check it."""
+    size = (10, 10)
+    matrix = torch.sparse_coo_tensor(edge_index, weight, size, check_invariants=True)
+    return matrix.coalesce()
+
+
+def layouts(edge_index: Tensor, weight: Tensor) -> Iterator[tuple[str, Any, Any]]:
+    """The same graph in every accepted form."""
+    size = (10, 10)
+    yield "coo", edge_index, weight
+    yield "EdgeIndex", EdgeIndex(edge_index, sparse_size=size), weight
+    by_col, order = EdgeIndex(edge_index, sparse_size=size).sort_by("col")
+    yield "EdgeIndex by column", by_col, weight[order]
+    order = torch.randperm(weight.numel(), generator=torch.Generator().manual_seed(0))
+    yield "shuffled", edge_index[:, order], weight[order]
+    loops, looped = add_self_loops(edge_index, weight, fill_value=5.0, num_nodes=10)
+    yield "self-loops", loops, looped
+    matrix = sparse(edge_index, weight)
+    yield "sparse COO", matrix, None
+    yield "sparse CSR", matrix.to_sparse_csr(), None
+    yield "sparse CSC", matrix.to_sparse_csc(), None
+    yield "operator", LaplacianOperator(edge_index, weight, num_nodes=10), None
+    torch_sparse = find("torch_sparse")
+    if torch_sparse is not None:
+        adj = torch_sparse.SparseTensor.from_edge_index(edge_index, weight, size)
+        yield "SparseTensor", adj, None
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSC tensor support is in beta")
+def test_glif_conv_takes_every_layout(graph: Graph, generator: torch.Generator) -> None:
+    _, edge_index, weight = graph
+    x = signal(10, generator)
+    conv = GLIFConv(0.7)
+    expected = conv(x, edge_index, weight)
+    product = conv.laplacian_product(x, edge_index, weight)
+    for name, edges, values in layouts(edge_index, weight):
+        torch.testing.assert_close(conv(x, edges, values), expected, msg=name)
+        found = conv.laplacian_product(x, edges, values)
+        torch.testing.assert_close(found, product, msg=name)
+
+
+@pytest.mark.parametrize("normalization", NORMALIZATIONS)
+def test_propagate_computes_the_laplacian_product(
+    normalization: Normalization, graph: Graph, generator: torch.Generator
+) -> None:
+    W, edge_index, weight = graph
+    x = signal(10, generator)
+    conv = GLIFConv(normalization=normalization)
+    expected = oracle.laplacian(W, normalization) @ x.numpy()
+    seen = []
+
+    # CSR, then gather-scatter twice: because of a hook, because of a gradient.
+    fused = conv.laplacian_product(x, edge_index, weight)
+    hook = conv.register_message_forward_hook(lambda *args: seen.append(1))
+    watched = conv.laplacian_product(x, edge_index, weight)
+    hook.remove()
+    learned = weight.clone().requires_grad_()
+    gathered = conv.laplacian_product(x, edge_index, learned)
+    assert len(seen) == 1
+    assert gathered.requires_grad
+    for found in (fused, watched, gathered.detach()):
+        np.testing.assert_allclose(found, expected, atol=1e-12)
+    flat = conv.laplacian_product(x[:, 0].contiguous(), edge_index, weight)
+    np.testing.assert_allclose(flat, expected[:, 0], atol=1e-12)
+
+
+@pytest.mark.parametrize("normalization", NORMALIZATIONS)
+def test_glif_conv_gradient_matches_finite_differences(
+    normalization: Normalization, graph: Graph, generator: torch.Generator
+) -> None:
+    _, edge_index, weight = graph
+    conv = GLIFConv(0.3, normalization, solver=CG(rtol=1e-13), learn_lam=True).double()
+    x = signal(10, generator).requires_grad_()
+    half = edge_index[0] < edge_index[1]
+    undirected = weight[half].clone().requires_grad_()
+
+    def smooth(x: Tensor, undirected: Tensor, log_lam: Tensor) -> Tensor:
+        # One number per pair: both directions must stay equal when one is nudged.
+        both = torch.cat([undirected, undirected])
+        edges = torch.cat([edge_index[:, half], edge_index[:, half].flip(0)], dim=1)
+        lam = {"log_lam": log_lam}
+        return torch.func.functional_call(conv, lam, (x, edges, both))
+
+    log_lam = conv.log_lam.detach().clone().requires_grad_()
+    assert gradcheck(smooth, (x, undirected, log_lam))
+
+
+def test_learned_lam_stays_positive_and_learns(
+    graph: Graph, generator: torch.Generator
+) -> None:
+    W, edge_index, weight = graph
+    x = signal(10, generator)
+    target = torch.from_numpy(oracle.smooth(W, x.numpy(), 2.0))
+    conv = GLIFConv(lam=0.01, learn_lam=True)
+    assert conv.lam.item() == pytest.approx(0.01)
+    assert [name for name, _ in conv.named_parameters()] == ["log_lam"]
+    optimizer = torch.optim.Adam(conv.parameters(), lr=0.2)
+    for _ in range(150):
+        loss = (conv(x, edge_index, weight) - target).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        assert conv.lam.item() > 0
+    assert conv.lam.item() == pytest.approx(2.0, rel=0.05)
+    conv.reset_parameters()
+    assert conv.lam.item() == pytest.approx(0.01)
+
+
+def test_learned_lam_travels_in_the_state_dict() -> None:
+    one, other = GLIFConv(3.0, learn_lam=True), GLIFConv(1.0, learn_lam=True)
+    other.load_state_dict(one.state_dict())
+    assert other.lam.item() == pytest.approx(3.0)
+    assert GLIFConv(3.0).state_dict() == {}
+
+
+@pytest.mark.parametrize("normalization", NORMALIZATIONS)
+def test_batch_equals_its_members(
+    normalization: Normalization, generator: torch.Generator
+) -> None:
+    sizes = (4, 7)
+    graphs = []
+    for num_nodes in sizes:
+        edges = torch.combinations(torch.arange(num_nodes)).T[:, :: num_nodes // 3]
+        edges = torch.cat([edges, edges.flip(0)], dim=1)
+        graphs.append(Data(x=signal(num_nodes, generator), edge_index=edges))
+    batch = Batch.from_data_list(graphs)
+    conv = GLIFConv(0.2, normalization, solver=Cholesky())
+    together = conv(batch.x, batch.edge_index, batch=batch.batch)
+    alone = torch.cat([conv(data.x, data.edge_index) for data in graphs])
+    torch.testing.assert_close(together, alone)
+
+
+def test_link_is_applied(graph: Graph, generator: torch.Generator) -> None:
+    W, edge_index, weight = graph
+    x = signal(10, generator)
+    logits = torch.from_numpy(oracle.smooth(W, x.numpy(), 1.0))
+    smoothed = GLIFConv(link=Softmax())(x.softmax(dim=1), edge_index, weight)
+    torch.testing.assert_close(smoothed, logits.softmax(dim=1), atol=1e-5, rtol=1e-5)
+    positive = GLIFConv(link=Log())(x.exp(), edge_index, weight)
+    torch.testing.assert_close(positive, logits.exp(), atol=1e-5, rtol=1e-5)
+
+
+# --- The cache ---------------------------------------------------------------
+
+
+class Counter(LaplacianOperator):
+    """Counts how often a graph is prepared."""
+
+    built = 0
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        type(self).built += 1
+        super().__init__(*args, **kwargs)
+
+
+@pytest.fixture
+def counter(monkeypatch: pytest.MonkeyPatch) -> type[Counter]:
+    monkeypatch.setattr("pyg_glif.nn.glif_conv.LaplacianOperator", Counter)
+    monkeypatch.setattr(Counter, "built", 0)
+    return Counter
+
+
+def test_cached_prepares_a_graph_once(
+    graph: Graph, counter: type[Counter], generator: torch.Generator
+) -> None:
+    _, edge_index, weight = graph
+    x = signal(10, generator)
+    fresh, cached = GLIFConv(), GLIFConv(cached=True)
+    expected = fresh(x, edge_index, weight)
+    counter.built = 0
+    for _ in range(3):
+        assert torch.equal(cached(x, edge_index, weight), expected)
+    assert counter.built == 1
+    cached.reset_parameters()
+    cached(x, edge_index, weight)
+    assert counter.built == 2
+
+
+def test_cache_notices_another_or_modified_graph(
+    graph: Graph, counter: type[Counter], generator: torch.Generator
+) -> None:
+    _, edge_index, weight = graph
+    x = signal(10, generator)
+    fresh, cached = GLIFConv(), GLIFConv(cached=True)
+    cached(x, edge_index, weight)
+    weight = weight * 2
+    assert torch.equal(cached(x, edge_index, weight), fresh(x, edge_index, weight))
+    weight.mul_(3)
+    assert torch.equal(cached(x, edge_index, weight), fresh(x, edge_index, weight))
+    assert torch.equal(cached(x, edge_index), fresh(x, edge_index))
+    matrix = sparse(edge_index, weight).to_sparse_csr()
+    assert torch.equal(cached(x, matrix), fresh(x, matrix))
+    counter.built = 0
+    cached(x, matrix)
+    assert counter.built == 0
+    matrix.values().mul_(0.5)
+    assert torch.equal(cached(x, matrix), fresh(x, matrix))
+
+
+def test_cache_never_loses_a_gradient(graph: Graph, generator: torch.Generator) -> None:
+    _, edge_index, weight = graph
+    x = signal(10, generator)
+    conv = GLIFConv(normalization="density", cached=True)
+    with torch.inference_mode():
+        first = conv(x, edge_index, weight)
+    x.requires_grad_()
+    out = conv(x, edge_index, weight)  # prepared in inference mode
+    out.sum().backward()
+    assert torch.equal(first, out.detach())
+    weight.requires_grad_()
+    with torch.no_grad():
+        conv(x, edge_index, weight)
+    for _ in range(2):
+        weight.grad = None
+        conv(x, edge_index, weight).square().sum().backward()
+        assert weight.grad is not None
+
+
+def test_cached_layer_can_be_copied(graph: Graph, generator: torch.Generator) -> None:
+    _, edge_index, weight = graph
+    x = signal(10, generator)
+    conv = GLIFConv(cached=True)
+    expected = conv(x, edge_index, weight)
+    twin = copy.deepcopy(conv)
+    assert torch.equal(twin(x, edge_index, weight), expected)
+
+
+# --- In the company of PyG ---------------------------------------------------
+
+
+def test_glif_conv_in_sequential(graph: Graph, generator: torch.Generator) -> None:
+    _, edge_index, weight = graph
+    head = torch.nn.Linear(8, 2)
+    model = Sequential(
+        "x, edge_index, edge_weight",
+        [
+            (GCNConv(3, 8), "x, edge_index, edge_weight -> h"),
+            (torch.nn.ReLU(), "h -> h"),
+            (head, "h -> h"),
+            (GLIFConv(lam=2.0, learn_lam=True), "h, edge_index, edge_weight -> h"),
+        ],
+    )
+    out = model(signal(10, generator).float(), edge_index, weight.float())
+    out.square().sum().backward()
+    assert out.shape == (10, 2)
+    assert all(p.grad is not None for p in model.parameters())
+    assert float(head.weight.grad.abs().sum()) > 0
+
+
+@pytest.mark.slow
+# Said by torch about its own look at a tensor, after any break in a compiled graph.
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")
+def test_glif_conv_under_compile(graph: Graph, generator: torch.Generator) -> None:
+    _, edge_index, weight = graph
+    x = signal(10, generator).float()
+    model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh())
+    conv = GLIFConv(lam=0.5, learn_lam=True)
+
+    def run(x: Tensor, edge_index: Tensor, weight: Tensor) -> Tensor:
+        return conv(model(x), edge_index, weight).square()
+
+    expected = run(x, edge_index, weight.float())
+    (wanted,) = torch.autograd.grad(expected.sum(), conv.log_lam)
+    compiled = torch.compile(run)
+    found = compiled(x, edge_index, weight.float())
+    (got,) = torch.autograd.grad(found.sum(), conv.log_lam)
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(got, wanted)
+
+
+def test_explainer_reaches_the_edges(generator: torch.Generator) -> None:
+    """Node 0 is drawn up by a strong tie to node 1, hardly by a weak one to node 2."""
+    edge_index = torch.tensor([[0, 1, 0, 2], [1, 0, 2, 0]])
+    weight = torch.tensor([2.0, 2.0, 0.01, 0.01])
+    x = torch.tensor([[0.0], [3.0], [3.0]])
+    conv = GLIFConv()
+    before = conv(x, edge_index, weight)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        explainer = Explainer(
+            conv,
+            algorithm=GNNExplainer(epochs=30, lr=0.1),
+            explanation_type="model",
+            node_mask_type=None,
+            edge_mask_type="object",
+            model_config={"mode": "regression", "task_level": "node"},
+        )
+        found = explainer(x, edge_index, edge_weight=weight, index=0)
+    strong, weak = found.edge_mask[:2].mean(), found.edge_mask[2:].mean()
+    assert float(strong) > float(weak)
+    torch.testing.assert_close(conv(x, edge_index, weight), before)
+
+
+def test_explainer_mask_scales_the_weights(
+    graph: Graph, generator: torch.Generator
+) -> None:
+    _, edge_index, weight = graph
+    x = signal(10, generator)
+    mask = torch.rand(weight.numel(), generator=generator, dtype=torch.float64)
+    dense = torch.zeros(10, 10, dtype=torch.float64)
+    dense[edge_index[0], edge_index[1]] = mask
+    mean = (0.5 * (dense + dense.T))[edge_index[0], edge_index[1]]
+    conv = GLIFConv()
+    expected = conv(x, edge_index, weight * mean)
+    product = conv.laplacian_product(x, edge_index, weight * mean)
+    conv.explain, conv._edge_mask, conv._apply_sigmoid = True, mask, False
+    torch.testing.assert_close(conv(x, edge_index, weight), expected)
+    found = conv.laplacian_product(x, edge_index, weight)
+    torch.testing.assert_close(found, product)
+
+
+# --- Bad input ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "message"),
+    [
+        ({"lam": -0.5}, "'lam' must be non-negative (got -0.5)"),
+        ({"lam": float("nan")}, "'lam' must be finite (got nan)"),
+        ({"lam": 0.0, "learn_lam": True}, "'lam' must be positive (got 0.0)"),
+        (
+            {"normalization": "rw"},
+            "'normalization' must be one of None, 'nrw', 'density' (got 'rw')",
+        ),
+    ],
+)
+def test_glif_conv_rejects_bad_settings(kwargs: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        GLIFConv(**kwargs)
+
+
+def test_glif_conv_rejects_other_kinds() -> None:
+    with pytest.raises(TypeError, match="'solver' must be"):
+        GLIFConv(solver="cg")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="'link' must be"):
+        GLIFConv(link="softmax")  # type: ignore[arg-type]
+
+
+def test_glif_conv_rejects_one_directional_edges() -> None:
+    edge_index = torch.tensor([[0], [1]])
+    message = "'edge_index' must hold both directions of every edge (got (0, 1) without"
+    with pytest.raises(ValueError, match=re.escape(message)):
+        GLIFConv()(torch.ones(2, 1), edge_index)
+
+
+def test_glif_conv_on_nothing() -> None:
+    empty = torch.empty(2, 0, dtype=torch.long)
+    x = torch.tensor([[1.0], [2.0]])
+    assert torch.equal(GLIFConv(5.0)(x, empty), x)
+    assert GLIFConv()(torch.empty(0, 3), empty).shape == (0, 3)

@@ -1,0 +1,184 @@
+"""Imports point down: who may import whom, read from the syntax tree."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = "pyg_glif"
+
+# Part of the package: its rank, and what it may import beside rank 0. A rank
+# stands for every part up to it. Private modules of the top level have rank 0.
+RANKS: dict[str, tuple[int, set[str] | int]] = {
+    "typing": (0, set()),
+    "errors": (0, set()),
+    "distances": (1, set()),
+    "datasets": (1, set()),
+    "metric_learning": (2, {"distances"}),
+    "graph": (2, {"distances"}),
+    "links": (3, set()),
+    "laplacian": (3, set()),
+    "solvers": (4, {"laplacian"}),
+    "functional": (5, {"graph", "laplacian", "solvers", "links"}),
+    "path": (5, {"graph", "laplacian", "solvers", "links"}),
+    "nn": (6, 5),
+    "transforms": (6, 5),
+    "metrics": (6, {"laplacian", "graph"}),
+    "baselines": (6, {"distances", "graph"}),
+    "postprocessor": (7, 6),
+    "lightning": (7, 6),
+    "experiments": (8, 7),
+    "cli": (9, {"experiments"}),
+    "__main__": (10, {"cli"}),
+}
+# Heavy packages that only ranks from 7 on may import when they are loaded.
+HEAVY = {"lightning", "pytorch_lightning", "pandas", "sklearn"}
+
+Import = tuple[str, str | None, int]  # module, name taken from it, line
+
+
+def part_of(module: str) -> str | None:
+    """``graph`` for ``pyg_glif.graph.radius``, ``None`` for the top level."""
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 else None
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(part for part in parts if part != "__init__")
+
+
+def imports(tree: ast.AST) -> Iterator[Import]:
+    """All imports below a node, as absolute names."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield alias.name, None, node.lineno
+        elif isinstance(node, ast.ImportFrom):
+            module = "." * node.level + (node.module or "")
+            for alias in node.names:
+                yield module, alias.name, node.lineno
+
+
+def loaded(tree: ast.Module) -> Iterator[Import]:
+    """Imports that run when the module is loaded: not those inside functions."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            continue
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            yield from imports(ast.Module([node], []))
+        else:
+            yield from loaded(node)  # type: ignore[arg-type]
+
+
+def rank_of(part: str) -> tuple[int, set[str] | int] | None:
+    """The entry of the table, ``None`` if there should be one and is not."""
+    private = part.startswith("_") and part != "__main__"
+    return (0, set()) if private else RANKS.get(part)
+
+
+def may_import(part: str, other: str) -> bool:
+    """Whether the table lets ``part`` import ``other``."""
+    if part == other:
+        return True
+    (rank, allowed), (other_rank, _) = rank_of(part), rank_of(other)  # type: ignore
+    if other_rank == 0:
+        return True
+    if isinstance(allowed, int):
+        return other_rank <= allowed
+    return other in allowed and other_rank < rank
+
+
+def faults(source: str, module: str) -> list[str]:
+    """What the imports of a module do that they should not."""
+    tree, part, out = ast.parse(source), part_of(module), []
+    for target, name, line in imports(tree):
+        where = f"{module}:{line}"
+        if target.startswith("."):
+            out.append(f"{where} imports relatively")
+        if target.split(".")[0] != PACKAGE:
+            continue
+        # 'from pyg_glif import graph' names the part, not its module.
+        other = part_of(target) or (name if name and rank_of(name) else None)
+        if other is None and part is not None:
+            out.append(f"{where} imports the top level")
+        elif other is not None and rank_of(other) is None:
+            out.append(f"{where} imports '{other}', which has no rank")
+        elif part is not None and other is not None and not may_import(part, other):
+            out.append(f"{where} imports '{other}'")
+        inner = [n for n in target.split(".")[2:] if n.startswith("_")]
+        if inner and other != part:
+            out.append(f"{where} imports the private '{inner[0]}'")
+        if target != PACKAGE and name is not None and name.startswith("_"):
+            out.append(f"{where} imports the private '{name}'")
+    if part is not None and RANKS.get(part, (0,))[0] < 7:
+        out += [
+            f"{module}:{line} loads '{target}'"
+            for target, _, line in loaded(tree)
+            if target.split(".")[0] in HEAVY
+        ]
+    return out
+
+
+SOURCES = sorted((ROOT / PACKAGE).rglob("*.py"))
+FRONTS = [path for path in SOURCES if path.match(f"{PACKAGE}/*/__init__.py")]
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=module_name)
+def test_imports_point_down(path: Path) -> None:
+    module = module_name(path)
+    part = part_of(module)
+    assert part is None or rank_of(part), f"'{part}' has no rank"
+    assert faults(path.read_text(), module) == []
+
+
+@pytest.mark.parametrize("path", FRONTS, ids=module_name)
+def test_init_is_imports_and_a_sorted_all(path: Path) -> None:
+    _, *body = ast.parse(path.read_text()).body
+    names = [a.name for n in body if isinstance(n, ast.ImportFrom) for a in n.names]
+    rest = [node for node in body if not isinstance(node, ast.ImportFrom)]
+    if names or rest:
+        (last,) = rest
+        assert isinstance(last, ast.Assign)
+        assert ast.literal_eval(last.value) == sorted(names)
+
+
+@pytest.mark.parametrize(
+    ("module", "source", "expected"),
+    [
+        ("graph.radius", "from pyg_glif.distances import Euclidean", []),
+        ("graph.radius", "from pyg_glif._validate import check_rows", []),
+        ("graph.radius", "from pyg_glif import _validate", []),
+        ("graph.radius", "from pyg_glif.graph.search import find", []),
+        ("transforms.a", "from pyg_glif.transforms._storage import write_graph", []),
+        ("transforms.a", "from pyg_glif.path import glif_path", []),
+        ("path", "from pyg_glif.links import Link", []),
+        ("lightning.a", "import pytorch_lightning", []),
+        ("graph.radius", "def f():\n    import sklearn", []),
+        ("_new", "from pyg_glif._validate import check_rows", []),
+        ("_new", "from pyg_glif.graph import x", [":1 imports 'graph'"]),
+        ("distances.a", "from pyg_glif.graph import x", [":1 imports 'graph'"]),
+        ("distances.a", "import pyg_glif.graph.x", [":1 imports 'graph'"]),
+        ("graph.radius", "from pyg_glif import nn", [":1 imports 'nn'"]),
+        ("graph.a", "from pyg_glif.metric_learning import F", ["metric_learning"]),
+        ("nn.a", "from pyg_glif.transforms import F", [":1 imports 'transforms'"]),
+        ("path", "from pyg_glif.functional import f", [":1 imports 'functional'"]),
+        ("laplacian", "def f():\n    from pyg_glif.graph import x", [":2 imports"]),
+        ("graph.a", "from pyg_glif.distances.base import _x", ["private '_x'"]),
+        ("graph.a", "from pyg_glif.graph.search import _x", ["private '_x'"]),
+        ("nn.a", "from pyg_glif.graph._b import x", ["private '_b'"]),
+        ("nn.a", "from pyg_glif.extra import x", ["'extra', which has no rank"]),
+        ("nn.a", "from pyg_glif import GLIFConv", ["imports the top level"]),
+        ("nn.a", "from .b import x", ["imports relatively"]),
+        ("nn.a", "import sklearn.cluster", ["loads 'sklearn.cluster'"]),
+        ("nn.a", "if True:\n    from pandas import x", ["loads 'pandas'"]),
+        ("nn.a", "class A:\n    import lightning", ["loads 'lightning'"]),
+    ],
+)
+def test_the_reader_finds_faults(module: str, source: str, expected: list[str]) -> None:
+    found = faults(source, f"{PACKAGE}.{module}")
+    assert len(found) == len(expected), found
+    for fault, text in zip(found, expected, strict=True):
+        assert text in fault
