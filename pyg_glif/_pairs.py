@@ -1,22 +1,10 @@
 """Fast paths for scattered pairs of rows that torch has, but not in one call."""
 
-import warnings
-
 import numpy as np
 import torch
 from torch import Tensor
 
-
-def csr_tensor(
-    crow: Tensor, col: Tensor, value: Tensor, size: tuple[int, int]
-) -> Tensor:
-    """A CSR tensor, without torch's note that the layout is in beta.
-
-    The caller vouches for the indices; columns need not be sorted within a row.
-    """
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta")
-        return torch.sparse_csr_tensor(crow, col, value, size, check_invariants=False)
+from pyg_glif._pattern import csr_tensor
 
 
 def sampled_products(row: Tensor, col: Tensor, a: Tensor, b: Tensor) -> Tensor:

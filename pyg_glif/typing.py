@@ -8,7 +8,7 @@ from torch import Tensor
 #: Form of the graph Laplacian; see :mod:`pyg_glif.laplacian`.
 Normalization: TypeAlias = Literal["nrw", "density"] | None
 
-#: A black-box metric: rows ``[A, F]`` and ``[B, F]`` to distances ``[A, B]``.
+#: A black-box metric from rows ``[A, F]`` and ``[B, F]`` to distances ``[A, B]``.
 PairwiseFunction: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 
 #: How judgements of several annotators become one weight.

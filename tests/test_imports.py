@@ -25,7 +25,7 @@ RANKS: dict[str, tuple[int, set[str] | int]] = {
     "path": (5, {"graph", "laplacian", "solvers", "links"}),
     "nn": (6, 5),
     "transforms": (6, 5),
-    "metrics": (6, {"laplacian", "graph"}),
+    "metrics": (6, {"distances", "laplacian", "graph"}),
     "baselines": (6, {"distances", "graph"}),
     "postprocessor": (7, 6),
     "lightning": (7, 6),

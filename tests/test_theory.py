@@ -172,25 +172,32 @@ def test_nrw_does_not_keep_constants() -> None:
 
 
 def circle_estimates(sigma: float) -> dict[Normalization, float]:
-    """``2 / (n sigma^2) f' L f`` by our functions, for the problem of the oracle."""
+    """Our estimators for the problem of the oracle, theta = 1 / (2 sigma^2)."""
     x = oracle.circle_sample(1000)
     edge_index, sq_dist = oracle.circle_edges(x, radius=7 * sigma)
-    weight = edge_weights(torch.from_numpy(sq_dist), theta=1 / (2 * sigma**2))
-    f = torch.from_numpy(np.sin(2 * np.pi * x))
+    theta = 1 / (2 * sigma**2)
+    weight = edge_weights(torch.from_numpy(sq_dist), theta)
+    penalty = oracle.circle_penalties(x, edge_index, np.asarray(weight))
     scale = 2 / (len(x) * sigma**2)
-    kernel = len(x) * np.sqrt(2 * np.pi) * sigma  # the paper's W, over n in part 1
+    density = len(x) * np.sqrt(2 * np.pi) * sigma  # normalises the paper's kernel
+    expected = {n: scale * penalty[n] / (density if n is None else 1) for n in penalty}
     found: dict[Normalization, float] = {}
-    for normalization in (None, "density", "nrw"):
-        penalty = laplacian_penalty(
-            f, torch.from_numpy(edge_index), weight, normalization=normalization
+    for normalization in LIMITS:
+        estimate = laplacian_penalty(
+            torch.from_numpy(np.sin(2 * np.pi * x)),
+            torch.from_numpy(edge_index),
+            weight,
+            normalization=normalization,
+            reduction="consistent",
+            theta=theta,
+            num_dims=1,
         )
-        expected = oracle.circle_penalties(x, edge_index, np.asarray(weight))
-        assert float(penalty) == pytest.approx(expected[normalization], rel=1e-9)
-        found[normalization] = scale * float(penalty)
-    return found | {None: found[None] / kernel}
+        found[normalization] = float(estimate)
+        assert found[normalization] == pytest.approx(expected[normalization], rel=1e-9)
+    return found
 
 
-LIMITS = {
+LIMITS: dict[Normalization, float] = {
     None: oracle.LIMIT_WITH_DENSITY,
     "density": oracle.LIMIT_WITHOUT_DENSITY,
     "nrw": oracle.LIMIT_WITHOUT_DENSITY,

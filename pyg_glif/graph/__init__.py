@@ -2,10 +2,12 @@
 
 from pyg_glif.graph.annotators import annotator_graph
 from pyg_glif.graph.estimate import suggest_tau
+from pyg_glif.graph.index import RadiusIndex
 from pyg_glif.graph.radius import fair_radius_graph
 from pyg_glif.graph.weights import edge_sq_dist, edge_weights
 
 __all__ = [
+    "RadiusIndex",
     "annotator_graph",
     "edge_sq_dist",
     "edge_weights",

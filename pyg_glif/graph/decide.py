@@ -17,43 +17,52 @@ _CHUNK_ENTRIES = 1 << 17  # float64 entries per gathered block: stays in cache
 
 
 def decide(
-    points: Points, i: Tensor, j: Tensor, sq: Tensor, norms: Tensor, tau: float
+    left: Points,
+    right: Points,
+    i: Tensor,
+    j: Tensor,
+    sq: Tensor,
+    norms: Tensor,
+    tau: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Keeps the edges among pairs ``(i, j)``.
 
     Args:
-        points: The points searched.
+        left: The points that ``i`` counts.
+        right: The points that ``j`` counts, with the same centre and scale.
         i: First nodes of the pairs.
         j: Second nodes.
-        sq: Squared distances of ``y``, off by ``points.rounding * norms`` at most.
+        sq: Squared distances of ``y``, off by ``right.rounding * norms`` at most.
         norms: Sums of the two squared norms of ``y``.
         tau: The radius, in the unit of ``z``.
 
     Returns:
         The kept ``i`` and ``j`` and their squared distances in the dtype of ``z``.
     """
-    bound = (tau * points.scale) ** 2
-    error = norms * points.rounding
-    if points.z.dtype == torch.float64:
+    bound = (tau * right.scale) ** 2
+    error = norms * right.rounding
+    if right.z.dtype == torch.float64:
         unsure = sq <= bound + error
     else:
         unsure = ((sq - bound).abs() <= error) | (sq < norms * _CANCELLED)
     keep = sq <= bound
-    sq_dist = (sq / points.scale**2).to(points.z.dtype)
+    sq_dist = (sq / right.scale**2).to(right.z.dtype)
     where = unsure.nonzero().view(-1)
     if where.numel():
-        exact, inside = _evaluate(points.z, i[where], j[where], tau)
+        exact, inside = _evaluate(left.z, right.z, i[where], j[where], tau)
         keep[where] = inside
         sq_dist[where] = exact.to(sq_dist.dtype)
     return i[keep], j[keep], sq_dist[keep]
 
 
-def _evaluate(z: Tensor, i: Tensor, j: Tensor, tau: float) -> tuple[Tensor, Tensor]:
+def _evaluate(
+    z: Tensor, z_right: Tensor, i: Tensor, j: Tensor, tau: float
+) -> tuple[Tensor, Tensor]:
     """Squared distances in float64 from differences, and whether within ``tau``."""
     step = max(1, _CHUNK_ENTRIES // max(1, z.size(1)))
     parts, flags = [], []
     for rows, cols in zip(i.split(step), j.split(step), strict=True):
-        squares = (z[rows].double() - z[cols].double()).square_()
+        squares = (z[rows].double() - z_right[cols].double()).square_()
         total = squares.sum(1)
         dist = total.sqrt()
         inside = dist <= tau

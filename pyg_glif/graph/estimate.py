@@ -40,7 +40,8 @@ class PairSample:
         hits = int((self.dist <= tau).sum())
         if self.num_sampled >= self.num_pairs:
             return float(hits)
-        return (hits + 3.0 * math.sqrt(hits) + 3.0) * self.weight
+        likely = (hits + 3.0 * math.sqrt(hits) + 3.0) * self.weight
+        return min(likely, float(self.num_pairs))
 
     def radius(self, num_edges: float) -> float:
         """The smallest radius with at least ``num_edges`` directed edges."""

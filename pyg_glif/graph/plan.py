@@ -19,19 +19,17 @@ _SMALL = 1024  # up to here any choice is quick and everything fits
 _WIDTHS = (16, 32, 64, 128)
 
 
-def plan_search(
+def choose_basis(
     points: Points,
     tau: float,
-    strategy: Literal["auto", "projected", "plain"],
-    budget: int | None,
+    strategy: Literal["auto", "projected", "plain"] = "auto",
 ) -> Tensor | None:
-    """Checks that the edges will fit, then picks the cheaper search.
+    """Picks the cheaper search.
 
     Returns:
         The basis ``[D, M]`` of the projected search, or ``None`` for the plain one.
     """
     width = points.num_features
-    _check_memory(points, tau, budget)
     small = points.num_nodes <= _SMALL
     if strategy == "plain" or (strategy == "auto" and small):
         return None
@@ -42,7 +40,7 @@ def plan_search(
             return None
     basis = principal_basis(points, min(_WIDTHS[-1], width))
     widths = [m for m in _WIDTHS if m < basis.size(1)] + [basis.size(1)]
-    edges, *shares = _candidate_shares(points, tau, basis, [width, *widths])
+    edges, *shares = _candidate_shares(points, tau, basis, [width + 1, *widths])
     costs = [
         _projected_cost(points, m, share)
         for m, share in zip(widths, shares, strict=True)
@@ -53,7 +51,7 @@ def plan_search(
     return basis[:, : widths[costs.index(min(costs))]].contiguous()
 
 
-def _check_memory(points: Points, tau: float, budget: int | None) -> None:
+def check_search(points: Points, tau: float, budget: int | None) -> None:
     """Estimates the edges from a sample and raises if they would not fit."""
     count = points.num_nodes
     workspace = 4 * count * min(points.num_features, 256) + 2**26
@@ -80,7 +78,9 @@ def _candidate_shares(
     order = torch.randperm(points.num_nodes, generator=generator)[:1280]
     nodes = order.to(points.y.device)
     y = points.y[nodes]
-    w = bound_coordinates(Points(y, y, points.sq_norm[nodes], 1.0, None), basis)[0]
+    w = bound_coordinates(Points(y, y, points.sq_norm[nodes], None, 1.0, None), basis)[
+        0
+    ]
     cut = min(256, nodes.numel() // 2)
     shares = []
     for m in widths:

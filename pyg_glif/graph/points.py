@@ -22,6 +22,7 @@ class Points:
     z: Tensor  # [N, D], float32 or float64
     y: Tensor  # [N, D], float32; z itself where that is good enough
     sq_norm: Tensor  # [N], float32, of y
+    centre: Tensor | None  # [D], float64; None where y is z
     scale: float
     batch: Tensor | None  # [N], int64
 
@@ -54,7 +55,7 @@ class Points:
         if z.dtype == torch.float32 and central and _SAFE_SQUARES[0] < spread:
             sq_norm = _sq_norm(z)
             if float(sq_norm.max()) < _SAFE_SQUARES[1]:
-                return cls(z, z, sq_norm, 1.0, batch)
+                return cls(z, z, sq_norm, None, 1.0, batch)
         y = z - centre.to(z.dtype)
         largest = float(y.abs().max())
         if not math.isfinite(largest):
@@ -65,7 +66,14 @@ class Points:
         safe = _SAFE_SQUARES[0] < largest * largest / 2 < _SAFE_SQUARES[1]
         scale = 1.0 if safe else 2.0 ** -max(-1000, min(1000, exponent))
         y = (y.double() * scale).float() if scale != 1.0 else y.float()
-        return cls(z, y, _sq_norm(y), scale, batch)
+        return cls(z, y, _sq_norm(y), centre, scale, batch)
+
+    def like(self, z: Tensor) -> "Points":
+        """Other points, moved and scaled as these were."""
+        if self.centre is None:
+            return Points(z, z, _sq_norm(z), None, 1.0, None)
+        y = ((z - self.centre.to(z.dtype)).double() * self.scale).float()
+        return Points(z, y, _sq_norm(y), self.centre, self.scale, None)
 
 
 def _sq_norm(y: Tensor) -> Tensor:  # [N, D] -> [N]

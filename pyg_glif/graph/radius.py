@@ -18,7 +18,7 @@ from pyg_glif._validate import (
 )
 from pyg_glif.distances import Euclidean, FairDistance
 from pyg_glif.graph.estimate import check_memory, sample_pairs
-from pyg_glif.graph.plan import plan_search
+from pyg_glif.graph.plan import check_search, choose_basis
 from pyg_glif.graph.points import Points
 from pyg_glif.graph.search import Pairs, plain_pairs, projected_pairs
 
@@ -103,7 +103,8 @@ def fair_radius_graph(
     if z.size(1) == 0:  # nothing tells people apart
         z = z.new_zeros(z.size(0), 1)
     points = Points.from_embedding(z, batch)
-    basis = plan_search(points, tau, strategy, memory_budget)
+    check_search(points, tau, memory_budget)
+    basis = choose_basis(points, tau, strategy)
     if basis is None:
         pairs = plain_pairs(points, tau, tile_size, progress)
     else:

@@ -63,8 +63,8 @@ def edge_sq_dist(z: Tensor, edge_index: Tensor) -> Tensor:
     ``z``, and through it to a learnable distance.
 
     Args:
-        z (torch.Tensor): Embedded coordinates, as :meth:`FairDistance.embed`
-            returns them.
+        z (torch.Tensor): Embedded coordinates, as
+            :meth:`~pyg_glif.distances.FairDistance.embed` returns them.
         edge_index (torch.Tensor): Edges, in any order.
 
     Shapes:

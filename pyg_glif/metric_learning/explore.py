@@ -36,7 +36,7 @@ class ExploreFit:
         log_likelihood (float): Mean log-likelihood of a pair.
         objective (tuple): Minimised value after every iteration: the mean negative
             log-likelihood plus the penalty. It never rises.
-        residual (float): Size of the last step, see :class:`EXPLORE`.
+        residual (float): Size of the projected gradient, see :class:`EXPLORE`.
         num_iter (int): Iterations spent.
         converged (bool): Whether ``residual`` met the tolerance.
         num_directions (int): Directions in which the pairs differ at all. Where
@@ -78,11 +78,11 @@ class EXPLORE:
             At 0 the result is the maximum likelihood estimate, which exists only if
             the differences of similar pairs span those of all pairs; with a penalty
             it always does. (default: :obj:`0.0`)
-        rtol (float, optional): The projected gradient step, in coordinates that
-            whiten the differences, must become this small, relative to the gradient
-            of the mean squared distance. (default: :obj:`1e-5`)
+        rtol (float, optional): The projected gradient must become this small, per
+            direction, in coordinates in which a typical difference has length 1 in
+            every direction. (default: :obj:`1e-5`)
         max_iter (int, optional): Largest number of iterations.
-            (default: :obj:`1000`)
+            (default: :obj:`5000`)
         throw (bool, optional): If :obj:`True`, failure to converge raises
             :class:`~pyg_glif.errors.ConvergenceError`, otherwise it warns.
             (default: :obj:`True`)
@@ -114,7 +114,7 @@ class EXPLORE:
 
     penalty: float = 0.0
     rtol: float = 1e-5
-    max_iter: int = 1000
+    max_iter: int = 5000
     throw: bool = True
     chunk_size: int = 1024
 
@@ -134,8 +134,7 @@ class EXPLORE:
                 as the share of annotators who found the pair similar.
         """
         pairs = _checked_pairs(x1, x2, similar, self.chunk_size)
-        values, rows, rank = principal_directions(pairs.moment(None))
-        whitener = rows[:rank].T / values[:rank].sqrt()
+        whitener = _robust_whitener(pairs)
         if self.penalty == 0:
             _check_estimate_exists(pairs, whitener)
         problem = PairLikelihood(pairs, whitener, self.penalty)
@@ -175,6 +174,28 @@ def _checked_pairs(
     return pairs
 
 
+def _robust_whitener(pairs: JudgedPairs, num_rounds: int = 3) -> Tensor:
+    """Coordinates in which typical differences are white.
+
+    They only decide how fast the solver is. A few pairs far apart would make all
+    others look alike, so a pair counts for no more than its share, in rounds.
+    """
+    out = _whitener(pairs.moment(None))
+    for _ in range(num_rounds):
+        share = out.size(1) / pairs.sq_dist(out)
+        out = _whitener(pairs.moment(share.clamp_(max=1)))
+    return out
+
+
+def _whitener(moment: Tensor) -> Tensor:  # [F, F] -> [F, R]
+    """Columns in whose coordinates ``moment`` is the identity."""
+    # To unit diagonal first, or the smaller unit would look like rounding.
+    size = moment.diagonal().sqrt()
+    inverse = torch.where(size > 0, 1 / size, 0.0)
+    values, rows, rank = principal_directions(moment * inverse[:, None] * inverse)
+    return inverse[:, None] * rows[:rank].T / values[:rank].sqrt()
+
+
 def _check_estimate_exists(pairs: JudgedPairs, whitener: Tensor) -> None:
     """Raises if making the metric larger could improve the likelihood for ever.
 
@@ -183,7 +204,7 @@ def _check_estimate_exists(pairs: JudgedPairs, whitener: Tensor) -> None:
     """
     spread = whitener.T @ pairs.moment(pairs.similar) @ whitener
     values = torch.linalg.eigvalsh(spread)
-    # Ratio of squares to the differences of all pairs, which is 1 after whitening.
+    # To be compared with 1, the mean square over typical pairs.
     num_spanned = int((values > 1e-10).sum())
     check_spanning_pairs("similar", num_spanned, len(values))
 
@@ -205,7 +226,7 @@ def _point(problem: PairLikelihood, metric: Tensor) -> _Point:
     factor = vectors[:, keep] * values[keep].sqrt()
     metric = factor @ factor.T
     sq_dist = problem.sq_dist(factor)
-    return _Point(metric, sq_dist, problem.objective(metric, sq_dist), factor)
+    return _Point(metric, sq_dist, problem.objective(sq_dist), factor)
 
 
 def _extrapolate(
@@ -216,7 +237,7 @@ def _extrapolate(
     value = math.inf
     if bool((sq_dist[problem.pairs.similar < 1] > 0).all()):
         metric = torch.lerp(old.metric, new.metric, 1 + momentum)
-        value = problem.objective(metric, sq_dist)
+        value = problem.objective(sq_dist)
     if not math.isfinite(value):
         return new.metric, new.sq_dist, new.value
     return metric, sq_dist, value
@@ -228,7 +249,7 @@ def _minimize(
     """Accelerated projected gradients with backtracking and restarts."""
     size = problem.whitener.size(1)
     eye = torch.eye(size, dtype=torch.float64, device=problem.whitener.device)
-    best = _point(problem, eye / size)  # mean squared distance 1
+    best = _point(problem, eye / size)  # typical squared distance 1
     metric, sq_dist, value = best.metric, best.sq_dist, best.value
     curvature, weight, residual = 1.0, 1.0, math.inf
     trace = []

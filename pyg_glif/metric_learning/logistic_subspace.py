@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
+from torch.nn.functional import normalize
 
 from pyg_glif._validate import (
     check_attributes,
@@ -13,6 +14,7 @@ from pyg_glif._validate import (
     check_features,
     check_not_empty,
     check_scalar,
+    check_subspace_rank,
     check_two_classes,
     check_varies,
 )
@@ -154,6 +156,8 @@ class LogisticSubspace:
             for k, column in enumerate(attributes.unbind(dim=1))
         )
         basis = torch.cat([*(fit.directions for fit in fits), protected])
+        rank = int(torch.linalg.matrix_rank(normalize(basis), rtol=_SPAN_RTOL))
+        check_subspace_rank("attributes", rank, x.size(1))
         distance = SensitiveSubspace(basis.to(x.dtype), rtol=_SPAN_RTOL)
         distance.fit_result = fits
         return distance

@@ -66,18 +66,16 @@ class PairLikelihood:
         unlike = torch.where(y < 1, (1 - y) * unlike, 0.0)
         return float((y * alike + unlike).mean())
 
-    def objective(self, metric: Tensor, sq_dist: Tensor) -> float:
+    def objective(self, sq_dist: Tensor) -> float:
         """Mean negative log-likelihood plus penalty."""
-        # The mean squared distance is the trace, as the differences are white.
-        return self.neg_log_likelihood(sq_dist) + self.penalty * float(metric.trace())
+        return self.neg_log_likelihood(sq_dist) + self.penalty * float(sq_dist.mean())
 
     def gradient(self, sq_dist: Tensor) -> Tensor:  # [P] -> [R, R]
         """Gradient of the objective in whitened coordinates."""
         y = self.pairs.similar
         apart = torch.where(y < 1, sq_dist, 1.0)
         # d/ds of the two terms: sigmoid(s) and -1 / sinh(s), without overflow.
-        slope = y * sq_dist.sigmoid()
+        slope = y * sq_dist.sigmoid() + self.penalty
         slope += (1 - y) * 2 * apart.neg().exp() / (-2 * apart).expm1()
         out = self.whitener.T @ self.pairs.moment(slope) @ self.whitener
-        out.diagonal().add_(self.penalty)
         return (out + out.T) / 2

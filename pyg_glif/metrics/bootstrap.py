@@ -100,10 +100,12 @@ def bootstrap_interval(
     samples = [
         check_tensor("statistic(...)", statistic(*draw())) for _ in range(num_samples)
     ]
-    values = torch.stack(samples).double()
+    values = torch.stack([estimate, *samples]).double()
     check_finite("statistic(...)", values)
     ends = values.new_tensor([(1.0 - level) / 2.0, (1.0 + level) / 2.0])
-    low, high = values.quantile(ends, dim=0).to(estimate.dtype)
+    low, high = values[1:].quantile(ends, dim=0)
+    if estimate.is_floating_point():
+        low, high = low.to(estimate.dtype), high.to(estimate.dtype)
     return Interval(estimate, low, high)
 
 

@@ -139,7 +139,7 @@ class GLIFConv(MessagePassing):  # type: ignore[misc]
         lap = self._laplacian(x, edge_index, edge_weight, batch)
         value = lap.off_diagonal.to(x.dtype)
         surplus = (lap.diagonal - lap.pattern.row_sum(lap.off_diagonal)).to(x.dtype)
-        rows = x.view(x.size(0), -1)
+        rows = x.unsqueeze(1) if x.dim() == 1 else x
         out: Tensor = surplus.unsqueeze(1) * rows
         if value.requires_grad or self._messages_are_watched():
             edges = torch.stack([lap.pattern.col, lap.pattern.row])
@@ -147,7 +147,7 @@ class GLIFConv(MessagePassing):  # type: ignore[misc]
         else:
             matrix = lap.pattern.csr(value)
             out = out + self.propagate(matrix, x=rows, edge_weight=None)
-        return out.view_as(x)
+        return out.squeeze(1) if x.dim() == 1 else out
 
     def message(self, x_i: Tensor, x_j: Tensor, edge_weight: Tensor) -> Tensor:
         """Weighted difference along each edge."""
@@ -176,7 +176,7 @@ class GLIFConv(MessagePassing):  # type: ignore[misc]
         if self.explain:
             edge_weight = self._masked_weight(edge_index, edge_weight)
         source = _source(edge_index, edge_weight, batch) if self.cached else None
-        if source and self._cache is not None and self._cache.is_of(source):
+        if source and self._cache and self._cache.is_of(source, x.size(0)):
             return self._cache.lap
         # What is cached in inference mode should still serve in training.
         with torch.inference_mode(False) if source else nullcontext():
@@ -187,6 +187,7 @@ class GLIFConv(MessagePassing):  # type: ignore[misc]
                 num_nodes=x.size(0),
                 batch=batch,
             )
+            _ = lap.lam_scale  # lazy, and wanted by the gradient of 'lam'
         self._cache = _Cache(lap, source) if source else None
         return lap
 
@@ -221,30 +222,37 @@ class _Cache(NamedTuple):
     """A prepared graph and the tensors it was prepared from, with their versions."""
 
     lap: LaplacianOperator
-    source: list[tuple[Tensor, int]]
+    source: "_Source"
 
-    def is_of(self, source: list[tuple[Tensor, int]]) -> bool:
+    def is_of(self, source: "_Source", num_nodes: int) -> bool:
         """Whether these are the same tensors, not modified since."""
-        return len(source) == len(self.source) and all(
-            new is old and version == known
-            for (new, version), (old, known) in zip(source, self.source, strict=True)
-        )
+        if len(source) != len(self.source) or num_nodes != self.lap.num_nodes:
+            return False
+        pairs = zip(source, self.source, strict=True)
+        return all(new[0] is old[0] and new[1] == old[1] for new, old in pairs)
 
 
-def _source(*graph: Any) -> list[tuple[Tensor, int]] | None:
+_Source = list[tuple[Tensor | None, int]]
+
+
+def _source(*graph: Any) -> _Source | None:
     """The tensors a graph consists of, each with its number of modifications.
 
     :obj:`None` if the graph must not be cached: a gradient belongs to one forward
     pass, and inference tensors do not count modifications.
     """
-    tensors: list[Tensor] = []
+    source: _Source = []
     for part in graph:
         # A SparseTensor is a bundle of tensors; everything else is one or None.
-        parts = [part] if part is None or isinstance(part, Tensor) else part.coo()
-        tensors += [tensor for tensor in parts if tensor is not None]
-    if any(tensor.requires_grad or tensor.is_inference() for tensor in tensors):
-        return None
-    return [(tensor, tensor._version) for tensor in tensors]
+        single = part is None or isinstance(part, Tensor)
+        for tensor in [part] if single else part.coo():
+            if tensor is None:
+                source.append((None, 0))
+            elif tensor.requires_grad or tensor.is_inference():
+                return None
+            else:
+                source.append((tensor, tensor._version))
+    return source
 
 
 def _mean_of_directions(value: Tensor, edge_index: Tensor) -> Tensor:  # [E] -> [E]

@@ -179,24 +179,21 @@ class Solver(ABC):
         bound = _error_bound(system, value, rounded, residual, smallest)
         solution = Solution(rounded, status, num_iter, residual, bound, repr(solver))
         if status.is_failure:
-            solver._complain(solution, system, y, limit)
+            solver._complain(solution, system, y)
         return solution
 
-    def _complain(
-        self, solution: Solution, system: System, rhs: Tensor, limit: Tensor | None
-    ) -> None:
+    def _complain(self, solution: Solution, system: System, rhs: Tensor) -> None:
         """Raises, or warns if that is what the user asked for."""
         name = type(self).__name__
         if solution.status is SolveStatus.INDEFINITE:
             msg = f"{name}: {system.indefinite_reason()}"
         else:
-            excess = solution.residual / (1.0 if limit is None else limit)
-            column = int(excess.argmax())
-            scale = float(torch.linalg.vector_norm(rhs[:, column]))
-            relative = float(solution.residual[column]) / scale
+            scale = torch.linalg.vector_norm(rhs, dim=0)
+            relative = (solution.residual / scale).nan_to_num_(0.0)  # zero columns
+            column = int(relative.argmax())
             msg = (
                 f"{name} stopped after {solution.num_iter} iterations: worst relative "
-                f"residual {relative:.1e} in column {column} of {excess.numel()}, "
+                f"residual {relative[column]:.1e} in column {column} of {rhs.size(1)}, "
                 f"{self._tolerance()}. {solution.status.value}"
             )
         if self.throw:

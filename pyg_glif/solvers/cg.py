@@ -35,6 +35,7 @@ _CYCLE = 1e-3
 _DROP = {torch.float32: 1e-5, torch.float64: 1e-13}
 # Aim below the tolerance: the scaled norm only estimates the true one.
 _SAFETY = 0.7
+_FINISHED = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,9 +128,10 @@ class CG(Solver):
         limit, max_iter = self.limits(y), self._iteration_limit(work.system)
         dtype = self._precision(work.system, y)
         x = work.start(y, x0)
-        r, excess, num_iter = work.residual(y, x), math.inf, 0
+        excess, num_iter = math.inf, 0
         carried: _Directions | None = None
         while True:
+            r = work.residual(y, x)
             norm = torch.linalg.vector_norm(r, dim=0)
             last, excess = excess, _excess(norm, limit)
             if excess <= 1.0:
@@ -140,11 +142,13 @@ class CG(Solver):
                 if dtype == torch.float64:
                     return Attempt(x, SolveStatus.STAGNATED, num_iter)
                 dtype, carried = torch.float64, None
+            # What is left of a finished column may be rounding noise alone.
+            r[:, norm <= _FINISHED * limit] = 0.0
             goal = (_SAFETY * limit / norm).nan_to_num_(1.0)
             cycle = _Cycle(work, r, dtype, carried)
             num_iter = cycle.run(goal, num_iter, max_iter)
             x += work.unscale(cycle.value)
-            r, carried = work.residual(y, x), cycle.directions
+            carried = cycle.directions
 
 
 def _excess(norm: Tensor, limit: Tensor) -> float:
@@ -182,8 +186,17 @@ class _Scaled:
         return x
 
     def residual(self, y: Tensor, x: Tensor) -> Tensor:
-        """The residual of the original system, in float64."""
-        return y - self.system.matmul(x)
+        """The residual of the original system, in float64; corrects ``x`` in place.
+
+        Component means of a residual are the means of the error: adding them to ``x``
+        takes them out, and the singular matrix without means needs that.
+        """
+        r = y - self.system.matmul(x)
+        if self._means is not None:
+            shift = self._means.mean(r)
+            x += shift
+            r -= shift
+        return r
 
     def unscale(self, value: Tensor) -> Tensor:
         """A correction in the original variables."""

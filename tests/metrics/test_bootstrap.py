@@ -8,6 +8,7 @@ from pyg_glif.metrics import (
     Interval,
     bootstrap_interval,
     group_gap,
+    lipschitz_violations,
     prediction_consistency,
 )
 
@@ -133,7 +134,7 @@ def one(rows: Tensor) -> Tensor:
         (
             {"statistic": lambda rows: torch.tensor(torch.nan), "num_samples": 2},
             ValueError,
-            "'statistic(...)' must be finite (got nan at index 0, 2 such values)",
+            "'statistic(...)' must be finite (got nan at index 0, 3 such values)",
         ),
         (
             {"cluster": torch.tensor([0, 1])},
@@ -158,3 +159,28 @@ def test_bootstrap_interval_rejects_bad_input(
     with pytest.raises(error) as caught:
         bootstrap_interval(**{"statistic": one, "num_rows": 4, **options})  # type: ignore[arg-type]
     assert str(caught.value) == message
+
+
+def test_ends_for_a_count_need_not_be_whole() -> None:
+    hit = torch.arange(10) < 3
+    found = bootstrap_interval(lambda rows: hit[rows].sum(), 10, num_samples=2)
+    assert found.estimate.dtype == torch.int64
+    assert found.low.dtype == torch.float64
+
+
+def test_rates_by_person_give_half_the_width_for_pairs(
+    generator: torch.Generator,
+) -> None:
+    """What docs/metrics.md says of shares of pairs, against drawing the pairs."""
+    x = torch.randn(100, 2, generator=generator)
+    y = torch.randn(100, generator=generator) * torch.rand(100, generator=generator)
+
+    def share(rows: Tensor) -> Tensor:
+        return torch.tensor(lipschitz_violations(x[rows], y[rows], 0.5).share)
+
+    pairs = bootstrap_interval(share, 100, num_samples=300)
+    rate = lipschitz_violations(x, y, 0.5).by_person / 99
+    people = bootstrap_interval(lambda rows: rate[rows].mean(), 100)
+    assert float(people.estimate) == pytest.approx(float(pairs.estimate))
+    ratio = float((pairs.high - pairs.low) / (people.high - people.low))
+    assert ratio == pytest.approx(2.0, rel=0.15)

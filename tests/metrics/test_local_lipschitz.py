@@ -81,6 +81,16 @@ def test_one_direction_gives_the_same(generator: torch.Generator) -> None:
     assert torch.equal(both.by_person, once.by_person)
 
 
+def test_repeated_edges_and_loops_take_no_place_among_the_worst() -> None:
+    edge_index = torch.tensor([[0, 1, 0, 1, 0, 2, 2], [1, 0, 1, 0, 1, 2, 0]])
+    y, sq_dist = torch.tensor([0.0, 9.0, 1.0]), torch.ones(7)
+    found = local_lipschitz(y, edge_index, sq_dist, num_worst=2)
+    assert found.worst_pairs.tolist() == [[0, 1], [0, 2]]
+    assert found.worst_ratios.tolist() == [9.0, 1.0]
+    everything = local_lipschitz(y, edge_index, sq_dist, num_worst=9)
+    assert everything.worst_pairs.tolist() == [[0, 1], [0, 2]]
+
+
 def test_a_graph_without_edges_compares_nobody() -> None:
     edge_index, sq_dist = torch.empty(2, 0, dtype=torch.long), torch.empty(0)
     found = local_lipschitz(torch.tensor([1.0, 5.0]), edge_index, sq_dist)

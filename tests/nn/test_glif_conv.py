@@ -135,8 +135,14 @@ def test_propagate_computes_the_laplacian_product(
     assert gathered.requires_grad
     for found in (fused, watched, gathered.detach()):
         np.testing.assert_allclose(found, expected, atol=1e-12)
-    flat = conv.laplacian_product(x[:, 0].contiguous(), edge_index, weight)
+    flat = conv.laplacian_product(x[:, 0], edge_index, weight)
     np.testing.assert_allclose(flat, expected[:, 0], atol=1e-12)
+    x.requires_grad_()
+    for values in (weight, learned):
+        out = conv.laplacian_product(x, edge_index, values)
+        (grad,) = torch.autograd.grad(out[0, 0], x)
+        row = oracle.laplacian(W, normalization)[0]
+        np.testing.assert_allclose(grad[:, 0], row, atol=1e-12)
 
 
 @pytest.mark.parametrize("normalization", NORMALIZATIONS)
@@ -263,6 +269,8 @@ def test_cache_notices_another_or_modified_graph(
     weight.mul_(3)
     assert torch.equal(cached(x, edge_index, weight), fresh(x, edge_index, weight))
     assert torch.equal(cached(x, edge_index), fresh(x, edge_index))
+    more = torch.cat([x, x[:2]])  # two people without neighbours
+    assert torch.equal(cached(more, edge_index), fresh(more, edge_index))
     matrix = sparse(edge_index, weight).to_sparse_csr()
     assert torch.equal(cached(x, matrix), fresh(x, matrix))
     counter.built = 0
@@ -275,7 +283,7 @@ def test_cache_notices_another_or_modified_graph(
 def test_cache_never_loses_a_gradient(graph: Graph, generator: torch.Generator) -> None:
     _, edge_index, weight = graph
     x = signal(10, generator)
-    conv = GLIFConv(normalization="density", cached=True)
+    conv = GLIFConv(normalization="density", learn_lam=True, cached=True)
     with torch.inference_mode():
         first = conv(x, edge_index, weight)
     x.requires_grad_()

@@ -70,6 +70,8 @@ def test_glif_smooth_in_compose(generator: torch.Generator) -> None:
     torch.testing.assert_close(out.score.mean(), data.score.mean())
 
 
+# Said by torch about how PyG builds the matrix.
+@pytest.mark.filterwarnings("ignore:Sparse invariant checks are implicitly disabled")
 def test_glif_smooth_reads_a_sparse_adjacency(generator: torch.Generator) -> None:
     data = people(12, generator)
     expected = GLIFSmooth(1.0)(data).y_fair

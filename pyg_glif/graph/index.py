@@ -1,0 +1,113 @@
+"""Neighbours of newcomers among people already known."""
+
+import torch
+from torch import Tensor
+
+from pyg_glif._validate import (
+    check_comparable,
+    check_features,
+    check_finite,
+    check_num_rows,
+    check_scalar,
+)
+from pyg_glif.distances import Euclidean, FairDistance
+from pyg_glif.graph.plan import choose_basis
+from pyg_glif.graph.points import Points
+from pyg_glif.graph.screen import Screen
+from pyg_glif.graph.search import plain_cross_pairs, projected_cross_pairs
+
+_TILE = 256
+
+
+class RadiusIndex:
+    r"""Answers exactly which known people are within ``tau`` of a new one.
+
+    Built once for the known people, queried with any number of new rows at a time.
+    The rule is that of :func:`~pyg_glif.fair_radius_graph`: a pair counts iff its
+    distance is at most ``tau`` in float64, boundary included.
+
+    Args:
+        x (torch.Tensor): Features of the known people, float32 or float64.
+        tau (float): Radius in units of the distance.
+        distance (FairDistance, optional): Fair distance. (default: Euclidean)
+
+    Shapes:
+        - **x:** :math:`(N, F)`
+
+    Example:
+        >>> index = RadiusIndex(torch.tensor([[0.0], [1.0], [3.0]]), tau=1.0)
+        >>> index.query(torch.tensor([[2.0], [9.0]]))
+        (tensor([0, 0]), tensor([1, 2]), tensor([1., 1.]))
+    """
+
+    @torch.no_grad()
+    def __init__(
+        self, x: Tensor, tau: float, *, distance: FairDistance | None = None
+    ) -> None:
+        self._x = check_features("x", x).detach()
+        check_num_rows("x", x.size(0), 1)
+        self.tau = check_scalar("tau", tau, minimum=0.0, allow_inf=True)
+        self.distance = Euclidean() if distance is None else distance
+        self._points: Points | None = None
+        self._screen: Screen | None = None
+        if self.distance.is_embedding:
+            self._points = Points.from_embedding(self._embed("x", self._x), None)
+            basis = choose_basis(self._points, self.tau)
+            if basis is not None:
+                self._screen = Screen(self._points, self.tau, basis, _TILE)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(num_nodes={len(self._x)}, tau={self.tau:g})"
+
+    @torch.no_grad()
+    def query(
+        self, x_new: Tensor, progress: bool | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        r"""All pairs of a new row and a known row within the radius.
+
+        Args:
+            x_new (torch.Tensor): Features of the new people, any number of rows.
+            progress (bool, optional): Whether to show a progress bar; :obj:`None`
+                shows it on a terminal if it takes seconds. (default: :obj:`None`)
+
+        Shapes:
+            - **input:** features :math:`(M, F)`
+            - **output:** new rows :math:`(P)`, known rows :math:`(P)`, squared
+              distances :math:`(P)`, sorted by new row, then known row
+
+        Time grows with the pairs that cannot be ruled out, memory with those found.
+        """
+        x_new = check_features("x_new", x_new).detach()
+        check_comparable("x_new", x_new, "x", self._x)
+        if x_new.size(0) == 0:
+            empty = torch.empty(0, dtype=torch.long, device=x_new.device)
+            return empty, empty.clone(), x_new.new_empty(0)
+        if self._points is None:
+            return self._call(x_new)
+        others = self._points.like(self._embed("x_new", x_new))
+        if self._screen is None:
+            found = plain_cross_pairs(others, self._points, self.tau, _TILE, progress)
+        else:
+            found = projected_cross_pairs(others, self._screen, self.tau, progress)
+        row, col, sq_dist = (torch.cat(part) for part in zip(*found, strict=True))
+        order = (row * len(self._x) + col).argsort()
+        return row[order], col[order], sq_dist[order]
+
+    def _embed(self, name: str, x: Tensor) -> Tensor:
+        """Coordinates, with at least one column."""
+        z = self.distance.embed(x).detach()
+        check_finite(f"distance.embed({name})", z)
+        return z if z.size(1) else z.new_zeros(z.size(0), 1)
+
+    def _call(self, x_new: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Neighbours by calling a black-box distance on tiles."""
+        parts = []
+        for first in range(0, len(x_new), _TILE):
+            rows = x_new[first : first + _TILE]
+            for left in range(0, len(self._x), 2 * _TILE):
+                dist = self.distance(rows, self._x[left : left + 2 * _TILE])
+                r, c = (dist <= self.tau).nonzero(as_tuple=True)
+                parts.append((r + first, c + left, dist[r, c].square()))
+        row, col, sq_dist = (torch.cat(part) for part in zip(*parts, strict=True))
+        order = (row * len(self._x) + col).argsort()
+        return row[order], col[order], sq_dist[order]

@@ -1,0 +1,162 @@
+"""Rules pairs out on a few coordinates, whole tiles of them where it can."""
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from pyg_glif._pairs import flat_nonzero
+from pyg_glif.graph.ordering import bound_coordinates, compact_order
+from pyg_glif.graph.points import Points
+
+BLOCK_ENTRIES = 1 << 20  # float32 entries of one block of squared distances
+_EPS = torch.finfo(torch.float32).eps
+_LEAF_SIZE = 64
+_BOX_AXES = 16
+
+
+class Workspace:
+    """Reused buffers for one block of squared distances and its mask."""
+
+    def __init__(self, device: torch.device, num_entries: int) -> None:
+        self._value = torch.empty(num_entries, device=device)
+        self._mask = torch.empty(num_entries, dtype=torch.bool, device=device)
+
+    def within(
+        self, a: Tensor, b: Tensor, limit: Tensor, sq_b: Tensor | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:  # a: [A, K], b: [B, K], limit: [A, 1]
+        """Where ``a.b (+ sq_b) <= limit``: rows and columns in row-major order.
+
+        Third come the flat positions, by which ``values`` looks the sums up.
+        """
+        shape = (a.size(0), b.size(0))
+        value = self._value[: shape[0] * shape[1]].view(shape)
+        mask = self._mask[: shape[0] * shape[1]].view(shape)
+        if sq_b is None:
+            torch.mm(a, b.mT, out=value)
+        else:
+            torch.addmm(sq_b, a, b.mT, out=value)
+        torch.le(value, limit, out=mask)
+        flat = flat_nonzero(mask)
+        row = torch.div(flat, shape[1], rounding_mode="floor")
+        return row, flat - row * shape[1], flat
+
+    def values(self, flat: Tensor) -> Tensor:
+        """Entries of the block computed last."""
+        return self._value[flat]
+
+
+class Tile(NamedTuple):
+    """Some rows, and blocks of their candidates (position among them, node)."""
+
+    rows: Tensor
+    blocks: Iterator[tuple[Tensor, Tensor]]
+
+
+class Screen:
+    """Bound coordinates of the points in compact order, cut into boxed leaves."""
+
+    def __init__(
+        self, points: Points, tau: float, basis: Tensor, tile_size: int
+    ) -> None:
+        self.points = points
+        self._basis, self._tau, self._tile_size = basis, tau, tile_size
+        w, self._factor, self._moved = bound_coordinates(points, basis)
+        self._largest = math.sqrt(float(points.sq_norm.max()))
+        if points.batch is not None:
+            # Graphs lie further apart than the radius along one more coordinate.
+            apart = max(4.0 * self._radius(self._largest, self._moved), 1.0)
+            label = points.batch.to(w.dtype) * apart
+            w = torch.cat([w, label.unsqueeze(1)], dim=1)
+        self._perm, self._leaf = compact_order(w, min(_LEAF_SIZE, tile_size))
+        self._leaves = self._cut(w[self._perm])
+        parts = _box_coordinates(self._leaves)
+        self._lo, self._hi = parts.amin(1), parts.amax(1)
+        self._per_tile = max(1, tile_size // self._leaf)
+        rows = max(self._per_tile * self._leaf, tile_size)
+        self._width = max(1, BLOCK_ENTRIES // (rows * self._leaf))  # in leaves
+        self._work = Workspace(w.device, self._width * rows * self._leaf)
+
+    @property
+    def num_tiles(self) -> int:
+        """Number of tiles that the points themselves make up."""
+        return math.ceil(self._leaves.size(0) / self._per_tile)
+
+    def own_tiles(self) -> Iterator[Tile]:
+        """Tiles of the points with candidates among later points: each pair once."""
+        radius = self._radius(self._largest, self._moved)
+        for tile in range(self.num_tiles):
+            first = tile * self._per_tile
+            last = min(first + self._per_tile, self._leaves.size(0))
+            start = first * self._leaf
+            rows = self._perm[start : last * self._leaf]
+            w = self._leaves[first:last].flatten(0, 1)[: rows.numel()]
+            yield Tile(rows, self._blocks(w, radius, first, start))
+
+    def tiles_of(self, others: Points) -> Iterator[Tile]:
+        """Tiles of other points with candidates among all of ours."""
+        w, _, moved = bound_coordinates(others, self._basis)
+        radius = self._radius(math.sqrt(float(others.sq_norm.max())), moved)
+        perm, run = compact_order(w, self._tile_size)
+        for rows in perm.split(run):
+            yield Tile(rows, self._blocks(w[rows], radius))
+
+    def _radius(self, largest: float, moved: float) -> float:
+        """Radius in bound coordinates that no pair within ``tau`` exceeds."""
+        # The sum of the largest norms stands in for an infinite radius.
+        reach = min(self._tau * self.points.scale, self._largest + largest)
+        return self._factor * reach + self._moved + moved
+
+    def _cut(self, w: Tensor) -> Tensor:  # [N, K] -> [leaves, leaf, K]
+        """Equal leaves; the last one is filled up with copies of its last point."""
+        num_leaves = math.ceil(w.size(0) / self._leaf)
+        fill = num_leaves * self._leaf - w.size(0)
+        w = torch.cat([w, w[-1:].expand(fill, -1)])
+        return w.view(num_leaves, self._leaf, -1)
+
+    def _near_leaves(self, w: Tensor, radius: float, first: int) -> Tensor:
+        """Leaves from ``first`` on whose box is within reach of that of ``w``."""
+        parts = _box_coordinates(w)
+        lo, hi = parts.amin(0), parts.amax(0)
+        gap = torch.maximum(self._lo[first:] - hi, lo - self._hi[first:]).clamp_(min=0)
+        near = gap.square_().sum(1) <= radius**2 * (1.0 + 64.0 * _EPS)
+        return near.nonzero().view(-1) + first
+
+    def _blocks(
+        self, w: Tensor, radius: float, first: int = 0, start: int | None = None
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """Screens rows against all leaves in reach, block by block.
+
+        Rows that are points of the screen at positions from ``start`` on are paired
+        with later positions only.
+        """
+        leaves_near = self._near_leaves(w, radius, first)
+        centre = w.mean(0)  # close to both sides, so that little cancels
+        a = w - centre
+        sq_a = a.square().sum(1)
+        a = torch.cat([a * -2.0, torch.ones_like(a[:, :1])], dim=1)
+        for leaves in leaves_near.split(self._width):
+            b = self._leaves[leaves].flatten(0, 1).sub_(centre)
+            sq_b = b.square().sum(1, keepdim=True)
+            rounding = (a.size(1) + 16) * _EPS * (sq_a + sq_b.max())
+            limit = radius**2 + rounding - sq_a
+            b = torch.cat([b, sq_b], dim=1)
+            r, c, _ = self._work.within(a, b, limit.unsqueeze(1))
+            position = self._positions(leaves)[c]
+            wanted = position < self.points.num_nodes  # not a filler
+            if start is not None:
+                wanted &= position > r + start
+            yield r[wanted], self._perm[position[wanted]]
+
+    def _positions(self, leaves: Tensor) -> Tensor:
+        """Positions in the compact order of all points of some leaves."""
+        within = torch.arange(self._leaf, device=leaves.device)
+        return (leaves.unsqueeze(1) * self._leaf + within).flatten()
+
+
+def _box_coordinates(w: Tensor) -> Tensor:  # [..., K] -> [..., B]
+    """The coordinates that boxes are made of: the leading ones and the last."""
+    lead = min(_BOX_AXES, w.size(-1) - 1)
+    return torch.cat([w[..., :lead], w[..., -1:]], dim=-1)

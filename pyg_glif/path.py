@@ -1,0 +1,269 @@
+"""All strengths and radii from one graph."""
+
+import math
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from pyg_glif._runtime import Progress
+from pyg_glif._validate import (
+    check_edge_values,
+    check_edges,
+    check_outputs,
+    check_scalar,
+)
+from pyg_glif.errors import ConvergenceWarning
+from pyg_glif.graph import edge_weights
+from pyg_glif.laplacian import LaplacianOperator, dense_entries
+from pyg_glif.links import Link
+from pyg_glif.solvers import Auto, Solver, SolveStatus, smooth, solve_together
+from pyg_glif.typing import Normalization
+
+# Up to here dense products are cheaper than sorting the edges of every radius.
+_DENSE_NODES = 2048
+# Solutions kept to guess the next one from; more bring little.
+_KNOWN = 4
+
+
+@dataclass(frozen=True, eq=False)
+class PathPoint:
+    """One solution on a path.
+
+    Args:
+        tau (float): Radius, infinite where none was asked for.
+        lam (float): Strength.
+        value (Tensor): Smoothed outputs, shaped as the outputs given.
+        status (SolveStatus): How the solve ended. ``INDEFINITE`` marks a stationary
+            point that is no minimum.
+    """
+
+    tau: float
+    lam: float
+    value: Tensor
+    status: SolveStatus
+
+    def __repr__(self) -> str:
+        shape = list(self.value.shape)
+        return (
+            f"PathPoint(tau={self.tau:g}, lam={self.lam:g}, value={shape}, "
+            f"status={self.status.name})"
+        )
+
+
+def glif_path(
+    y_hat: Tensor,
+    edge_index: Tensor,
+    sq_dist: Tensor,
+    *,
+    lams: Sequence[float],
+    taus: Sequence[float] | None = None,
+    theta: float = 1e-4,
+    normalization: Normalization = None,
+    solver: Solver | None = None,
+    link: Link | None = None,
+    batch: Tensor | None = None,
+    progress: bool | None = None,
+) -> Iterator[PathPoint]:
+    r"""Solutions for a grid of radii and strengths, from the graph of the largest.
+
+    .. math::
+        f_{\tau, \lambda} = (\mathbf{I} + \lambda \mathbf{L}_\tau)^{-1} \hat y, \qquad
+        W_{ij} = e^{-\theta d_{ij}^2} \; \text{if} \; d_{ij} \le \tau
+
+    The search runs once, at the largest radius; smaller ones keep the edges up to
+    their own. Every solve starts from a solution nearby, and on small graphs all
+    strengths of a radius share their matrix products.
+
+    Args:
+        y_hat (Tensor): Outputs of a model, float32 or float64.
+        edge_index (Tensor): Both directions of every edge.
+        sq_dist (Tensor): Squared distance of every edge.
+        lams (sequence of float): Strengths :math:`\lambda \ge 0`.
+        taus (sequence of float, optional): Radii, none beyond that of the graph.
+            (default: :obj:`None`, all edges, reported as an infinite radius)
+        theta (float): Decay of the weights. (default: :obj:`1e-4`)
+        normalization (str, optional): Form of the Laplacian. (default: :obj:`None`)
+        solver (Solver, optional): Used for every point. (default: the fastest that
+            meets ``rtol`` 1e-6)
+        link (Link, optional): Output space. (default: :obj:`None`)
+        batch (Tensor, optional): Graph number of each node. (default: :obj:`None`)
+        progress (bool, optional): Whether to show a progress bar; :obj:`None` shows it
+            on a terminal if the sweep takes seconds. (default: :obj:`None`)
+
+    Shapes:
+        - **input:** outputs :math:`(N)` or :math:`(N, C)`, edges :math:`(2, E)`,
+          squared distances :math:`(E)`, batch :math:`(N)`
+        - **output:** an iterator of :class:`PathPoint`
+
+    Points come by ascending radius, then ascending strength, each pair once; arguments
+    are checked before the first is asked for. An edge belongs to a radius if
+    ``sq_dist`` is at most its square, up to the rounding of ``sq_dist``. Points that
+    do not converge carry their status instead of raising. Only the solutions of one
+    radius are held at a time. There are no gradients; see
+    :func:`~pyg_glif.glif_smooth` for those.
+
+    Example:
+        >>> edge_index = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
+        >>> sq_dist = torch.tensor([1.0, 1.0, 4.0, 4.0])
+        >>> y_hat = torch.tensor([0.0, 3.0, 9.0])
+        >>> for point in glif_path(
+        ...     y_hat, edge_index, sq_dist, lams=[1.0], taus=[1.0, 2.0], theta=0.0
+        ... ):
+        ...     print(point.tau, point.value)
+        1.0 tensor([1., 2., 9.])
+        2.0 tensor([1.5000, 3.0000, 6.0000])
+    """
+    check_outputs("y_hat", y_hat)
+    edge_index = check_edges(edge_index, y_hat.size(0))
+    sq_dist = check_edge_values("sq_dist", sq_dist, edge_index.size(1)).detach()
+    strengths = _grid("lams", lams)
+    radii = [math.inf] if taus is None else _grid("taus", taus)
+    weight = edge_weights(sq_dist, check_scalar("theta", theta, minimum=0.0))
+    eta = (y_hat if link is None else link.to_dual(y_hat)).detach()
+    graph = _Graph(edge_index, sq_dist, weight, len(eta), normalization, batch)
+    graph.check()
+    rhs = eta.double().reshape(len(eta), math.prod(eta.shape[1:]))
+    if solver is None and len(eta) <= _DENSE_NODES:
+        sweep = _dense_sweep(graph, rhs, strengths)
+    else:
+        solver = replace(Auto() if solver is None else solver, throw=False)
+        sweep = _sparse_sweep(graph, rhs, strengths, solver)
+
+    def points() -> Iterator[PathPoint]:
+        with Progress(len(radii) * len(strengths), "path", progress) as bar:
+            for tau in radii:
+                for lam, value, status in sweep(tau):
+                    out = value.reshape(eta.shape).to(eta.dtype)
+                    out = out if link is None else link.from_dual(out)
+                    yield PathPoint(tau, lam, out, status)
+                    bar.update()
+
+    return points()
+
+
+#: Strength, solution and status, for all strengths of one radius.
+_Sweep = Callable[[float], Iterator[tuple[float, Tensor, SolveStatus]]]
+
+
+@dataclass(frozen=True, eq=False)
+class _Graph:
+    """The graph of the largest radius, of which the others are parts."""
+
+    edge_index: Tensor
+    sq_dist: Tensor
+    weight: Tensor
+    num_nodes: int
+    normalization: Normalization
+    batch: Tensor | None
+
+    def check(self) -> None:
+        """Raises on what the graph of any radius would raise on."""
+        if self.operator(math.inf).num_edges != self.edge_index.size(1):
+            msg = "'edge_index' must hold every edge once, without self-loops"
+            raise ValueError(msg)
+
+    def operator(self, tau: float) -> LaplacianOperator:
+        """The Laplacian of a radius."""
+        keep = _within(self.sq_dist, tau)
+        return LaplacianOperator(
+            self.edge_index[:, keep],
+            self.weight[keep],
+            self.num_nodes,
+            normalization=self.normalization,
+            batch=self.batch,
+        )
+
+    def dense(self, values: Tensor, fill: float) -> Tensor:  # [E] -> [N, N]
+        """Values of edges as a matrix."""
+        size = (self.num_nodes, self.num_nodes)
+        matrix = values.new_full(size, fill, dtype=torch.float64)
+        matrix[self.edge_index[0], self.edge_index[1]] = values.double()
+        return matrix
+
+
+def _grid(name: str, values: Sequence[float]) -> list[float]:
+    """Distinct non-negative numbers in ascending order."""
+    infinite = name == "taus"
+    out = {check_scalar(name, v, minimum=0.0, allow_inf=infinite) for v in values}
+    if not out:
+        raise ValueError(f"'{name}' must not be empty")
+    return sorted(out)
+
+
+def _within(sq_dist: Tensor, tau: float) -> Tensor:
+    """Edges of a radius; the rounding of ``sq_dist`` must not cost one at ``tau``."""
+    return sq_dist.double() <= _reach(sq_dist, tau)
+
+
+def _reach(sq_dist: Tensor, tau: float) -> float:
+    """The largest squared distance of a radius."""
+    return tau * tau * (1.0 + 2.0 * torch.finfo(sq_dist.dtype).eps)
+
+
+def _dense_sweep(graph: _Graph, rhs: Tensor, lams: list[float]) -> _Sweep:
+    """All strengths of a radius together, on dense matrices.
+
+    They share every matrix product, and start from the solutions of the radius
+    before.
+    """
+    weight, square = graph.dense(graph.weight, 0.0), graph.dense(graph.sq_dist, 0.0)
+    strengths = rhs.new_tensor(lams)
+    before: list[Tensor] = []
+
+    def sweep(tau: float) -> Iterator[tuple[float, Tensor, SolveStatus]]:
+        # Pairs that are no edges have weight zero in any case.
+        inside = weight.masked_fill(square > _reach(graph.sq_dist, tau), 0.0)
+        entries = dense_entries(inside, graph.normalization, graph.batch)
+        start = before.pop() if before else None
+        is_psd = graph.normalization != "nrw"
+        values, status = solve_together(
+            *entries, strengths, rhs, start, is_psd=is_psd
+        )
+        before.append(values)
+        yield from zip(lams, values.unbind(1), status, strict=True)
+
+    return sweep
+
+
+def _sparse_sweep(
+    graph: _Graph, rhs: Tensor, lams: list[float], solver: Solver
+) -> _Sweep:
+    """One strength after another, each from the best guess the last ones allow."""
+
+    def sweep(tau: float) -> Iterator[tuple[float, Tensor, SolveStatus]]:
+        op = graph.operator(tau)
+        known: list[tuple[float, Tensor]] = []
+        for lam in lams:
+            start = _galerkin_guess(known, lam, rhs)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ConvergenceWarning)
+                _, found = smooth(op, rhs.new_tensor(lam), rhs, solver, start)
+            if found.status is SolveStatus.CONVERGED and lam > 0:
+                known = [*known, (lam, found.value)][-_KNOWN:]
+            yield lam, found.value, found.status
+
+    return sweep
+
+
+def _galerkin_guess(
+    known: list[tuple[float, Tensor]], lam: float, rhs: Tensor
+) -> Tensor | None:
+    r"""Best approximation, in the energy norm, by solutions for other strengths.
+
+    For :math:`F = (f_1, \ldots, f_k)` it is :math:`F (F^\top M F)^{-1} F^\top y`, with
+    :math:`M f_j = f_j + (\lambda / \lambda_j)(y - f_j)` known without a product: a
+    rational Krylov space, so that each further solution brings digits.
+    """
+    if not known:
+        return None
+    basis = torch.stack([f for _, f in known])  # [K, N, C]
+    ratio = rhs.new_tensor([lam / other for other, _ in known]).view(-1, 1, 1)
+    image = torch.lerp(basis, rhs, ratio)
+    gram = torch.einsum("knc,lnc->ckl", basis, image)
+    right = torch.einsum("knc,nc->ck", basis, rhs)
+    # Neighbouring solutions are almost parallel: drop what rounding cannot resolve.
+    weights = torch.linalg.pinv(gram, rtol=1e-12, hermitian=True) @ right.unsqueeze(2)
+    return torch.einsum("knc,ck->nc", basis, weights.squeeze(2))

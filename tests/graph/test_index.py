@@ -1,0 +1,120 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pyg_glif.distances import CallableDistance, SensitiveSubspace
+from pyg_glif.graph import RadiusIndex, fair_radius_graph
+from pyg_glif.graph.plan import choose_basis
+
+
+def _brute_force(z_new, z, tau):
+    squares = ((z_new[:, None] - z[None]) ** 2).sum(-1)
+    row, col = np.nonzero(np.sqrt(squares) <= tau)
+    return row, col, squares[row, col]
+
+
+def _assert_exact(index, x_new, z_new, z, tau):
+    row, col, sq_dist = index.query(x_new)
+    expected = _brute_force(z_new.double().numpy(), z.double().numpy(), tau)
+    np.testing.assert_array_equal(row, expected[0])
+    np.testing.assert_array_equal(col, expected[1])
+    rtol = 1e-5 if z.dtype == torch.float32 else 1e-12
+    np.testing.assert_allclose(sq_dist, expected[2], rtol=rtol, atol=1e-36)
+
+
+def test_radius_index(generator):
+    x = torch.randn(50, 3, generator=generator)
+    index = RadiusIndex(x, 1.0)
+    assert str(index) == "RadiusIndex(num_nodes=50, tau=1)"
+    row, col, sq_dist = index.query(x)
+    # Everybody finds themselves, and otherwise the edges of the graph.
+    assert torch.equal(row[row == col], torch.arange(50))
+    edge_index, _ = fair_radius_graph(x, 1.0)
+    assert torch.equal(torch.stack([row, col])[:, row != col], edge_index)
+    assert not bool(sq_dist[row == col].any())
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    num_known=st.sampled_from([1, 2, 90, 1500]),
+    num_new=st.sampled_from([1, 2, 70, 400]),
+    num_features=st.sampled_from([1, 3, 40]),
+    offset=st.sampled_from([0.0, 1e4]),
+    dtype=st.sampled_from([torch.float32, torch.float64]),
+    radius=st.sampled_from(["zero", "infinite", "pair", "quantile"]),
+    seed=st.integers(0, 10**6),
+)
+def test_radius_index_equals_brute_force(
+    num_known, num_new, num_features, offset, dtype, radius, seed
+):
+    generator = torch.Generator().manual_seed(seed)
+    z = torch.randn(num_known, num_features, generator=generator, dtype=dtype) + offset
+    z_new = torch.randn(num_new, num_features, generator=generator, dtype=dtype)
+    z_new = 1.5 * z_new + offset
+    z_new[0] = z[-1]
+    picks = torch.randint(num_known * num_new, (1,), generator=generator)
+    squares = (z_new.double().unsqueeze(1) - z.double()).square().sum(2)
+    tau = {
+        "zero": 0.0,
+        "infinite": math.inf,
+        "pair": float(squares.view(-1)[picks].sqrt()),
+        "quantile": float(squares.view(-1)[:1000].median().sqrt()) * 0.6,
+    }[radius]
+    _assert_exact(RadiusIndex(z, tau), z_new, z_new, z, tau)
+
+
+def test_radius_index_with_pruning(generator):
+    scale = torch.arange(1, 301).float().pow(-0.75)
+    z = torch.randn(4000, 300, generator=generator) * scale
+    new = torch.randn(700, 300, generator=generator) * scale
+    index = RadiusIndex(z, 0.8)
+    assert choose_basis(index._points, 0.8) is not None  # or this tests nothing
+    _assert_exact(index, new, new, z, 0.8)
+    one = [index.query(row.unsqueeze(0)) for row in new[:20]]
+    row, col, _ = index.query(new[:20])
+    assert torch.equal(col, torch.cat([part[1] for part in one]))
+    assert row.bincount(minlength=20).tolist() == [part[0].numel() for part in one]
+
+
+def test_radius_index_in_fair_space(generator):
+    x = torch.randn(200, 8, generator=generator)
+    new = torch.randn(30, 8, generator=generator)
+    distance = SensitiveSubspace(torch.randn(2, 8, generator=generator))
+    index = RadiusIndex(x, 2.0, distance=distance)
+    _assert_exact(index, new, distance.embed(new), distance.embed(x), 2.0)
+
+
+def test_radius_index_with_a_function(generator):
+    x = torch.randn(700, 2, generator=generator)
+    new = torch.randn(300, 2, generator=generator)
+    distance = CallableDistance(lambda a, b: torch.cdist(a, b, p=1.0))
+    row, col, sq_dist = RadiusIndex(x, 0.5, distance=distance).query(new)
+    dist = (new.unsqueeze(1) - x).abs().sum(2)
+    expected = (dist <= 0.5).nonzero(as_tuple=True)
+    assert torch.equal(row, expected[0])
+    assert torch.equal(col, expected[1])
+    torch.testing.assert_close(sq_dist, dist[expected].square())
+
+
+def test_radius_index_of_nobody_new():
+    row, col, sq_dist = RadiusIndex(torch.zeros(3, 2), 1.0).query(torch.zeros(0, 2))
+    assert row.shape == col.shape == sq_dist.shape == (0,)
+    assert row.dtype == col.dtype == torch.int64
+
+
+def test_radius_index_rejects():
+    index = RadiusIndex(torch.zeros(3, 2), 1.0)
+    with pytest.raises(ValueError, match="'x_new' must"):
+        index.query(torch.zeros(3, 5))
+    with pytest.raises(TypeError, match="'x_new' must"):
+        index.query(torch.zeros(3, 2, dtype=torch.float64))
+    with pytest.raises(ValueError, match="'x_new' must be finite"):
+        index.query(torch.full((1, 2), math.nan))
+    with pytest.raises(ValueError, match=r"'x' must have at least 1 rows \(got 0\)"):
+        RadiusIndex(torch.zeros(0, 2), 1.0)
+    with pytest.raises(ValueError, match=r"'tau' must be non-negative \(got -1.0\)"):
+        RadiusIndex(torch.zeros(3, 2), -1.0)

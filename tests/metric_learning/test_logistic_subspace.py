@@ -1,0 +1,278 @@
+import numpy as np
+import pytest
+import torch
+from sklearn.linear_model import LogisticRegression
+
+from pyg_glif.errors import ConvergenceError, ConvergenceWarning
+from pyg_glif.metric_learning import LogisticSubspace
+from tests import oracles_metric_learning
+
+
+def _people(
+    generator: torch.Generator, num_rows: int = 2_000, num_classes: int = 2
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Labels drawn from a softmax model; directions are differences of classes."""
+    dtype = torch.float64
+    x = torch.randn(num_rows, 6, generator=generator, dtype=dtype)
+    weight = torch.randn(num_classes, 6, generator=generator, dtype=dtype)
+    noise = -torch.rand(num_rows, num_classes, generator=generator, dtype=dtype)
+    noise = -(-noise).log().neg().log()  # Gumbel: the maximum is a softmax draw
+    label = (x @ weight.T + noise).argmax(dim=1)
+    return x, label, weight[1:] - weight[0]
+
+
+@pytest.mark.parametrize("num_classes", [2, 4])
+def test_logistic_subspace_recovers_planted_directions(
+    num_classes: int, generator: torch.Generator
+) -> None:
+    x, label, truth = _people(generator, 50_000, num_classes)
+    distance = LogisticSubspace().fit(x, label)
+    assert distance.rank == num_classes - 1
+    assert oracles_metric_learning.largest_angle(distance.basis, truth) < 0.05
+    fit = distance.fit_result[0]
+    assert fit.classes == tuple(range(num_classes))
+    assert fit.accuracy > fit.majority + 0.1
+    assert fit.converged
+
+
+def test_logistic_subspace_shows_its_options() -> None:
+    assert str(LogisticSubspace()) == (
+        "LogisticSubspace(ridge=1.0, protected_columns=(), rtol=1e-06, max_iter=500, "
+        "throw=True, chunk_size=1024)"
+    )
+
+
+@pytest.mark.parametrize("num_classes", [2, 3])
+@pytest.mark.parametrize("ridge", [0.01, 1.0, 50.0])
+def test_coefficients_match_scikit_learn(
+    num_classes: int, ridge: float, generator: torch.Generator
+) -> None:
+    x, label, _ = _people(generator, 500, num_classes)
+    x = x * torch.tensor([1, 10, 0.1, 1, 1, 1]) + 3
+    fit = LogisticSubspace(ridge=ridge, rtol=1e-9).fit(x, label).fit_result[0]
+    peer = LogisticRegression(C=1 / ridge, tol=1e-10, max_iter=10_000)
+    peer.fit(x.numpy(), label.numpy())
+    np.testing.assert_allclose(fit.coefficients, peer.coef_, rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(
+        fit.intercepts - fit.intercepts.mean() * (num_classes > 2),
+        peer.intercept_ - peer.intercept_.mean() * (num_classes > 2),
+        rtol=1e-3,
+        atol=1e-3,
+    )
+    assert fit.accuracy == pytest.approx(peer.score(x.numpy(), label.numpy()), abs=0.01)
+    ours, theirs = (
+        oracles_metric_learning.softmax_objective(
+            x.numpy(), label.numpy(), *model, ridge
+        )
+        for model in (
+            (fit.coefficients.numpy(), fit.intercepts.numpy()),
+            (peer.coef_, peer.intercept_),
+        )
+    )
+    assert ours <= theirs + 1e-8 * abs(theirs)
+    penalty = ridge / 2 * float(fit.coefficients.square().sum())
+    assert fit.log_likelihood == pytest.approx((penalty - ours) / 500, rel=1e-9)
+
+
+def test_several_attributes_add_their_directions(generator: torch.Generator) -> None:
+    x, label, _ = _people(generator, num_classes=3)
+    _, other, _ = _people(generator)
+    learner = LogisticSubspace(rtol=1e-9)
+    both = learner.fit(x, torch.stack([label * 5 - 7, other], dim=1))
+    assert both.rank == 3
+    assert both.fit_result[0].classes == (-7, -2, 3)
+    one, two = learner.fit(x, label), learner.fit(x, other.bool())
+    rows = torch.cat([one.basis, two.basis])
+    assert oracles_metric_learning.largest_angle(both.basis, rows) < 1e-6
+
+
+def test_complementary_attributes_count_once(generator: torch.Generator) -> None:
+    x, label, _ = _people(generator)
+    coded = torch.stack([label, 1 - label], dim=1)
+    distance = LogisticSubspace().fit(x, coded)
+    assert distance.rank == 1
+    expected = LogisticSubspace().fit(x, label).basis
+    assert oracles_metric_learning.largest_angle(distance.basis, expected) < 1e-5
+
+
+def test_protected_columns_are_ignored_and_not_regressed_on(
+    generator: torch.Generator,
+) -> None:
+    x, label, _ = _people(generator)
+    with_column = torch.cat([x[:, :2], label[:, None], x[:, 2:]], dim=1)
+    distance = LogisticSubspace(protected_columns=(2,)).fit(with_column, label)
+    assert distance.rank == 2
+    inner = LogisticSubspace().fit(x, label).fit_result[0].coefficients
+    found = distance.fit_result[0].coefficients
+    torch.testing.assert_close(found[:, [0, 1, 3, 4, 5, 6]], inner)
+    assert float(found[0, 2]) == 0
+    flipped = with_column.clone()
+    flipped[:, 2] = 1 - flipped[:, 2]
+    assert float(distance(with_column[:50], flipped[:50]).diagonal().max()) < 1e-12
+
+
+def test_projected_people_cannot_be_told_apart(generator: torch.Generator) -> None:
+    x, label, _ = _people(generator)
+    distance = LogisticSubspace().fit(x, label)
+    again = LogisticSubspace().fit(distance.embed(x), label).fit_result[0]
+    assert distance.fit_result[0].accuracy > 0.8
+    assert again.accuracy < again.majority + 0.05
+
+
+@pytest.mark.parametrize("chunk_size", [1, 17, 100_000])
+def test_chunk_size_does_not_matter(
+    chunk_size: int, generator: torch.Generator
+) -> None:
+    x, label, _ = _people(generator, 100, 3)
+    one = LogisticSubspace().fit(x, label)
+    other = LogisticSubspace(chunk_size=chunk_size).fit(x, label)
+    assert oracles_metric_learning.largest_angle(other.basis, one.basis) < 1e-7
+
+
+def test_order_and_names_of_classes_do_not_matter(
+    generator: torch.Generator,
+) -> None:
+    x, label, _ = _people(generator, num_classes=3)
+    order = torch.randperm(len(x), generator=generator)
+    one = LogisticSubspace(rtol=1e-9).fit(x, label)
+    other = LogisticSubspace(rtol=1e-9).fit(
+        x[order], torch.tensor([4, -1, 2])[label[order]]
+    )
+    assert oracles_metric_learning.largest_angle(other.basis, one.basis) < 1e-6
+
+
+def test_separable_data_has_a_solution(generator: torch.Generator) -> None:
+    x = torch.randn(200, 4, generator=generator)
+    distance = LogisticSubspace(ridge=1e-3).fit(x, x[:, 0] > 0)
+    assert distance.fit_result[0].accuracy == 1
+    assert float(distance.basis[0, 0].abs()) > 0.99
+
+
+def test_collinear_and_constant_columns_are_no_trouble(
+    generator: torch.Generator,
+) -> None:
+    x, label, _ = _people(generator, 300)
+    wide = torch.cat([x, x[:, :1], torch.ones(300, 1)], dim=1)
+    coefficients = LogisticSubspace().fit(wide, label).fit_result[0].coefficients[0]
+    torch.testing.assert_close(coefficients[6], coefficients[0])
+    assert float(coefficients[7].abs()) < 1e-12
+
+
+def test_float32_stays_close_and_is_returned(generator: torch.Generator) -> None:
+    x, label, _ = _people(generator, 500, 3)
+    single = LogisticSubspace().fit(x.float(), label.int())
+    double = LogisticSubspace().fit(x, label)
+    assert single.basis.dtype == torch.float32
+    assert single.fit_result[0].coefficients.dtype == torch.float64
+    assert oracles_metric_learning.largest_angle(single.basis, double.basis) < 1e-5
+
+
+@pytest.mark.filterwarnings("ignore")  # of the peer
+def test_logistic_subspace_approaches_infairness_as_rows_grow(
+    generator: torch.Generator,
+) -> None:
+    peers = pytest.importorskip("inFairness.distances")
+    x, label, _ = _people(generator, 20_000)
+    peer = peers.LogisticRegSensitiveSubspace()
+    np.random.seed(0)  # noqa: NPY002 - its solver is randomised
+    peer.fit(x.float(), label[:, None].float())
+    basis = LogisticSubspace().fit(x, label).basis
+    # It penalises absolute values, we squares: alike once the data speaks louder.
+    assert oracles_metric_learning.largest_angle(basis, peer.basis_vectors_.T) < 1e-3
+
+
+def test_logistic_subspace_says_when_it_gives_up(generator: torch.Generator) -> None:
+    x, label, _ = _people(generator, 200)
+    message = (
+        r"LogisticSubspace stopped after 1 iterations on 'attributes\[:, 0\]': "
+        r"relative gradient .*, 'rtol' is 1e-06. Raise 'max_iter' or 'ridge'"
+    )
+    with pytest.raises(ConvergenceError, match=message):
+        LogisticSubspace(max_iter=1).fit(x, label)
+    with pytest.warns(ConvergenceWarning, match=message):
+        distance = LogisticSubspace(max_iter=1, throw=False).fit(x, label)
+    assert not distance.fit_result[0].converged
+
+
+def test_unreachable_tolerance_ends(generator: torch.Generator) -> None:
+    x, label, _ = _people(generator, 50)
+    with pytest.raises(ConvergenceError, match="stopped after 60 iterations"):
+        LogisticSubspace(rtol=1e-30, max_iter=60).fit(x, label)
+
+
+_X = torch.tensor([[0.0, 1.0, 2.0], [1.0, 0.0, 5.0], [0.0, 3.0, 1.0]])
+
+
+@pytest.mark.parametrize(
+    ("columns", "x", "attributes", "message"),
+    [
+        (
+            (),
+            _X,
+            torch.tensor([[0, 1], [1, 1], [0, 1]]),
+            "'attributes[:, 1]' must take at least two values (got [1] only)",
+        ),
+        (
+            (),
+            _X,
+            torch.tensor([0, 1]),
+            "'attributes' must have one row per row of 'x' (got shape (2,) for 3)",
+        ),
+        (
+            (),
+            torch.ones(3, 2),
+            torch.tensor([0, 1, 1]),
+            "'x' must vary (got constant columns only)",
+        ),
+        (
+            (),
+            torch.zeros(0, 2),
+            torch.zeros(0, dtype=torch.long),
+            "'x' must not be empty (got shape (0, 2))",
+        ),
+        (
+            (),
+            _X * torch.nan,
+            torch.tensor([0, 1, 1]),
+            "'x' must be finite (got nan at index (0, 0), 9 such values)",
+        ),
+        (
+            (3,),
+            _X,
+            torch.tensor([0, 1, 1]),
+            "'protected_columns' must be below the number of features, 3 (got 3)",
+        ),
+        (
+            (0, 0),
+            _X,
+            torch.tensor([0, 1, 1]),
+            "'protected_columns' must be different columns (got [0, 0])",
+        ),
+        (
+            (0, 1, 2),
+            _X,
+            torch.tensor([0, 1, 1]),
+            "'protected_columns' must leave a column over (got all 3)",
+        ),
+        (
+            (1, 2),
+            _X,
+            torch.tensor([0, 1, 0]),
+            "'attributes' must leave a direction over (got rank 3 of 3 features). "
+            "Every pair would be at distance 0",
+        ),
+    ],
+)
+def test_logistic_subspace_rejects_bad_input(
+    columns: tuple[int, ...], x: torch.Tensor, attributes: torch.Tensor, message: str
+) -> None:
+    with pytest.raises(ValueError, match="must") as caught:
+        LogisticSubspace(protected_columns=columns).fit(x, attributes)
+    assert str(caught.value) == message
+
+
+def test_logistic_subspace_rejects_other_types() -> None:
+    with pytest.raises(TypeError, match="'attributes' must hold whole numbers"):
+        LogisticSubspace().fit(_X, _X[:, 0])
+    with pytest.raises(ValueError, match="'ridge' must be positive"):
+        LogisticSubspace(ridge=0.0)
