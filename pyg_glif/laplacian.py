@@ -20,6 +20,7 @@ A node without neighbours has a zero row in each of them: it is returned unchang
 """
 
 import math
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
@@ -112,17 +113,8 @@ class LaplacianOperator:
 
     @cached_property
     def lam_scale(self) -> Tensor:  # 0-d, or [N] for a batch
-        """What the method multiplies ``lam`` by: one, or the average degree."""
-        one = torch.ones((), dtype=torch.float64, device=self.deg.device)
-        if self.normalization is None or self.num_nodes == 0:
-            return one
-        deg = self.deg + _SELF_WEIGHT
-        if self.batch is None:
-            return deg.mean()
-        num_graphs = int(self.batch.max()) + 1
-        total = deg.new_zeros(num_graphs).index_add(0, self.batch, deg)
-        count = torch.bincount(self.batch, minlength=num_graphs)
-        return (total / count.clamp(min=1))[self.batch]
+        """What the method multiplies ``lam`` by, one or the average degree."""
+        return _lam_scale(self.deg, self.normalization, self.batch)
 
     @cached_property
     def components(self) -> tuple[Tensor, Tensor]:
@@ -147,7 +139,7 @@ class LaplacianOperator:
         check_rank("f", f, 1, 2)
         x = f.double().reshape(f.size(0), math.prod(f.shape[1:]))
         out = self.diagonal.unsqueeze(1) * x - spmm(self.pattern, self.off_diagonal, x)
-        return out.view_as(f).to(f.dtype)
+        return out.reshape(f.shape).to(f.dtype)
 
     __matmul__ = matmul
 
@@ -186,19 +178,74 @@ class LaplacianOperator:
 
     def _entries(self) -> tuple[Tensor, Tensor]:  # a: [N], v: [E]
         """Diagonal and negated off-diagonal entries of the Laplacian."""
-        if self.normalization is None:
-            return self.deg, self.weight
         row, col = self.pattern.row, self.pattern.col
-        # The self-weight keeps every power below away from zero, so that isolated
-        # nodes and underflowed weights have finite gradients.
-        deg = self.deg + _SELF_WEIGHT
-        root = deg.rsqrt()
-        value = self.weight * root[row] * root[col]
-        total = self.pattern.row_sum(value)
-        if self.normalization == "density":
-            return total, value
-        inverse = (total + _SELF_WEIGHT / deg).reciprocal()
-        return total * inverse, 0.5 * value * (inverse[row] + inverse[col])
+        return _entries(
+            self.weight,
+            self.deg,
+            self.normalization,
+            row_sum=self.pattern.row_sum,
+            ends=lambda node: (node[row], node[col]),
+        )
+
+
+def dense_entries(
+    weight: Tensor, normalization: Normalization, batch: Tensor | None = None
+) -> tuple[Tensor, Tensor, Tensor]:  # [N, N] -> a: [N], V: [N, N], scale
+    """Diagonal, negated rest and scale of the Laplacian of a dense matrix.
+
+    ``weight`` must be symmetric and have no diagonal, in float64.
+    """
+    deg = weight.sum(1)
+    diagonal, rest = _entries(
+        weight,
+        deg,
+        normalization,
+        row_sum=lambda value: value.sum(1),
+        ends=lambda node: (node.unsqueeze(1), node),
+    )
+    return diagonal, rest, _lam_scale(deg, normalization, batch)
+
+
+def _entries(
+    weight: Tensor,
+    deg: Tensor,
+    normalization: Normalization,
+    row_sum: Callable[[Tensor], Tensor],
+    ends: Callable[[Tensor], tuple[Tensor, Tensor]],
+) -> tuple[Tensor, Tensor]:
+    """The formulas of the module, for weights on edges or in a matrix.
+
+    ``row_sum`` adds up weights by node, ``ends`` gives the values of a node vector at
+    both ends of every weight.
+    """
+    if normalization is None:
+        return deg, weight
+    # The self-weight keeps every power below away from zero, so that isolated
+    # nodes and underflowed weights have finite gradients.
+    deg = deg + _SELF_WEIGHT
+    left, right = ends(deg.rsqrt())
+    value = weight * left * right
+    total = row_sum(value)
+    if normalization == "density":
+        return total, value
+    inverse = (total + _SELF_WEIGHT / deg).reciprocal()
+    left, right = ends(inverse)
+    return total * inverse, 0.5 * value * (left + right)
+
+
+def _lam_scale(
+    deg: Tensor, normalization: Normalization, batch: Tensor | None
+) -> Tensor:  # 0-d, or [N] for a batch
+    """One, or the average degree of each graph with the self-weight counted."""
+    if normalization is None or deg.numel() == 0:
+        return torch.ones((), dtype=torch.float64, device=deg.device)
+    deg = deg + _SELF_WEIGHT
+    if batch is None:
+        return deg.mean()
+    num_graphs = int(batch.max()) + 1
+    total = deg.new_zeros(num_graphs).index_add(0, batch, deg)
+    count = torch.bincount(batch, minlength=num_graphs)
+    return (total / count.clamp(min=1))[batch]
 
 
 def dirichlet_energy(

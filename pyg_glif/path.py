@@ -114,7 +114,7 @@ def glif_path(
         ... ):
         ...     print(point.tau, point.value)
         1.0 tensor([1., 2., 9.])
-        2.0 tensor([1.5000, 3.0000, 6.0000])
+        2.0 tensor([1.8750, 3.7500, 6.3750])
     """
     check_outputs("y_hat", y_hat)
     edge_index = check_edges(edge_index, y_hat.size(0))
@@ -219,9 +219,7 @@ def _dense_sweep(graph: _Graph, rhs: Tensor, lams: list[float]) -> _Sweep:
         entries = dense_entries(inside, graph.normalization, graph.batch)
         start = before.pop() if before else None
         is_psd = graph.normalization != "nrw"
-        values, status = solve_together(
-            *entries, strengths, rhs, start, is_psd=is_psd
-        )
+        values, status = solve_together(*entries, strengths, rhs, start, is_psd=is_psd)
         before.append(values)
         yield from zip(lams, values.unbind(1), status, strict=True)
 

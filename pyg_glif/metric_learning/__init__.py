@@ -1,7 +1,7 @@
 """Fair distances learned from what is known about people."""
 
 from pyg_glif.metric_learning.base import SubspaceFit
-from pyg_glif.metric_learning.explore import EXPLORE, ExploreFit
+from pyg_glif.metric_learning.explore import EXPLORE, MetricFit
 from pyg_glif.metric_learning.face import FACE
 from pyg_glif.metric_learning.logistic_subspace import LogisticFit, LogisticSubspace
 from pyg_glif.metric_learning.sensitive_svd import SensitiveSVD
@@ -9,9 +9,9 @@ from pyg_glif.metric_learning.sensitive_svd import SensitiveSVD
 __all__ = [
     "EXPLORE",
     "FACE",
-    "ExploreFit",
     "LogisticFit",
     "LogisticSubspace",
+    "MetricFit",
     "SensitiveSVD",
     "SubspaceFit",
 ]

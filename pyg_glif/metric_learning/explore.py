@@ -22,12 +22,16 @@ from pyg_glif._validate import (
 )
 from pyg_glif.distances import Mahalanobis
 from pyg_glif.errors import ConvergenceError, ConvergenceWarning
-from pyg_glif.metric_learning.base import principal_directions, row_chunks
-from pyg_glif.metric_learning.pair_likelihood import JudgedPairs, PairLikelihood
+from pyg_glif.metric_learning.base import row_chunks
+from pyg_glif.metric_learning.pair_likelihood import (
+    JudgedPairs,
+    PairLikelihood,
+    robust_whitener,
+)
 
 
 @dataclass(frozen=True, eq=False)
-class ExploreFit:
+class MetricFit:
     r"""How well the metric of :class:`EXPLORE` explains the pairs.
 
     It is the ``fit_result`` of the distance; the metric itself is its ``sigma``.
@@ -96,7 +100,7 @@ class EXPLORE:
     Solved by accelerated projected gradients with restarts, over all pairs, in
     float64. Directions in which no pair differs get weight zero. The units of the
     columns do not matter: rescaled features give the same distances. ``fit_result``
-    of the distance is an :class:`ExploreFit`. inFairness' ``EXPLOREDistance``
+    of the distance is an :class:`MetricFit`. inFairness' ``EXPLOREDistance``
     minimises the same function at :math:`\alpha = 0` by a fixed number of stochastic
     steps from a random start, so it only approaches this result.
 
@@ -134,7 +138,7 @@ class EXPLORE:
                 as the share of annotators who found the pair similar.
         """
         pairs = _checked_pairs(x1, x2, similar, self.chunk_size)
-        whitener = _robust_whitener(pairs)
+        whitener = robust_whitener(pairs)
         if self.penalty == 0:
             _check_estimate_exists(pairs, whitener)
         problem = PairLikelihood(pairs, whitener, self.penalty)
@@ -145,7 +149,7 @@ class EXPLORE:
         distance.fit_result = fit
         return distance
 
-    def _give_up(self, fit: ExploreFit) -> None:
+    def _give_up(self, fit: MetricFit) -> None:
         """Says by how much the tolerance was missed."""
         msg = (
             f"EXPLORE stopped after {fit.num_iter} iterations: relative residual "
@@ -172,28 +176,6 @@ def _checked_pairs(
     same = torch.cat([(x1[rows] == x2[rows]).all(1) for rows in chunks])
     check_separable_pairs("similar", same & (similar < 1))
     return pairs
-
-
-def _robust_whitener(pairs: JudgedPairs, num_rounds: int = 3) -> Tensor:
-    """Coordinates in which typical differences are white.
-
-    They only decide how fast the solver is. A few pairs far apart would make all
-    others look alike, so a pair counts for no more than its share, in rounds.
-    """
-    out = _whitener(pairs.moment(None))
-    for _ in range(num_rounds):
-        share = out.size(1) / pairs.sq_dist(out)
-        out = _whitener(pairs.moment(share.clamp_(max=1)))
-    return out
-
-
-def _whitener(moment: Tensor) -> Tensor:  # [F, F] -> [F, R]
-    """Columns in whose coordinates ``moment`` is the identity."""
-    # To unit diagonal first, or the smaller unit would look like rounding.
-    size = moment.diagonal().sqrt()
-    inverse = torch.where(size > 0, 1 / size, 0.0)
-    values, rows, rank = principal_directions(moment * inverse[:, None] * inverse)
-    return inverse[:, None] * rows[:rank].T / values[:rank].sqrt()
 
 
 def _check_estimate_exists(pairs: JudgedPairs, whitener: Tensor) -> None:
@@ -245,7 +227,7 @@ def _extrapolate(
 
 def _minimize(
     problem: PairLikelihood, rtol: float, max_iter: int
-) -> tuple[Tensor, ExploreFit]:
+) -> tuple[Tensor, MetricFit]:
     """Accelerated projected gradients with backtracking and restarts."""
     size = problem.whitener.size(1)
     eye = torch.eye(size, dtype=torch.float64, device=problem.whitener.device)
@@ -272,7 +254,7 @@ def _minimize(
             if residual <= rtol:
                 break
             curvature *= 0.9
-    fit = ExploreFit(
+    fit = MetricFit(
         log_likelihood=-problem.neg_log_likelihood(best.sq_dist),
         objective=tuple(trace),
         residual=residual,

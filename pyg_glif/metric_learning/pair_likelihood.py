@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pyg_glif.metric_learning.base import row_chunks
+from pyg_glif.metric_learning.base import principal_directions, row_chunks
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,28 @@ class JudgedPairs:
             other = delta if weight is None else delta * weight[rows, None]
             out.addmm_(delta.T, other)
         return out / len(self.x1)
+
+
+def robust_whitener(pairs: JudgedPairs, num_rounds: int = 3) -> Tensor:
+    """Coordinates in which typical differences are white.
+
+    They only decide how fast the solver is. A few pairs far apart would make all
+    others look alike, so a pair counts for no more than its share, in rounds.
+    """
+    out = _whitener(pairs.moment(None))
+    for _ in range(num_rounds):
+        share = out.size(1) / pairs.sq_dist(out)
+        out = _whitener(pairs.moment(share.clamp_(max=1)))
+    return out
+
+
+def _whitener(moment: Tensor) -> Tensor:  # [F, F] -> [F, R]
+    """Columns in whose coordinates ``moment`` is the identity."""
+    # To unit diagonal first, or the smaller unit would look like rounding.
+    size = moment.diagonal().sqrt()
+    inverse = torch.where(size > 0, 1 / size, 0.0)
+    values, rows, rank = principal_directions(moment * inverse[:, None] * inverse)
+    return inverse[:, None] * rows[:rank].T / values[:rank].sqrt()
 
 
 class PairLikelihood:

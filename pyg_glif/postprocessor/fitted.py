@@ -1,9 +1,10 @@
 """What a fit leaves behind, and the steps that need it."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -32,6 +33,19 @@ class Settings:
     solver: Solver
     link: Link | None
 
+    @classmethod
+    def of(cls, params: Mapping[str, Any], tau: float) -> "Settings":
+        """The parameters of a post-processor, the radius decided."""
+        return cls(
+            distance=params["distance"],
+            tau=float(tau),
+            theta=float(params["theta"]),
+            lam=float(params["lam"]),
+            normalization=params["normalization"],
+            solver=Auto() if params["solver"] is None else params["solver"],
+            link=params["link"],
+        )
+
     def to_dual(self, y: Tensor) -> Tensor:  # [N] or [N, C] -> [N, C]
         """Dual coordinates as a block of columns, in the precision of ``y``."""
         eta = y if self.link is None else self.link.to_dual(y)
@@ -50,8 +64,8 @@ class Settings:
         return smooth(lap, lam, rhs, self.solver, x0)[1]
 
     def weights(self, sq_dist: Tensor) -> Tensor:
-        """Weights in float64."""
-        return edge_weights(sq_dist.double(), self.theta)
+        """Weights, computed as anywhere else, in float64 from there on."""
+        return edge_weights(sq_dist, self.theta).double()
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,9 +200,7 @@ class Fitted:
         y_hat = torch.cat([self.y_hat, y_hat])
         rhs = settings.to_dual(y_hat)
         solution = settings.solve(lap, rhs, torch.cat([self.f, guess]))
-        out = Fitted(
-            settings, torch.cat([self.x, x]), y_hat, edges, sq_dist, solution
-        )
+        out = Fitted(settings, torch.cat([self.x, x]), y_hat, edges, sq_dist, solution)
         out.__dict__["lap"] = lap  # fills the cached property
         return out
 

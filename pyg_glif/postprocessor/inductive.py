@@ -123,9 +123,7 @@ class GroundedOperator(LaplacianOperator):
 
     def __init__(self, anchors: Anchors, outer: Links, inner: Links, num: int) -> None:
         edges = torch.stack([inner.row, inner.col])
-        super().__init__(
-            edges, inner.weight, num, normalization=anchors.normalization
-        )
+        super().__init__(edges, inner.weight, num, normalization=anchors.normalization)
         # The pattern has the order of 'inner': sorted, unique, without self-loops.
         rows = anchors.entries(outer, inner, num)
         self._scale = anchors.lam_scale

@@ -7,6 +7,7 @@ from pyg_glif.solvers.cholesky import Cholesky
 from pyg_glif.solvers.coordinate_descent import CoordinateDescent
 from pyg_glif.solvers.implicit import smooth
 from pyg_glif.solvers.preconditioner import Jacobi
+from pyg_glif.solvers.together import solve_together
 
 __all__ = [
     "CG",
@@ -19,4 +20,5 @@ __all__ = [
     "Solver",
     "System",
     "smooth",
+    "solve_together",
 ]

@@ -1,6 +1,7 @@
-"""Transforms that write similarity graphs, for use in ``T.Compose``."""
+"""Transforms that write similarity graphs and smooth over them, in ``T.Compose``."""
 
 from pyg_glif.transforms.annotator_graph import AnnotatorGraph
 from pyg_glif.transforms.fair_radius_graph import FairRadiusGraph
+from pyg_glif.transforms.glif_smooth import GLIFSmooth
 
-__all__ = ["AnnotatorGraph", "FairRadiusGraph"]
+__all__ = ["AnnotatorGraph", "FairRadiusGraph", "GLIFSmooth"]

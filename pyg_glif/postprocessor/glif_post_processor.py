@@ -1,0 +1,423 @@
+"""The post-processor people deploy."""
+
+import inspect
+import logging
+import operator
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from os import PathLike
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from pyg_glif._arrays import like, to_labels, to_tensor
+from pyg_glif._validate import (
+    check_choice,
+    check_count,
+    check_features,
+    check_finite,
+    check_kind,
+    check_not_empty,
+    check_outputs,
+    check_rank,
+    check_rows,
+    check_same_rows,
+    check_scalar,
+    check_width,
+)
+from pyg_glif.distances import FairDistance
+from pyg_glif.errors import NotFittedError
+from pyg_glif.graph import edge_weights, suggest_tau
+from pyg_glif.links import Link
+from pyg_glif.postprocessor.audit import AuditReport, audit
+from pyg_glif.postprocessor.explanation import Explanation, stochastic, strongest
+from pyg_glif.postprocessor.fitted import Fitted, Settings, TransformInfo, fit_people
+from pyg_glif.postprocessor.persistence import read_fitted, write_fitted
+from pyg_glif.solvers import Solver
+from pyg_glif.typing import Normalization
+
+_log = logging.getLogger("pyg_glif")
+
+
+class GLIFPostProcessor:
+    r"""Makes the outputs of a finished model treat similar people alike.
+
+    Fitting builds the similarity graph of people with known outputs and solves
+    (`GLIF <https://arxiv.org/abs/2110.13796>`_)
+
+    .. math::
+        f = \arg\min_f \|f - \hat y\|^2 + \lambda f^\top \mathbf{L} f, \qquad
+        W_{ij} = e^{-\theta d_{ij}^2} \; \text{if} \; d_{ij} \le \tau .
+
+    New people are then corrected one by one or together, without a new fit.
+
+    Args:
+        distance (FairDistance, optional): Who counts as similar.
+            (default: Euclidean)
+        tau (float, optional): Radius, in units of the distance. (default: what gives
+            ``target_degree`` neighbours on average; ``tau_`` and the log tell)
+        theta (float): Decay of the weights. (default: :obj:`1e-4`)
+        lam (float): Strength :math:`\lambda \ge 0`. (default: :obj:`1.0`)
+        normalization (str, optional): :obj:`None`, :obj:`"nrw"` or :obj:`"density"`.
+            (default: :obj:`None`)
+        solver (Solver, optional): How systems are solved. (default: :obj:`Auto()`)
+        link (Link, optional): Output space; averages are taken in its dual
+            coordinates. (default: :obj:`None`)
+        target_degree (float): Used where ``tau`` is :obj:`None`.
+            (default: :obj:`20`)
+
+    Attributes:
+        tau_ (float): The radius in use.
+        graph_ (torch_geometric.data.Data): ``edge_index``, ``edge_weight`` and
+            ``edge_sq_dist`` of the fitted people.
+        y_fair_ (torch.Tensor): Smoothed outputs of the fitted people.
+        solution_ (Solution): The solve behind them: status, residual, error bound.
+        num_isolated_ (int): Fitted people without a neighbour.
+        n_features_in_ (int): Number of features.
+
+    Arguments may be tensors, NumPy arrays, or pandas or polars series and frames;
+    results are what ``y_hat`` was, in its precision, with its index and columns.
+    Features are converted to the precision and device of the fit, so that people
+    who were fitted are found again. Parameters follow scikit-learn: ``get_params``,
+    ``set_params`` and ``sklearn.base.clone`` work, and a change of parameters takes
+    effect at the next ``fit``. No method but ``fit`` and ``partial_fit`` changes the
+    object, so that threads can share it.
+
+    Example:
+        >>> x = torch.tensor([[0.0], [0.1], [0.2], [5.0]])
+        >>> post = GLIFPostProcessor(tau=0.5)
+        >>> post.fit_transform(x, torch.tensor([0.9, 0.2, 0.7, 0.4]))
+        tensor([0.6750, 0.5000, 0.6250, 0.4000])
+        >>> post.transform(torch.tensor([[0.1], [9.0]]), torch.tensor([0.0, 0.3]))
+        tensor([0.4500, 0.3000])
+        >>> post
+        GLIFPostProcessor(tau=0.5)
+    """
+
+    _fitted: Fitted | None = None
+
+    def __init__(
+        self,
+        *,
+        distance: FairDistance | None = None,
+        tau: float | None = None,
+        theta: float = 1e-4,
+        lam: float = 1.0,
+        normalization: Normalization = None,
+        solver: Solver | None = None,
+        link: Link | None = None,
+        target_degree: float = 20,
+    ) -> None:
+        self.distance = distance
+        self.tau = tau
+        self.theta = theta
+        self.lam = lam
+        self.normalization = normalization
+        self.solver = solver
+        self.link = link
+        self.target_degree = target_degree
+        self._check_params()
+
+    def __repr__(self) -> str:
+        changed = [
+            f"{name}={value!r}"
+            for name, value in self.get_params().items()
+            if value is not _DEFAULTS[name] and value != _DEFAULTS[name]
+        ]
+        return f"{type(self).__name__}({', '.join(changed)})"
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return self._fitted is not None
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Parameters by name; ``deep`` is there for scikit-learn."""
+        return {name: getattr(self, name) for name in _DEFAULTS}
+
+    def set_params(self, **params: Any) -> "GLIFPostProcessor":
+        """Changes parameters, for the next ``fit``."""
+        for name in params:
+            check_choice("params", name, tuple(_DEFAULTS))
+        before = self.get_params()
+        self.__dict__.update(params)
+        try:
+            self._check_params()
+        except (TypeError, ValueError):
+            self.__dict__.update(before)
+            raise
+        return self
+
+    def fit(self, x: Any, y_hat: Any) -> "GLIFPostProcessor":
+        """Finds who is similar and smooths their outputs.
+
+        Args:
+            x (array-like): Features :math:`(N, F)`.
+            y_hat (array-like): Outputs of the model, :math:`(N)` or :math:`(N, C)`.
+        """
+        x, y_hat = _people(x, y_hat)
+        self._adopt(fit_people(self._settings(x), x, y_hat), self.get_params())
+        return self
+
+    def fit_transform(self, x: Any, y_hat: Any) -> Any:
+        """Fits, and returns the smoothed outputs as what ``y_hat`` was."""
+        return like(y_hat, self.fit(x, y_hat).y_fair_)
+
+    def partial_fit(self, x: Any, y_hat: Any) -> "GLIFPostProcessor":
+        """Adds people and solves again, starting from the present solution.
+
+        The result is that of a fit on everybody with the same radius: ``tau_`` and
+        all other settings stay those of the first fit. Only pairs with new people
+        are searched for.
+
+        Args:
+            x (array-like): Features of the people to add, :math:`(M, F)`.
+            y_hat (array-like): Their outputs.
+        """
+        if self._fitted is None:
+            return self.fit(x, y_hat)
+        x_new, y_new = self._new_people(("x", x), ("y_hat", y_hat))
+        if len(x_new):
+            y_new = y_new.to(self._fitted.y_hat)
+            self._adopt(self._fitted.extended(x_new, y_new), self._fit_params)
+        return self
+
+    def transform(
+        self, x_new: Any, y_hat_new: Any, joint: bool = False, return_info: bool = False
+    ) -> Any:
+        r"""Smooths the outputs of new people against the fitted ones.
+
+        .. math::
+            f_i = \frac{\hat y_i + \lambda \sum_j w_{ij} f_j}
+            {1 + \lambda \sum_j w_{ij}}, \qquad j \text{ fitted}
+
+        for ``normalization=None`` (:mod:`pyg_glif.postprocessor.inductive` has the
+        others): the paper's inductive step, section 3.2.3. Nobody's result depends on
+        who else is in the batch.
+
+        Args:
+            x_new (array-like): Features :math:`(M, F)`, any number of rows.
+            y_hat_new (array-like): Outputs of the model for them.
+            joint (bool): Whether new people count as each other's neighbours too and
+                are solved for together, fitted ones staying as they are. The result
+                then depends on the batch. (default: :obj:`False`)
+            return_info (bool): Whether to return a :class:`TransformInfo` as well,
+                which counts neighbours. (default: :obj:`False`)
+
+        A person without neighbours gets ``y_hat_new`` back, exactly; the log and
+        ``info.num_isolated`` tell how many there were.
+        """
+        fitted = self._require_fit("transform")
+        x, y = self._new_people(("x_new", x_new), ("y_hat_new", y_hat_new))
+        step = fitted.solve_jointly if joint else fitted.update
+        value, info = step(x, y.to(x.device))
+        if info.num_isolated:
+            _log.info("%d of %d have no neighbour", info.num_isolated, len(x))
+        out = like(y_hat_new, value)
+        return (out, info) if return_info else out
+
+    def explain(self, i: int, top: int | None = None) -> Explanation:
+        r"""Who contributed how much to the output of fitted person ``i``.
+
+        Row :math:`i` of :math:`(\mathbf{I} + \lambda \mathbf{L})^{-1}`, at the cost of
+        solving for one column.
+
+        Args:
+            i (int): Number of the person.
+            top (int, optional): How many contributors to return.
+                (default: :obj:`None`, all)
+        """
+        fitted = self._require_fit("explain")
+        i = check_count("i", operator.index(i), minimum=0, below=len(fitted.x))
+        _check_top(top)
+        weight, bound = stochastic(fitted.row(i), 0.0, fitted.lap.is_psd)
+        index = strongest(weight, top)
+        dist = fitted.dist_from(fitted.x[i : i + 1], index)
+        return Explanation(index, weight[index], dist, bound)
+
+    def explain_new(self, x_new: Any, top: int | None = None) -> Explanation:
+        r"""Who contributes how much to the output that a new person gets.
+
+        Their own output comes as index ``-1``; what it is does not matter for the
+        weights.
+
+        Args:
+            x_new (array-like): Features of one person, :math:`(1, F)`.
+            top (int, optional): How many contributors to return.
+                (default: :obj:`None`, all)
+        """
+        fitted = self._require_fit("explain_new")
+        row = self._new_features("x_new", x_new)
+        if len(row) != 1:
+            raise ValueError(f"'x_new' must have one row (got {len(row)})")
+        _check_top(top)
+        found, own = fitted.row_of_new(row)
+        weight, bound = stochastic(found, own, fitted.lap.is_psd)
+        weight = torch.cat([weight, weight.new_tensor([own])])
+        index = strongest(weight, top)
+        others = index < len(fitted.x)
+        dist = row.new_zeros(index.numel())
+        dist[others] = fitted.dist_from(row, index[others])
+        shown = torch.where(others, index, -1)
+        return Explanation(shown, weight[index], dist, bound)
+
+    def audit(
+        self,
+        *,
+        attributes: Mapping[str, Any] | None = None,
+        groups: Any = None,
+        threshold: float | None = None,
+        k: int | None = 5,
+        num_worst: int = 10,
+        level: float = 0.95,
+        num_samples: int = 1000,
+        generator: torch.Generator | None = None,
+    ) -> AuditReport:
+        """Compares the fitted people's treatment before and after.
+
+        See :func:`~pyg_glif.postprocessor.audit` for the arguments.
+        """
+        fitted = self._require_fit("audit")
+        named = (attributes or {}).items()
+        return audit(
+            fitted.x,
+            fitted.y_hat,
+            fitted.y_fair,
+            fitted.edge_index,
+            fitted.sq_dist,
+            lap=fitted.lap,
+            distance=fitted.settings.distance,
+            attributes={name: to_labels(name, value) for name, value in named},
+            groups=None if groups is None else to_labels("groups", groups),
+            threshold=threshold,
+            k=k,
+            num_worst=num_worst,
+            level=level,
+            num_samples=num_samples,
+            generator=generator,
+            solution=fitted.solution,
+        )
+
+    def save(self, path: str | PathLike[str], *, omit: Sequence[str] = ()) -> None:
+        """Writes the fit to one safetensors file, its settings in the header.
+
+        The file holds the features and outputs of the fitted people: protect it as
+        you protect them.
+
+        Args:
+            path (str or Path): Where to write; replaced in one step if it exists.
+            omit (sequence of str): Settings left out, of ``"distance"``, ``"link"``
+                and ``"solver"``: your own classes cannot be saved, and ``load`` must
+                be given them. (default: :obj:`()`)
+        """
+        fitted = self._require_fit("save")
+        write_fitted(path, fitted, self._fit_params, omit)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | PathLike[str],
+        *,
+        distance: FairDistance | None = None,
+        link: Link | None = None,
+        solver: Solver | None = None,
+    ) -> "GLIFPostProcessor":
+        """Reads what ``save`` wrote, without running code from the file.
+
+        Args:
+            path (str or Path): The file.
+            distance (FairDistance, optional): In place of the saved or omitted one.
+            link (Link, optional): Likewise.
+            solver (Solver, optional): Likewise.
+        """
+        given = {"distance": distance, "link": link, "solver": solver}
+        fitted, params = read_fitted(path, given)
+        out = cls(**params)
+        out._adopt(fitted, params)
+        return out
+
+    def _check_params(self) -> None:
+        """Raises on parameters that no data can make right."""
+        if self.tau is not None:
+            check_scalar("tau", self.tau, minimum=0.0, allow_inf=True)
+        check_scalar("theta", self.theta, minimum=0.0)
+        check_scalar("lam", self.lam, minimum=0.0)
+        check_scalar("target_degree", self.target_degree, above=0.0)
+        check_choice("normalization", self.normalization, (None, "nrw", "density"))
+        for name, kind in (("distance", FairDistance), ("link", Link)):
+            if getattr(self, name) is not None:
+                check_kind(name, getattr(self, name), kind)
+        if self.solver is not None:
+            check_kind("solver", self.solver, Solver)
+
+    def _settings(self, x: Tensor) -> Settings:
+        """The parameters, the radius chosen if need be."""
+        tau = self.tau
+        if tau is None:
+            tau = suggest_tau(x, self.target_degree, distance=self.distance)
+            _log.info("tau = %.6g, for %g neighbours each", tau, self.target_degree)
+        return Settings.of(self.get_params(), tau)
+
+    def _adopt(self, fitted: Fitted, params: dict[str, Any]) -> None:
+        """Makes a fit, and the parameters it came from, the ones in use."""
+        weight = edge_weights(fitted.sq_dist, fitted.settings.theta)
+        self._fitted, self._fit_params = fitted, params
+        self.tau_ = fitted.settings.tau
+        self.y_fair_ = fitted.y_fair
+        self.solution_ = replace(fitted.solution, value=fitted.y_fair)
+        self.num_isolated_ = int((fitted.lap.pattern.rowptr.diff() == 0).sum())
+        self.n_features_in_ = fitted.x.size(1)
+        self.graph_ = Data(
+            edge_index=fitted.edge_index,
+            edge_weight=weight,
+            edge_sq_dist=fitted.sq_dist,
+            num_nodes=len(fitted.x),
+        )
+
+    def _require_fit(self, method: str) -> Fitted:
+        """The fit, if there is one."""
+        if self._fitted is None:
+            msg = f"'{type(self).__name__}.{method}' needs a fit. Call 'fit' first"
+            raise NotFittedError(msg)
+        return self._fitted
+
+    def _new_features(self, name: str, x: Any) -> Tensor:
+        """Features of new people, in the precision and on the device of the fit."""
+        fitted = self._require_fit("transform")
+        x = check_rows(name, to_tensor(name, x), fitted.x.size(1)).to(fitted.x)
+        return check_features(name, x)
+
+    def _new_people(
+        self, features: tuple[str, Any], outputs: tuple[str, Any]
+    ) -> tuple[Tensor, Tensor]:
+        """Features and outputs of new people, both checked against the fit."""
+        fitted = self._require_fit("transform")
+        x, name = self._new_features(*features), outputs[0]
+        y = to_tensor(*outputs)
+        check_rank(name, y, fitted.y_hat.dim())
+        if y.dim() == 2:
+            check_width(name, y, fitted.y_hat.size(1))
+        check_same_rows(name, y, features[0], x)
+        check_finite(name, y)
+        return x, y
+
+
+_DEFAULTS = {
+    name: parameter.default
+    for name, parameter in inspect.signature(GLIFPostProcessor).parameters.items()
+}
+
+
+def _people(x: Any, y_hat: Any) -> tuple[Tensor, Tensor]:
+    """Features and outputs to fit, checked."""
+    x = check_features("x", to_tensor("x", x))
+    check_not_empty("x", x)
+    y = check_outputs("y_hat", to_tensor("y_hat", y_hat)).to(x.device)
+    check_same_rows("y_hat", y, "x", x)
+    return x, y
+
+
+def _check_top(top: int | None) -> None:
+    """A whole number, if anything."""
+    if top is not None:
+        check_count("top", top)

@@ -1,0 +1,202 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from pyg_glif import edge_weights, fair_radius_graph
+from pyg_glif.functional import glif_smooth
+from pyg_glif.links import Softmax
+from pyg_glif.path import PathPoint, glif_path
+from pyg_glif.solvers import CG, Auto, Cholesky, SolveStatus
+from tests import oracles
+
+LAMS = [0.0, 0.01, 0.3, 10.0, 100.0]
+TAUS = [0.0, 0.4, 0.9, 1.5]
+
+
+def _graph(num_nodes, generator, dtype=torch.float64):
+    z = torch.randn(num_nodes, 3, generator=generator, dtype=dtype)
+    z[1] = z[0]
+    edge_index, sq_dist = fair_radius_graph(z, TAUS[-1])
+    y_hat = torch.randn(num_nodes, 2, generator=generator, dtype=dtype)
+    return z, edge_index, sq_dist, y_hat
+
+
+def _dense_weights(z, tau, theta):
+    z = z.double().numpy()
+    squares = ((z[:, None] - z[None]) ** 2).sum(-1)
+    W = np.where(np.sqrt(squares) <= tau, np.exp(-theta * squares), 0.0)
+    np.fill_diagonal(W, 0.0)
+    return W
+
+
+@pytest.mark.parametrize("solver", [None, CG(), Cholesky()])
+@pytest.mark.parametrize("normalization", [None, "density", "nrw"])
+def test_glif_path_matches_dense_oracle(normalization, solver, generator):
+    z, edge_index, sq_dist, y_hat = _graph(120, generator)
+    points = glif_path(
+        y_hat,
+        edge_index,
+        sq_dist,
+        lams=LAMS,
+        taus=TAUS,
+        theta=0.5,
+        normalization=normalization,
+        solver=solver,
+    )
+    seen = []
+    for point in points:
+        seen.append((point.tau, point.lam))
+        W = _dense_weights(z, point.tau, 0.5)
+        M = oracles.system(W, point.lam, normalization)
+        definite = np.linalg.eigvalsh(M)[0] > 0
+        wanted = SolveStatus.CONVERGED if definite else SolveStatus.INDEFINITE
+        assert point.status is wanted
+        if definite or solver is None:
+            expected = np.linalg.solve(M, y_hat.numpy())
+            scale = 1e-5 * np.linalg.norm(y_hat) / abs(np.linalg.eigvalsh(M)).min()
+            np.testing.assert_allclose(point.value, expected, rtol=0, atol=scale)
+    assert seen == [(tau, lam) for tau in TAUS for lam in LAMS]
+
+
+def test_glif_path_finds_indefinite_points(generator):
+    """A star, on which the normalised random walk has a negative eigenvalue."""
+    leaves = torch.arange(1, 21)
+    hub = torch.zeros_like(leaves)
+    pairs = torch.stack([hub, leaves])
+    edge_index = torch.cat([pairs, pairs.flip(0)], dim=1)
+    y_hat = torch.randn(21, generator=generator, dtype=torch.float64)
+    lams = [0.1, 1.0, 100.0]
+    sq_dist = torch.ones(40, dtype=torch.float64)
+    points = list(
+        glif_path(y_hat, edge_index, sq_dist, lams=lams, theta=0.0, normalization="nrw")
+    )
+    W = np.zeros((21, 21))
+    W[0, 1:] = W[1:, 0] = 1.0
+    for point in points:
+        M = oracles.system(W, point.lam, "nrw")
+        minimum = np.linalg.eigvalsh(M)[0] > 0
+        assert (point.status is SolveStatus.CONVERGED) == minimum
+        np.testing.assert_allclose(point.value, np.linalg.solve(M, y_hat), rtol=1e-6)
+    assert points[-1].status is SolveStatus.INDEFINITE
+    assert points[0].status is SolveStatus.CONVERGED
+
+
+def test_glif_path_of_a_large_graph_equals_single_solves(generator):
+    _, edge_index, sq_dist, y_hat = _graph(2500, generator, torch.float32)
+    for point in glif_path(y_hat, edge_index, sq_dist, lams=LAMS, taus=[0.2, 0.3]):
+        keep = sq_dist.sqrt() <= point.tau
+        alone = glif_smooth(
+            y_hat,
+            edge_index[:, keep],
+            edge_weights(sq_dist[keep]),
+            lam=point.lam,
+            solver=Auto(rtol=1e-9),
+        )
+        assert point.status is SolveStatus.CONVERGED
+        error = torch.linalg.vector_norm(point.value - alone, dim=0)
+        # Certified: the error is at most the residual, 1e-6 relative, plus rounding.
+        assert bool((error <= 2e-6 * torch.linalg.vector_norm(y_hat, dim=0)).all())
+
+
+def test_glif_path_without_radii_uses_every_edge(generator):
+    _, edge_index, sq_dist, y_hat = _graph(50, generator)
+    (point,) = glif_path(y_hat[:, 0], edge_index, sq_dist, lams=[1.0])
+    assert point.tau == math.inf
+    assert point.value.shape == (50,)
+    expected = glif_smooth(y_hat[:, 0], edge_index, edge_weights(sq_dist), lam=1.0)
+    torch.testing.assert_close(point.value, expected, rtol=0, atol=1e-5)
+    assert str(point) == "PathPoint(tau=inf, lam=1, value=[50], status=CONVERGED)"
+    assert isinstance(point, PathPoint)
+
+
+def test_glif_path_sorts_its_grid_and_drops_repetitions(generator):
+    _, edge_index, sq_dist, y_hat = _graph(20, generator)
+    points = glif_path(
+        y_hat, edge_index, sq_dist, lams=[3.0, 1.0, 3.0], taus=[1.0, 0.5]
+    )
+    assert [(p.tau, p.lam) for p in points] == [(0.5, 1), (0.5, 3), (1, 1), (1, 3)]
+
+
+def test_glif_path_keeps_the_edges_of_the_radius_searched(generator):
+    """Rounding of float32 squared distances must not drop an edge at the radius."""
+    z = torch.randn(60, 5, generator=generator)
+    for j in range(1, 30):
+        tau = float((z[0].double() - z[j].double()).norm())
+        edge_index, sq_dist = fair_radius_graph(z, tau)
+        y_hat = torch.randn(60, generator=generator)
+        (point,) = glif_path(y_hat, edge_index, sq_dist, lams=[1.0], taus=[tau])
+        every = glif_smooth(y_hat, edge_index, edge_weights(sq_dist))
+        torch.testing.assert_close(point.value, every, rtol=0, atol=1e-5)
+
+
+def test_glif_path_leaves_isolated_people_alone(generator):
+    z, edge_index, sq_dist, y_hat = _graph(80, generator)
+    for point in glif_path(y_hat, edge_index, sq_dist, lams=LAMS, taus=TAUS):
+        alone = _dense_weights(z, point.tau, 0.0).sum(1) == 0
+        assert torch.equal(point.value[alone], y_hat[alone])
+
+
+@pytest.mark.parametrize("normalization", [None, "density"])
+def test_glif_path_of_a_batch_equals_its_members(normalization, generator):
+    graphs = [torch.randn(n, 2, generator=generator) for n in (30, 12)]
+    batch = torch.tensor([0] * 30 + [1] * 12)
+    edge_index, sq_dist = fair_radius_graph(torch.cat(graphs), 1.0, batch=batch)
+    y_hat = torch.randn(42, generator=generator)
+    kwargs = {"lams": [0.5, 5.0], "taus": [0.5, 1.0], "normalization": normalization}
+    together = [
+        p.value for p in glif_path(y_hat, edge_index, sq_dist, batch=batch, **kwargs)
+    ]
+    parts = []
+    for graph, part in zip(graphs, y_hat.split([30, 12]), strict=True):
+        edges, squares = fair_radius_graph(graph, 1.0)
+        parts.append([p.value for p in glif_path(part, edges, squares, **kwargs)])
+    for whole, first, second in zip(together, *parts, strict=True):
+        torch.testing.assert_close(whole, torch.cat([first, second]), atol=1e-5, rtol=0)
+
+
+def test_glif_path_with_a_link(generator):
+    _, edge_index, sq_dist, y_hat = _graph(40, generator)
+    y_hat = y_hat.softmax(1)
+    link = Softmax()
+    for point in glif_path(y_hat, edge_index, sq_dist, lams=[0.1, 2.0], link=link):
+        weight = edge_weights(sq_dist)
+        expected = glif_smooth(y_hat, edge_index, weight, lam=point.lam, link=link)
+        torch.testing.assert_close(point.value, expected, atol=1e-5, rtol=0)
+
+
+def test_glif_path_reports_what_did_not_converge(generator):
+    _, edge_index, sq_dist, y_hat = _graph(120, generator)
+    solver = CG(max_iter=1, rtol=1e-12)
+    (point,) = glif_path(y_hat, edge_index, sq_dist, lams=[50.0], solver=solver)
+    assert point.status is SolveStatus.MAX_ITER
+
+
+def test_glif_path_rejects_before_the_first_point():
+    edge_index = torch.tensor([[0, 1], [1, 0]])
+    sq_dist, y_hat = torch.ones(2), torch.zeros(2)
+
+    def call(**kwargs):
+        arguments = {"y_hat": y_hat, "edge_index": edge_index, "sq_dist": sq_dist}
+        arguments |= {"lams": [1.0], **kwargs}
+        glif_path(**arguments)
+
+    with pytest.raises(ValueError, match="'lams' must not be empty"):
+        call(lams=[])
+    with pytest.raises(ValueError, match=r"'lams' must be non-negative \(got -1.0\)"):
+        call(lams=[1.0, -1.0])
+    with pytest.raises(ValueError, match="'lams' must be finite"):
+        call(lams=[math.inf])
+    with pytest.raises(ValueError, match=r"'taus' must be non-negative \(got -2.0\)"):
+        call(taus=[-2.0])
+    with pytest.raises(ValueError, match=r"'theta' must be non-negative \(got -1.0\)"):
+        call(theta=-1.0)
+    with pytest.raises(ValueError, match="'sq_dist' must have one entry per edge"):
+        call(sq_dist=torch.ones(3))
+    with pytest.raises(ValueError, match="'y_hat' must be finite"):
+        call(y_hat=torch.tensor([0.0, math.nan]))
+    with pytest.raises(ValueError, match="both directions of every edge"):
+        call(edge_index=torch.tensor([[0], [1]]), sq_dist=torch.ones(1))
+    with pytest.raises(ValueError, match="every edge once, without self-loops"):
+        call(edge_index=torch.tensor([[0, 1, 0], [1, 0, 0]]), sq_dist=torch.ones(3))
