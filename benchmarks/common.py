@@ -19,12 +19,19 @@ RESULTS = Path(__file__).parent / "results"
 
 
 def interleaved(
-    contestants: dict[str, Callable[[], Any]], repeats: int = 3
+    contestants: dict[str, Callable[[], Any]],
+    repeats: int = 3,
+    once: tuple[str, ...] = (),
 ) -> dict[str, dict[str, float]]:
-    """Runs everybody in turn, ``repeats`` times; median and spread in seconds."""
+    """Runs everybody in turn, ``repeats`` times; median and spread in seconds.
+
+    Those named in ``once`` run in the first round only.
+    """
     seconds: dict[str, list[float]] = {name: [] for name in contestants}
-    for _ in range(repeats):
+    for turn in range(repeats):
         for name, run in contestants.items():
+            if turn and name in once:
+                continue
             start = time.perf_counter()
             run()
             seconds[name].append(time.perf_counter() - start)
@@ -33,6 +40,7 @@ def interleaved(
             "median": statistics.median(values),
             "min": min(values),
             "max": max(values),
+            "runs": len(values),
         }
         for name, values in seconds.items()
     }

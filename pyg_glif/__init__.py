@@ -6,6 +6,7 @@ from pyg_glif.functional import glif_smooth, laplacian_penalty
 from pyg_glif.graph import edge_weights, fair_radius_graph, suggest_tau
 from pyg_glif.nn import GLIFConv, LaplacianLoss
 from pyg_glif.path import glif_path
+from pyg_glif.postprocessor import GLIFPostProcessor
 from pyg_glif.transforms import AnnotatorGraph, FairRadiusGraph, GLIFSmooth
 
 __version__ = version("pyg_glif")
@@ -14,6 +15,7 @@ __all__ = [
     "AnnotatorGraph",
     "FairRadiusGraph",
     "GLIFConv",
+    "GLIFPostProcessor",
     "GLIFSmooth",
     "LaplacianLoss",
     "edge_weights",

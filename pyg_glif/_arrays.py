@@ -4,6 +4,7 @@ Nothing is imported for that: NumPy's protocols are enough to read any of them, 
 class of a value is enough to build another.
 """
 
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -35,11 +36,11 @@ def to_labels(name: str, value: Any) -> Tensor:
         if array.dtype.kind in "OSUT":
             array = np.unique(array, return_inverse=True)[1].reshape(array.shape)
         value = torch.from_numpy(_plain(array))
-    if value.is_floating_point() and bool((value == value.round()).all()):
-        return value.detach().long()
-    if value.is_floating_point() or value.is_complex():
-        raise TypeError(f"'{name}' must hold labels (got {value.dtype})")
-    return value.detach().long()
+    label: Tensor = value.detach()
+    whole = not (label.is_floating_point() or label.is_complex())
+    if not whole and not bool((label == label.real.round()).all()):
+        raise TypeError(f"'{name}' must hold labels (got {label.dtype})")
+    return label.long()
 
 
 def like(value: Any, result: Tensor) -> Any:
@@ -50,9 +51,9 @@ def like(value: Any, result: Tensor) -> Any:
     array = result.cpu().numpy()
     kind, package = type(value), type(value).__module__.split(".")[0]
     if package not in ("pandas", "polars"):
-        dtype = getattr(value, "dtype", None)
-        floating = isinstance(dtype, np.dtype) and dtype.kind == "f"
-        return array.astype(dtype, copy=False) if floating else array
+        given: Any = getattr(value, "dtype", None)
+        floating = isinstance(given, np.dtype) and given.kind == "f"
+        return array.astype(given, copy=False) if floating else array
     if package == "polars":
         if array.ndim == 1:
             return kind(value.name, array)
@@ -67,10 +68,8 @@ def _to_array(name: str, value: Any) -> NDArray[Any]:
     array = value.to_numpy() if hasattr(value, "to_numpy") else np.asarray(value)
     if array.dtype == object and not _has_text(array):
         # A frame of truth values and numbers arrives as objects.
-        try:
+        with suppress(TypeError, ValueError):
             array = array.astype(np.float64)
-        except (TypeError, ValueError):
-            pass
     if array.dtype.kind not in "fiubc":
         msg = f"'{name}' must hold numbers (got {array.dtype})"
         raise TypeError(f"{msg}. Encode text and categories first")

@@ -5,7 +5,9 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from pyg_glif._runtime import Progress
@@ -24,8 +26,6 @@ from pyg_glif.typing import Normalization
 
 # Up to here dense products are cheaper than sorting the edges of every radius.
 _DENSE_NODES = 2048
-# Solutions kept to guess the next one from; more bring little.
-_KNOWN = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,8 +74,8 @@ def glif_path(
         W_{ij} = e^{-\theta d_{ij}^2} \; \text{if} \; d_{ij} \le \tau
 
     The search runs once, at the largest radius; smaller ones keep the edges up to
-    their own. Every solve starts from a solution nearby, and on small graphs all
-    strengths of a radius share their matrix products.
+    their own. Up to 2,048 nodes all strengths of a radius share their matrix products
+    and start from the solutions of the radius before.
 
     Args:
         y_hat (Tensor): Outputs of a model, float32 or float64.
@@ -209,59 +209,78 @@ def _dense_sweep(graph: _Graph, rhs: Tensor, lams: list[float]) -> _Sweep:
     They share every matrix product, and start from the solutions of the radius
     before.
     """
-    weight, square = graph.dense(graph.weight, 0.0), graph.dense(graph.sq_dist, 0.0)
+    weight, square = (
+        graph.dense(graph.weight, 0.0),
+        graph.dense(graph.sq_dist, math.inf),
+    )
+    components = _Components(square)
     strengths = rhs.new_tensor(lams)
     before: list[Tensor] = []
 
     def sweep(tau: float) -> Iterator[tuple[float, Tensor, SolveStatus]]:
+        reach = _reach(graph.sq_dist, tau)
         # Pairs that are no edges have weight zero in any case.
-        inside = weight.masked_fill(square > _reach(graph.sq_dist, tau), 0.0)
+        inside = weight.masked_fill(square > reach, 0.0)
         entries = dense_entries(inside, graph.normalization, graph.batch)
         start = before.pop() if before else None
-        is_psd = graph.normalization != "nrw"
-        values, status = solve_together(*entries, strengths, rhs, start, is_psd=is_psd)
+        psd = graph.normalization != "nrw"
+        label = components.up_to(reach).to(rhs.device) if psd else None
+        values, status = solve_together(*entries, strengths, rhs, start, label=label)
         before.append(values)
         yield from zip(lams, values.unbind(1), status, strict=True)
 
     return sweep
 
 
+class _Components:
+    """Connected components of ever larger radii, from a minimum spanning forest."""
+
+    def __init__(self, square: Tensor) -> None:  # [N, N], infinite without an edge
+        self._label = np.arange(square.size(0))
+        self._edges = sorted(_spanning_forest(square.cpu().numpy()), reverse=True)
+
+    def up_to(self, reach: float) -> Tensor:
+        """Component of each node; ``reach`` must not fall from call to call."""
+        while self._edges and self._edges[-1][0] <= reach:
+            _, i, j = self._edges.pop()
+            self._label[self._label == self._label[j]] = self._label[i]
+        return torch.from_numpy(self._label)
+
+
+def _spanning_forest(square: NDArray[np.float64]) -> list[tuple[float, int, int]]:
+    """Edges ``(square, i, j)`` of a minimum spanning forest (Prim's algorithm)."""
+    size = len(square)
+    best, parent = np.full(size, np.inf), np.full(size, -1)
+    outside = np.ones(size, dtype=bool)
+    edges = []
+    for _ in range(size):
+        node = int(best.argmin())
+        if not np.isfinite(best[node]):
+            node = int(outside.argmax())  # the first of another tree
+        if parent[node] >= 0:
+            edges.append((float(best[node]), int(parent[node]), node))
+        outside[node] = False
+        closer = outside & (square[node] < best)
+        best[closer], parent[closer] = square[node][closer], node
+        best[node] = np.inf
+    return edges
+
+
 def _sparse_sweep(
     graph: _Graph, rhs: Tensor, lams: list[float], solver: Solver
 ) -> _Sweep:
-    """One strength after another, each from the best guess the last ones allow."""
+    """One strength after another.
+
+    Starting from a neighbour does not pay: all columns share a Krylov space, which
+    converges slowly at first and fast at the end, whatever the start.
+    """
 
     def sweep(tau: float) -> Iterator[tuple[float, Tensor, SolveStatus]]:
         op = graph.operator(tau)
-        known: list[tuple[float, Tensor]] = []
         for lam in lams:
-            start = _galerkin_guess(known, lam, rhs)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)
-                _, found = smooth(op, rhs.new_tensor(lam), rhs, solver, start)
-            if found.status is SolveStatus.CONVERGED and lam > 0:
-                known = [*known, (lam, found.value)][-_KNOWN:]
+                _, found = smooth(op, rhs.new_tensor(lam), rhs, solver)
             yield lam, found.value, found.status
 
     return sweep
-
-
-def _galerkin_guess(
-    known: list[tuple[float, Tensor]], lam: float, rhs: Tensor
-) -> Tensor | None:
-    r"""Best approximation, in the energy norm, by solutions for other strengths.
-
-    For :math:`F = (f_1, \ldots, f_k)` it is :math:`F (F^\top M F)^{-1} F^\top y`, with
-    :math:`M f_j = f_j + (\lambda / \lambda_j)(y - f_j)` known without a product: a
-    rational Krylov space, so that each further solution brings digits.
-    """
-    if not known:
-        return None
-    basis = torch.stack([f for _, f in known])  # [K, N, C]
-    ratio = rhs.new_tensor([lam / other for other, _ in known]).view(-1, 1, 1)
-    image = torch.lerp(basis, rhs, ratio)
-    gram = torch.einsum("knc,lnc->ckl", basis, image)
-    right = torch.einsum("knc,nc->ck", basis, rhs)
-    # Neighbouring solutions are almost parallel: drop what rounding cannot resolve.
-    weights = torch.linalg.pinv(gram, rtol=1e-12, hermitian=True) @ right.unsqueeze(2)
-    return torch.einsum("knc,ck->nc", basis, weights.squeeze(2))

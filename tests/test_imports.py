@@ -28,6 +28,7 @@ RANKS: dict[str, tuple[int, set[str] | int]] = {
     "metrics": (6, {"distances", "laplacian", "graph"}),
     "baselines": (6, {"distances", "graph"}),
     "postprocessor": (7, 6),
+    "tuning": (7, 6),
     "lightning": (7, 6),
     "experiments": (8, 7),
     "cli": (9, {"experiments"}),

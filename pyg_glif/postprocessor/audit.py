@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from pyg_glif._validate import (
+    check_comparable_rows,
     check_count,
     check_features,
     check_labels,
@@ -107,51 +108,75 @@ def audit(
     if lap is None:
         lap = LaplacianOperator(edge_index, num_nodes=len(x))
     both = torch.stack([before.view(len(x), -1), after.view(len(x), -1)]).double()
-    draw = _Bootstrap(level, num_samples, generator)
     ratios = [
         local_lipschitz(
             y, edge_index, sq_dist, quantiles=_QUANTILES, num_worst=num_worst
         )
         for y in (before, after)
     ]
-    deviation = _peer_deviation(lap, both)  # [N, 2]
-    moved: Tensor = torch.linalg.vector_norm(both[1] - both[0], dim=1)
-    peers = lap.pattern.rowptr.diff().long()
+    people = _People(lap, both)
+    draw = _Bootstrap(level, num_samples, generator)
     measures = [*_edge_measures(lap, both, ratios)]
-    if bool((peers > 0).any()):
-        measures.append(
-            draw.mean("deviation from peers", "lower", deviation[peers > 0])
-        )
+    if bool((people.num_peers > 0).any()):
+        value = people.deviation[people.num_peers > 0]
+        measures.append(draw.mean("deviation from peers", "lower", value))
     if k is not None:
-        columns = torch.cat([both[0], both[1]], dim=1)
-        apart = knn_deviation(x, columns.to(x.device), k, distance=distance)
-        share = 1.0 - apart.double().view(len(x), 2, -1).mean(2)
-        measures.append(draw.mean(f"consistency with {k} nearest", "higher", share))
+        value = _nearest_consistency(x, both, k, distance)
+        measures.append(draw.mean(f"consistency with {k} nearest", "higher", value))
     for name, label in (attributes or {}).items():
         measures.append(draw.gap(name, both, check_labels(name, label, len(x))))
     if groups is not None:
         measures += _group_measures(draw, both, groups, threshold)
-    worst = [
-        _people(deviation[:, k], deviation, moved, peers, num_worst) for k in (0, 1)
-    ]
     return AuditReport(
-        facts={
-            "people": len(x),
-            "edges": edge_index.size(1) // 2,
-            "people without neighbours": int((peers == 0).sum()),
-            "mean movement": float(moved.mean()),
-            "largest movement": float(moved.max()),
-        },
+        facts=people.facts(),
         measures=tuple(measures),
-        worst_before=worst[0],
-        worst_after=worst[1],
+        worst_before=people.worst(0, num_worst),
+        worst_after=people.worst(1, num_worst),
         pairs_before=_pairs(ratios[0]),
         pairs_after=_pairs(ratios[1]),
         certificate=_certificate(solution),
         level=level,
-        deviation=deviation,
-        moved=moved,
+        deviation=people.deviation,
+        moved=people.moved,
     )
+
+
+class _People:
+    """Everybody's deviation from their peers, before and after."""
+
+    def __init__(self, lap: LaplacianOperator, both: Tensor) -> None:
+        self.num_peers = lap.pattern.rowptr.diff().long()  # [N]
+        self.deviation = _peer_deviation(lap, both)  # [N, 2]
+        self.moved: Tensor = torch.linalg.vector_norm(both[1] - both[0], dim=1)  # [N]
+
+    def facts(self) -> dict[str, Any]:
+        """Sizes, and how far outputs moved."""
+        return {
+            "people": len(self.moved),
+            "edges": int(self.num_peers.sum()) // 2,
+            "people without neighbours": int((self.num_peers == 0).sum()),
+            "mean movement": float(self.moved.mean()),
+            "largest movement": float(self.moved.max()),
+        }
+
+    def worst(self, when: int, count: int) -> tuple[Person, ...]:
+        """Those with the largest deviation, on ties the first."""
+        order = self.deviation[:, when].sort(descending=True, stable=True).indices
+        out = []
+        for i in order[:count].tolist():
+            before, after = self.deviation[i].tolist()
+            peers, moved = int(self.num_peers[i]), float(self.moved[i])
+            out.append(Person(i, peers, before, after, moved))
+        return tuple(person for person in out if person.num_peers)
+
+
+def _nearest_consistency(
+    x: Tensor, both: Tensor, k: int, distance: FairDistance | None
+) -> Tensor:  # [N, 2]
+    """One minus the deviation from the nearest others, from one search."""
+    columns = torch.cat([both[0], both[1]], dim=1).to(x.device)
+    apart = knn_deviation(x, columns, k, distance=distance)
+    return 1.0 - apart.view(len(x), 2, -1).mean(2)
 
 
 class _Bootstrap:
@@ -174,10 +199,11 @@ class _Bootstrap:
         value = both.transpose(0, 1).to(label.device)  # [N, 2, C]
 
         def gaps(rows: Tensor) -> Tensor:
-            total = value.new_zeros(count.numel(), *value.shape[1:])
-            mean = total.index_add_(0, index[rows], value[rows]) / count.view(-1, 1, 1)
+            zero = value.new_zeros(count.numel(), *value.shape[1:])
+            mean: Tensor = zero.index_add_(0, index[rows], value[rows])
+            mean = mean / count.view(-1, 1, 1)
             if len(count) == 2 and value.size(2) == 1:
-                return (mean[1] - mean[0])[:, 0]
+                return mean[1, :, 0] - mean[0, :, 0]
             return (mean.amax(0) - mean.amin(0)).amax(1)
 
         return self._measure(f"gap by {name}", "", gaps, len(label), strata=label)
@@ -239,12 +265,12 @@ def _group_measures(
     label = check_labels("groups", groups, both.size(1)).to(both.device)
     _, index, count = label.unique(return_inverse=True, return_counts=True)
     several = count > 1
-    check_num_groups("groups", int(several.sum()))
+    check_comparable_rows("groups", int(several.sum()), count.numel())
     size = count.view(-1, 1).double()
 
     def mean(value: Tensor) -> Tensor:  # [N, C] -> [G, C]
-        zero = value.new_zeros(count.numel(), value.size(1))
-        return zero.index_add_(0, index, value) / size
+        total: Tensor = value.new_zeros(count.numel(), value.size(1))
+        return total.index_add_(0, index, value).div_(size)
 
     spread = []
     for y in both:
@@ -263,25 +289,10 @@ def _group_measures(
     yield draw.mean("same decision in groups", "higher", torch.stack(agree, 1))
 
 
-def _people(
-    rank: Tensor, deviation: Tensor, moved: Tensor, peers: Tensor, count: int
-) -> tuple[Person, ...]:
-    """Those with the largest deviation, on ties the first."""
-    order = rank.sort(descending=True, stable=True).indices[:count]
-    rows = zip(
-        order.tolist(),
-        peers[order].tolist(),
-        deviation[order].tolist(),
-        moved[order].tolist(),
-        strict=True,
-    )
-    return tuple(Person(i, n, *pair, m) for i, n, pair, m in rows if n)
-
-
 def _pairs(ratios: LipschitzRatios) -> tuple[Pair, ...]:
     """The worst pairs."""
     found = zip(ratios.worst_pairs.tolist(), ratios.worst_ratios.tolist(), strict=True)
-    return tuple(Pair(*pair, ratio) for pair, ratio in found)
+    return tuple(Pair(i, j, ratio) for (i, j), ratio in found)
 
 
 def _certificate(solution: Solution | None) -> dict[str, Any]:

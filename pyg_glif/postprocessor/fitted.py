@@ -61,7 +61,9 @@ class Settings:
     ) -> Solution:
         """The smoothing system for a block of columns."""
         lam = torch.tensor(self.lam, dtype=torch.float64, device=rhs.device)
-        return smooth(lap, lam, rhs, self.solver, x0)[1]
+        _, solution = smooth(lap, lam, rhs, self.solver, x0)
+        out: Solution = solution
+        return out
 
     def weights(self, sq_dist: Tensor) -> Tensor:
         """Weights, computed as anywhere else, in float64 from there on."""

@@ -1,6 +1,5 @@
 """The post-processor people deploy."""
 
-import inspect
 import logging
 import operator
 from collections.abc import Mapping, Sequence
@@ -31,17 +30,19 @@ from pyg_glif.distances import FairDistance
 from pyg_glif.errors import NotFittedError
 from pyg_glif.graph import edge_weights, suggest_tau
 from pyg_glif.links import Link
-from pyg_glif.postprocessor.audit import AuditReport, audit
+from pyg_glif.postprocessor.audit import audit
 from pyg_glif.postprocessor.explanation import Explanation, stochastic, strongest
-from pyg_glif.postprocessor.fitted import Fitted, Settings, TransformInfo, fit_people
+from pyg_glif.postprocessor.fitted import Fitted, Settings, fit_people
+from pyg_glif.postprocessor.params import Parameters
 from pyg_glif.postprocessor.persistence import read_fitted, write_fitted
+from pyg_glif.postprocessor.report import AuditReport
 from pyg_glif.solvers import Solver
 from pyg_glif.typing import Normalization
 
 _log = logging.getLogger("pyg_glif")
 
 
-class GLIFPostProcessor:
+class GLIFPostProcessor(Parameters):
     r"""Makes the outputs of a finished model treat similar people alike.
 
     Fitting builds the similarity graph of people with known outputs and solves
@@ -119,34 +120,6 @@ class GLIFPostProcessor:
         self.link = link
         self.target_degree = target_degree
         self._check_params()
-
-    def __repr__(self) -> str:
-        changed = [
-            f"{name}={value!r}"
-            for name, value in self.get_params().items()
-            if value is not _DEFAULTS[name] and value != _DEFAULTS[name]
-        ]
-        return f"{type(self).__name__}({', '.join(changed)})"
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return self._fitted is not None
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Parameters by name; ``deep`` is there for scikit-learn."""
-        return {name: getattr(self, name) for name in _DEFAULTS}
-
-    def set_params(self, **params: Any) -> "GLIFPostProcessor":
-        """Changes parameters, for the next ``fit``."""
-        for name in params:
-            check_choice("params", name, tuple(_DEFAULTS))
-        before = self.get_params()
-        self.__dict__.update(params)
-        try:
-            self._check_params()
-        except (TypeError, ValueError):
-            self.__dict__.update(before)
-            raise
-        return self
 
     def fit(self, x: Any, y_hat: Any) -> "GLIFPostProcessor":
         """Finds who is similar and smooths their outputs.
@@ -400,12 +373,6 @@ class GLIFPostProcessor:
         check_same_rows(name, y, features[0], x)
         check_finite(name, y)
         return x, y
-
-
-_DEFAULTS = {
-    name: parameter.default
-    for name, parameter in inspect.signature(GLIFPostProcessor).parameters.items()
-}
 
 
 def _people(x: Any, y_hat: Any) -> tuple[Tensor, Tensor]:

@@ -1,11 +1,10 @@
 r"""New people beside fitted ones, whose outputs and degrees stay as they are.
 
 Let :math:`w_{ij}` be the weight of new person :math:`i` and person :math:`j`, new or
-fitted, and :math:`d_i = \sum_j w_{ij} + 1` for a new one; a fitted one keeps the degree
-:math:`d_j` of the fit (self-weight included). With :math:`\tilde w_{ij} = w_{ij} /
-\sqrt{d_i d_j}` and :math:`\tilde d_i = \sum_j \tilde w_{ij} + 1 / d_i` for a new person,
-the one of the fit for a fitted one, the entries of a new person's row are those of
-:mod:`pyg_glif.laplacian`:
+fitted, and :math:`d_i = \sum_j w_{ij} + 1`; a fitted person keeps the degree of the
+fit, self-weight included. Let :math:`\tilde w_{ij} = w_{ij} / \sqrt{d_i d_j}` and
+:math:`\tilde d_i = \sum_j \tilde w_{ij} + 1 / d_i`, which a fitted person keeps too.
+The entries of a new person's row are those of :mod:`pyg_glif.laplacian`:
 
 =============  =======================================  ==============================
 normalization  :math:`v_{ij}`                           :math:`a_i`

@@ -64,6 +64,7 @@ def write_fitted(
         "objects": {
             name: _named(name, params[name]) for name in _CLASSES if name not in omit
         },
+        "omitted": list(omit),
         "solution": {
             "status": solution.status.name,
             "num_iter": solution.num_iter,
@@ -78,15 +79,25 @@ def read_fitted(
 ) -> tuple[Fitted, dict[str, Any]]:
     """A fit and the parameters it came from; ``given`` replaces saved objects."""
     header, tensors = _read(Path(path))
-    params = dict(header["params"])
     for name in _CLASSES:
-        if given[name] is not None:
-            params[name] = given[name]
-        elif name in header["objects"]:
-            params[name] = _object(name, header["objects"][name], tensors)
-        else:
+        if given[name] is None and name in header.get("omitted", ()):
             msg = f"'{name}' must be given, because the file leaves it out"
             raise ValueError(f"{msg}. Use load(path, {name}=...)")
+    try:
+        return _rebuilt(header, tensors, given)
+    except (KeyError, TypeError) as error:
+        raise ValueError(_not_ours(Path(path), "a damaged header")) from error
+
+
+def _rebuilt(
+    header: dict[str, Any], tensors: dict[str, Tensor], given: Mapping[str, Any]
+) -> tuple[Fitted, dict[str, Any]]:
+    """The fit that header and tensors describe."""
+    params = dict(header["params"])
+    for name in _CLASSES:
+        params[name] = given[name]
+        if given[name] is None:
+            params[name] = _object(name, header["objects"][name], tensors)
     report = header["solution"]
     solution = Solution(
         tensors["value"],
@@ -130,7 +141,8 @@ def _checksum(tensors: Mapping[str, Tensor]) -> int:
     """Against damage on disk or on the way, which safetensors does not notice."""
     total = 0
     for name in sorted(tensors):
-        total = zlib.crc32(tensors[name].reshape(-1).view(torch.uint8).numpy(), total)
+        content: Any = tensors[name].reshape(-1).view(torch.uint8).numpy()
+        total = zlib.crc32(content, total)
     return total
 
 
@@ -167,7 +179,6 @@ def _object(
     """The object that ``_named`` described."""
     if record is None:
         return None
-    check_choice(f"path: {name}", record["class"], tuple(_CLASSES[name]))
     kind, options = _CLASSES[name][record["class"]], dict(record["options"])
     if name == "distance":
         return _distance(kind, tensors, **options)
@@ -218,7 +229,10 @@ def _checked_header(path: Path, text: str | None) -> dict[str, Any]:
     """The header of a format and version that this code reads."""
     if text is None:
         raise ValueError(_not_ours(path, "another kind of safetensors file"))
-    header: dict[str, Any] = json.loads(text)
+    try:
+        header: dict[str, Any] = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(_not_ours(path, "a damaged header")) from error
     if header.get("format") != _FORMAT:
         raise ValueError(_not_ours(path, f"format {header.get('format')!r}"))
     if header["version"] > _VERSION:

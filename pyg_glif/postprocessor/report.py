@@ -115,7 +115,7 @@ class AuditReport:
         raise KeyError(f"{name!r} is not one of {names}")
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything but the tensors, ready for JSON."""
+        """Everything but the tensors, for ``json.dumps``; ratios may be infinite."""
         names = ("worst_before", "worst_after", "pairs_before", "pairs_after")
         people = {name: [asdict(one) for one in getattr(self, name)] for name in names}
         measures = [

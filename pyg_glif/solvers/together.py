@@ -5,8 +5,11 @@ from torch import Tensor
 
 from pyg_glif.solvers.base import SolveStatus
 
-_MAX_ITER = 300
-_SAFETY = 0.5
+_MAX_CYCLES, _MAX_ITER = 8, 200
+# A float32 cycle ends when its residual has fallen this far.
+_CYCLE = 3e-4
+_SAFETY = 0.3
+_CHECK_EVERY = 3
 
 
 def solve_together(
@@ -17,13 +20,14 @@ def solve_together(
     rhs: Tensor,
     start: Tensor | None = None,
     *,
-    is_psd: bool = True,
+    label: Tensor | None = None,
     rtol: float = 1e-6,
 ) -> tuple[Tensor, list[SolveStatus]]:
     r"""Solves ``(I + lam * scale * L) f = rhs`` for all ``lam`` in ``strengths``.
 
     Conjugate gradients on all columns of all strengths side by side: one dense
-    product per iteration serves them all. What has not converged is factorised.
+    product per iteration serves them all. Iterations run in float32, the residual is
+    recomputed in float64 in between, and what does not converge is factorised.
 
     Args:
         diagonal: Diagonal of the Laplacian, ``[N]``.
@@ -32,8 +36,10 @@ def solve_together(
         strengths: Ascending, ``[K]``.
         rhs: Right-hand sides, ``[N, C]`` in float64.
         start: First guess, ``[N, K, C]``.
-        is_psd: Whether the Laplacian is known to be positive semi-definite; if not,
-            the systems are checked from the largest strength down.
+        label: Component number of each node, ``[N]``, for Laplacians that are zero on
+            what is constant on components, and so known to be positive
+            semi-definite. Without it the systems are checked from the largest
+            strength down.
         rtol: Relative residual that every column must meet.
 
     Returns:
@@ -42,15 +48,11 @@ def solve_together(
     """
     mu = scale.reshape(-1, 1, 1) * strengths.view(1, -1, 1)
     mu = mu.expand(diagonal.numel(), -1, 1)
-    block = _Block(diagonal.view(-1, 1, 1), off_diagonal, mu)
-    y = rhs.unsqueeze(1).expand(-1, strengths.numel(), -1)
+    block = _Block(diagonal.view(-1, 1, 1), off_diagonal, mu, label)
     norm: Tensor = torch.linalg.vector_norm(rhs, dim=0)
-    x = block.iterate(y, rtol * norm, start)
-    residual = torch.linalg.vector_norm(y - block.product(x), dim=0)
-    # Written so that NaN counts as not converged.
-    done = (residual <= rtol * norm).all(1).tolist()
+    x, done = block.solve(rhs, rtol * norm, start)
     status = [SolveStatus.CONVERGED] * strengths.numel()
-    definite = is_psd
+    definite = label is not None
     for k in reversed(range(strengths.numel())):
         # A smaller strength moves every eigenvalue towards one: once positive
         # definite, always so. Iterations alone may miss a negative direction.
@@ -63,37 +65,83 @@ def solve_together(
 class _Block:
     """The systems of all strengths, applied to a block ``[N, K, C]``."""
 
-    def __init__(self, diagonal: Tensor, off_diagonal: Tensor, mu: Tensor) -> None:
+    def __init__(
+        self, diagonal: Tensor, off_diagonal: Tensor, mu: Tensor, label: Tensor | None
+    ) -> None:
         self._alone = diagonal.view(-1) == 0
         self._diagonal = 1.0 + mu * diagonal
         self._off_diagonal = off_diagonal
         self._mu = mu
+        self._means = None if label is None else _mean_matrix(label)
+        self._shift = float(diagonal.mean())
 
-    def product(self, x: Tensor) -> Tensor:
-        """Every system times its own columns."""
-        mixed = (self._off_diagonal @ x.flatten(1)).view_as(x)
-        return torch.addcmul(self._diagonal * x, self._mu, mixed, value=-1.0)
-
-    def iterate(self, y: Tensor, limit: Tensor, start: Tensor | None) -> Tensor:
-        """Conjugate gradients with diagonal scaling, all columns in step."""
-        inverse = self._diagonal.reciprocal()
-        x = inverse * y if start is None else start.clone()
+    def solve(
+        self, rhs: Tensor, limit: Tensor, start: Tensor | None
+    ) -> tuple[Tensor, list[bool]]:
+        """Corrections in float32 until the residuals in float64 are small enough."""
+        y = rhs.unsqueeze(1)
+        x = y / self._diagonal if start is None else start.clone()
         x[self._alone] = y[self._alone]  # nobody to average with: unchanged exactly
-        r = y - self.product(x)
-        z = inverse * r
-        p, energy = z.clone(), (r * z).sum(0)
-        goal = (_SAFETY * limit).square()
-        for _ in range(_MAX_ITER):
-            if bool((r.square().sum(0) <= goal).all()):
+        single = self._off_diagonal.float()
+        if self._means is not None:
+            # On what is constant on components every system is the identity, which
+            # is slow to converge after scaling. Corrections have no such part, so
+            # there the systems may be made as stiff as elsewhere.
+            single -= self._shift * self._means
+        left = torch.arange(x.size(1), device=x.device)  # strengths not done yet
+        for _ in range(_MAX_CYCLES):
+            mixed = (self._off_diagonal @ x[:, left].flatten(1)).view_as(x[:, left])
+            r = y - self._diagonal[:, left] * x[:, left] + self._mu[:, left] * mixed
+            size = torch.linalg.vector_norm(r, dim=0)
+            # Written so that NaN counts as not converged.
+            far = ~(size <= limit).all(1)
+            left, r, size = left[far], r[:, far], size[far]
+            if left.numel() == 0:
                 break
-            image = self.product(p)
+            goal = (_SAFETY * limit / size).clamp_(_CYCLE, 1.0)
+            unit = (r / torch.where(size > 0, size, 1.0)).float()
+            x[:, left] += self._correct(single, unit, goal, left) * size
+        missed = set(left.tolist())
+        return x, [k not in missed for k in range(x.size(1))]
+
+    def _correct(self, rest: Tensor, r: Tensor, goal: Tensor, which: Tensor) -> Tensor:
+        """Conjugate gradients with diagonal scaling, all columns in step.
+
+        What is constant on components is an eigenvector of every system, with
+        eigenvalue one, and settled first. Strengths leave as they converge.
+        """
+        out = torch.zeros_like(r)
+        if self._means is not None:
+            out = (self._means @ r.flatten(1)).view_as(r)
+            r = r - out
+        diagonal, mu = self._diagonal[:, which].float(), self._mu[:, which].float()
+        inverse = diagonal.reciprocal()
+        goal = (goal * torch.linalg.vector_norm(r, dim=0)).square()
+        place = torch.arange(which.numel(), device=r.device)
+        z = inverse * r
+        energy = (r * z).sum(0)
+        x, p = torch.zeros_like(r), z
+        for count in range(_MAX_ITER):
+            mixed = (rest @ p.flatten(1)).view_as(p)
+            image = torch.addcmul(diagonal * p, mu, mixed, value=-1.0)
             step = _ratio(energy, (p * image).sum(0))
             x.addcmul_(step, p)
             r.addcmul_(step, image, value=-1.0)
-            torch.mul(inverse, r, out=z)
+            if count % _CHECK_EVERY == _CHECK_EVERY - 1:
+                far = ~(r.square().sum(0) <= goal).all(1)
+                if not bool(far.all()):
+                    out[:, place[~far]] += x[:, ~far]
+                    place, goal, energy = place[far], goal[far], energy[far]
+                    if place.numel() == 0:
+                        return out
+                    x, r, p = x[:, far], r[:, far], p[:, far]
+                    diagonal, inverse = diagonal[:, far], inverse[:, far]
+                    mu = mu[:, far]
+            z = inverse * r
             last, energy = energy, (r * z).sum(0)
-            p.mul_(_ratio(energy, last)).add_(z)
-        return x
+            p = torch.addcmul(z, _ratio(energy, last), p)
+        out[:, place] += x
+        return out
 
     def factorise(self, k: int, rhs: Tensor) -> tuple[Tensor, SolveStatus]:
         """Solves one system directly, and tells whether it has a minimum."""
@@ -105,6 +153,12 @@ class _Block:
         return torch.linalg.solve(matrix, rhs), SolveStatus.INDEFINITE
 
 
+def _mean_matrix(label: Tensor) -> Tensor:  # [N] -> [N, N] float32
+    """The matrix that replaces every entry by the mean of its component."""
+    same = label.unsqueeze(1) == label
+    return same.float() / torch.bincount(label)[label]
+
+
 def _ratio(a: Tensor, b: Tensor) -> Tensor:
     """``a / b``, zero where a column has converged and both vanish."""
-    return torch.where(b == 0, 0.0, a / b)
+    return a / b.clamp(min=torch.finfo(b.dtype).tiny)

@@ -1,0 +1,440 @@
+"""From features to fair outputs: how long, how exact, next to the other ways?
+
+Run ``python benchmarks/smoothing.py`` for everything (about half an hour on two
+cores), or name parts: ``python benchmarks/smoothing.py small path``. Features as in
+``radius_graph.py``, 28 output columns, lam = 10, average degree about 40. Every
+contestant starts from features and outputs; the search is part of its time.
+"""
+
+import argparse
+import gc
+import multiprocessing
+import time
+from collections.abc import Callable
+from typing import Any
+
+import faiss
+import numpy as np
+import scipy.sparse
+import scipy.sparse.linalg
+import torch
+from common import PeakMemory, interleaved, table, write
+from data import embedding_like
+from torch import Tensor
+
+from pyg_glif import (
+    edge_weights,
+    fair_radius_graph,
+    glif_path,
+    glif_smooth,
+    suggest_tau,
+)
+from pyg_glif.laplacian import LaplacianOperator
+from pyg_glif.solvers import Auto
+
+LAM, DEGREE, COLUMNS, THETA, RTOL = 10.0, 40, 28, 1e-4, 1e-6
+PAPER_LAMS = [0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0]
+
+
+def outputs(num_rows: int, columns: int = COLUMNS) -> Tensor:
+    """Outputs of a model that says nothing about the features: the hardest case."""
+    generator = torch.Generator().manual_seed(1)
+    return torch.randn(num_rows, columns, generator=generator)
+
+
+def ours(z: Tensor, y_hat: Tensor, tau: float, normalization: Any = None) -> Tensor:
+    edge_index, sq_dist = fair_radius_graph(z, tau)
+    weight = edge_weights(sq_dist, THETA)
+    lam = LAM if normalization is None else 0.1
+    return glif_smooth(y_hat, edge_index, weight, lam=lam, normalization=normalization)
+
+
+def _bit_rows(z: np.ndarray, tau: float) -> tuple[np.ndarray, np.ndarray]:
+    """All pairs within ``tau`` as packed bits, and degrees with the self-weight."""
+    norm = (z**2).sum(1)
+    bits, degree = [], []
+    for part in np.array_split(np.arange(len(z)), len(z) // 1500 + 1):
+        square = norm[part, None] + norm - 2.0 * (z[part] @ z.T)
+        near = square <= tau * tau
+        near[np.arange(len(part)), part] = True
+        bits.append(np.packbits(near, axis=1))
+        degree.append(near.sum(1).astype(np.float32))
+    return np.concatenate(bits), np.concatenate(degree)
+
+
+class PaperDescent:
+    """The paper's coordinate descent: dense rows, bit-packed, batches of 512.
+
+    Written from section 3.2.2 and eq. 3.7, with 0/1 weights and 10 epochs as in its
+    experiments. ``"nrw"`` recomputes the normalised rows of every batch.
+    """
+
+    def __init__(self, z: Tensor, y_hat: Tensor, tau: float, normalization: Any):
+        self.y = y_hat.numpy()
+        self.normalization = normalization
+        self.rng = np.random.default_rng(0)
+        start = time.perf_counter()
+        self.bits, self.degree = _bit_rows(z.numpy(), tau)
+        if normalization == "nrw":
+            parts = np.array_split(np.arange(len(self.y)), len(self.y) // 1500 + 1)
+            sums = [self._tilde(self._rows(part), part).sum(1) for part in parts]
+            self.degree_tilde = np.concatenate(sums)
+        self.setup_seconds = time.perf_counter() - start
+
+    def _rows(self, part: np.ndarray) -> np.ndarray:
+        count = len(self.y)
+        return np.unpackbits(self.bits[part], axis=1, count=count).astype(np.float32)
+
+    def _tilde(self, rows: np.ndarray, part: np.ndarray) -> np.ndarray:
+        root = np.sqrt(self.degree)
+        return rows / root[part, None] / root[None]
+
+    def batch(self, f: np.ndarray) -> None:
+        """One update of 512 random coordinates."""
+        part = self.rng.choice(len(f), 512, replace=False)
+        rows = self._rows(part)
+        own = (np.arange(512), part)
+        if self.normalization is None:
+            rows[own] = 0.0
+            mixed = (f[None] * rows[:, :, None]).sum(1)
+            scale = LAM * rows.sum(1, keepdims=True)
+            f[part] = (self.y[part] + LAM * mixed) / (1.0 + scale)
+            return
+        lam = 0.1 * float(self.degree.mean())
+        inverse = 1.0 / self.degree_tilde
+        rows = self._tilde(rows, part) * (inverse[part, None] + inverse[None]) / 2.0
+        loop = rows[own].copy()
+        rows[own] = 0.0
+        mixed = (f[None] * rows[:, :, None]).sum(1)
+        f[part] = (self.y[part] + lam * mixed) / (1.0 + lam * (1.0 - loop[:, None]))
+
+    def run(self, epochs: int = 10) -> np.ndarray:
+        """Outputs after some epochs of random batches."""
+        f = self.y.copy()
+        for _ in range(len(f) // 512 * epochs):
+            self.batch(f)
+        return f
+
+    def scaled_seconds(self, batches: int, epochs: int = 10) -> float:
+        """Seconds of a full run, extrapolated from a few batches."""
+        f = self.y.copy()
+        start = time.perf_counter()
+        for _ in range(batches):
+            self.batch(f)
+        per_batch = (time.perf_counter() - start) / batches
+        return self.setup_seconds + per_batch * (len(f) // 512) * epochs
+
+
+def faiss_scipy(z: Tensor, y_hat: Tensor, tau: float) -> np.ndarray:
+    """FAISS range search, then SciPy's conjugate gradients column by column."""
+    index = faiss.IndexFlatL2(z.size(1))
+    index.add(z.numpy())
+    limit = float(np.nextafter(tau * tau, np.inf))
+    ptr, square, col = index.range_search(z.numpy(), limit)
+    weight = np.exp(-THETA * square)
+    W = scipy.sparse.csr_matrix((weight, col, ptr.astype(np.int64)))
+    W.setdiag(0.0)
+    deg = np.asarray(W.sum(1)).ravel()
+    M = (scipy.sparse.diags(1.0 + LAM * deg) - LAM * W).tocsr()
+    y = y_hat.numpy()
+    columns = [scipy.sparse.linalg.cg(M, column, rtol=RTOL)[0] for column in y.T]
+    return np.stack(columns, 1)
+
+
+def dense_closed_form(z: Tensor, y_hat: Tensor, tau: float) -> Tensor:
+    """Eq. 3.5 with dense matrices, as published."""
+    square = torch.cdist(z, z).square()
+    W = torch.where(square <= tau * tau, torch.exp(-THETA * square), 0.0)
+    L = torch.diag(W.sum(1)) - W
+    return torch.linalg.solve(torch.eye(len(z)) + LAM * L, y_hat)
+
+
+def infairness_exact(z: Tensor, y_hat: Tensor, tau: float) -> Tensor:
+    """The post-processor of inFairness, exact; it squares its threshold itself."""
+    from inFairness.distances import SquaredEuclideanDistance
+    from inFairness.postprocessing import GraphLaplacianIF
+
+    distance = SquaredEuclideanDistance()
+    distance.fit(num_dims=z.size(1))
+    model = GraphLaplacianIF(distance, is_output_probas=False)
+    model.add_datapoints(z, y_hat)
+    found = model.postprocess("exact", lambda_param=LAM, scale=THETA, threshold=tau)
+    return found.y_solution
+
+
+def gather_scatter(z: Tensor, y_hat: Tensor, tau: float) -> Tensor:
+    """Jacobi-scaled conjugate gradients on gather-scatter message passing."""
+    edge_index, sq_dist = fair_radius_graph(z, tau)
+    weight = edge_weights(sq_dist, THETA)
+    row, col = edge_index
+    deg = torch.zeros(len(z)).index_add_(0, row, weight)
+    inverse = (1.0 + LAM * deg).reciprocal().unsqueeze(1)
+
+    def product(p: Tensor) -> Tensor:
+        messages = weight.unsqueeze(1) * p[col]
+        mixed = torch.zeros_like(p).index_add_(0, row, messages)
+        return p + LAM * (deg.unsqueeze(1) * p - mixed)
+
+    x = y_hat.clone()
+    r = y_hat - product(x)
+    p = inverse * r
+    energy = (r * p).sum(0)
+    goal = RTOL * torch.linalg.vector_norm(y_hat, dim=0)
+    while bool((torch.linalg.vector_norm(r, dim=0) > 10 * goal).any()):
+        image = product(p)
+        step = energy / (p * image).sum(0)
+        x, r = x + step * p, r - step * image
+        z_new = inverse * r
+        last, energy = energy, (r * z_new).sum(0)
+        p = z_new + energy / last * p
+    return x
+
+
+def relative_error(f: Any, exact: Tensor) -> float:
+    """Worst column's error against a solution certified to 1e-10."""
+    f = torch.as_tensor(f).double()
+    error = torch.linalg.vector_norm(f - exact, dim=0)
+    return float((error / torch.linalg.vector_norm(exact, dim=0)).max())
+
+
+def certified(z: Tensor, y_hat: Tensor, tau: float, theta: float = THETA) -> Tensor:
+    edge_index, sq_dist = fair_radius_graph(z, tau)
+    weight = edge_weights(sq_dist, theta).double()
+    return glif_smooth(
+        y_hat.double(), edge_index, weight, lam=LAM, solver=Auto(rtol=1e-10)
+    )
+
+
+def small(repeats: int) -> list[dict[str, Any]]:
+    """7,870 rows, where even the dense methods run."""
+    z, y_hat = embedding_like(7870), outputs(7870)
+    tau = suggest_tau(z, DEGREE)
+    ours(z, y_hat, tau)
+    runs: dict[str, Callable[[], Any]] = {
+        "pyg_glif": lambda: ours(z, y_hat, tau),
+        "pyg_glif density": lambda: ours(z, y_hat, tau, "density"),
+        "dense closed form": lambda: dense_closed_form(z, y_hat, tau),
+        "FAISS + SciPy cg": lambda: faiss_scipy(z, y_hat, tau),
+        "gather-scatter cg": lambda: gather_scatter(z, y_hat, tau),
+    }
+    seconds = interleaved(runs, repeats)
+    once: dict[str, Callable[[], Any]] = {
+        "coordinate descent": lambda: PaperDescent(z, y_hat, tau, None).run(),
+        "coordinate descent nrw": lambda: PaperDescent(z, y_hat, tau, "nrw").run(),
+        "inFairness exact": lambda: infairness_exact(z, y_hat, tau),
+    }
+    found = {}
+    for name, run in once.items():
+        start = time.perf_counter()
+        try:
+            found[name] = run()
+        except (MemoryError, RuntimeError) as error:
+            found[name] = error
+        taken = time.perf_counter() - start
+        seconds[name] = {"median": taken, "min": taken, "max": taken}
+    exact = certified(z, y_hat, tau)
+    binary = certified(z, y_hat, tau, theta=0.0)
+    errors = {
+        "pyg_glif": relative_error(ours(z, y_hat, tau), exact),
+        "dense closed form": relative_error(dense_closed_form(z, y_hat, tau), exact),
+        "FAISS + SciPy cg": relative_error(faiss_scipy(z, y_hat, tau), exact),
+        "gather-scatter cg": relative_error(gather_scatter(z, y_hat, tau), exact),
+        "coordinate descent": relative_error(found["coordinate descent"], binary),
+    }
+    if isinstance(found["inFairness exact"], Tensor):
+        errors["inFairness exact"] = relative_error(found["inFairness exact"], exact)
+    return [{"part": "small", "rows": 7870, "seconds": seconds, "error": errors}]
+
+
+def large(repeats: int) -> list[dict[str, Any]]:
+    """20,000 and 78,686 rows; the paper's method is sampled and scaled."""
+    rows = []
+    for size in (20_000, 78_686):
+        z, y_hat = embedding_like(size), outputs(size)
+        tau = suggest_tau(z, DEGREE)
+        runs: dict[str, Callable[[], Any]] = {
+            "pyg_glif": lambda z=z, y=y_hat, t=tau: ours(z, y, t),
+            "FAISS + SciPy cg": lambda z=z, y=y_hat, t=tau: faiss_scipy(z, y, t),
+        }
+        ours(z[:5000], y_hat[:5000], tau)
+        seconds = interleaved(runs, repeats if size < 50_000 else 1)
+        for normalization in (None, "nrw"):
+            descent = PaperDescent(z, y_hat, tau, normalization)
+            taken = descent.scaled_seconds(batches=3)
+            name = "coordinate descent" + (" nrw" if normalization else "")
+            seconds[name + " (scaled)"] = {"median": taken}
+            del descent
+        error = relative_error(ours(z, y_hat, tau), certified(z, y_hat, tau))
+        row = {"part": "large", "rows": size, "seconds": seconds}
+        rows.append({**row, "error": {"pyg_glif": error}})
+    return rows
+
+
+def backward(repeats: int) -> list[dict[str, Any]]:
+    """The backward solve against the forward one, gradients to everything."""
+    z, y_hat = embedding_like(20_000), outputs(20_000).requires_grad_()
+    edge_index, sq_dist = fair_radius_graph(z, suggest_tau(z, DEGREE))
+    weight = edge_weights(sq_dist, THETA).requires_grad_()
+    lam = torch.tensor(LAM, requires_grad=True)
+    forward, back = [], []
+    cotangent = torch.randn(y_hat.shape)
+    for _ in range(repeats + 1):
+        lap = LaplacianOperator(edge_index, weight)
+        start = time.perf_counter()
+        f = glif_smooth(y_hat, lap, lam=lam)
+        middle = time.perf_counter()
+        f.backward(cotangent)
+        forward.append(middle - start)
+        back.append(time.perf_counter() - middle)
+    seconds = {
+        "forward": {"median": float(np.median(forward[1:]))},
+        "backward": {"median": float(np.median(back[1:]))},
+    }
+    return [{"part": "backward", "rows": 20_000, "seconds": seconds}]
+
+
+def path(repeats: int) -> list[dict[str, Any]]:
+    """All strengths against the hardest alone, and the paper's whole grid."""
+    z, y_hat = embedding_like(20_000), outputs(20_000)
+    edge_index, sq_dist = fair_radius_graph(z, suggest_tau(z, DEGREE))
+    weight = edge_weights(sq_dist, THETA)
+
+    def all_lams() -> None:
+        for _ in glif_path(y_hat, edge_index, sq_dist, lams=PAPER_LAMS):
+            pass
+
+    runs: dict[str, Callable[[], Any]] = {
+        "9 lams": all_lams,
+        "hardest lam": lambda: glif_smooth(y_hat, edge_index, weight, lam=100.0),
+    }
+    runs["hardest lam"]()
+    return [
+        {"part": "path", "rows": 20_000, "seconds": interleaved(runs, repeats)},
+        _paper_grid(repeats),
+    ]
+
+
+def _paper_grid(repeats: int) -> dict[str, Any]:
+    """9 strengths x 151 radii on 757 points, two columns, as in the paper."""
+    z, y_hat = embedding_like(757, 300), outputs(757, 2)
+    square = torch.cdist(z, z).square()
+    squares = square[square > 0]
+    low, high = (float(squares.quantile(q).sqrt()) for q in (0.001, 0.3))
+    taus = torch.logspace(np.log10(low), np.log10(high), 151).tolist()
+
+    def ours_grid() -> float:
+        edge_index, sq_dist = fair_radius_graph(z, taus[-1])
+        points = glif_path(y_hat, edge_index, sq_dist, lams=PAPER_LAMS, taus=taus)
+        return sum(float(point.value[0, 0]) for point in points)
+
+    def dense_grid(solve: Callable[[Tensor], Tensor]) -> float:
+        total = 0.0
+        identity = torch.eye(len(z))
+        for tau in taus:
+            W = torch.exp(-THETA * square) * (square <= tau * tau)
+            L = torch.diag(W.sum(1)) - W
+            for lam in PAPER_LAMS:
+                total += float(solve(identity + lam * L)[0, 0])
+        return total
+
+    def inverse(matrix: Tensor) -> Tensor:  # as published
+        return torch.inverse(matrix) @ y_hat
+
+    def solve(matrix: Tensor) -> Tensor:
+        return torch.linalg.solve(matrix, y_hat)
+
+    runs: dict[str, Callable[[], Any]] = {
+        "9 x 151 path": ours_grid,
+        "1,359 dense closed forms (inverse, as published)": lambda: dense_grid(inverse),
+        "1,359 dense closed forms (solve)": lambda: dense_grid(solve),
+    }
+    gap = abs(ours_grid() - dense_grid(solve))
+    print(f"grids agree to {gap:.1e} in the sum of 1,359 values")
+    return {"part": "grid", "rows": 757, "seconds": interleaved(runs, repeats)}
+
+
+def _huge(queue: Any) -> None:
+    torch.set_num_threads(2)
+    z, y_hat = embedding_like(235_842), outputs(235_842)
+    tau = suggest_tau(z, 60)
+    gc.collect()
+    start = time.perf_counter()
+    with PeakMemory() as memory:
+        edge_index, sq_dist = fair_radius_graph(z, tau)
+        weight = edge_weights(sq_dist, THETA)
+        solution = glif_smooth(y_hat, edge_index, weight, lam=LAM, return_solution=True)
+    norm = torch.linalg.vector_norm(y_hat.double(), dim=0)
+    queue.put(
+        {
+            "seconds": time.perf_counter() - start,
+            "peak_gib": (memory.bytes + z.nbytes + y_hat.nbytes) / 2**30,
+            "degree": edge_index.size(1) / len(z),
+            "bound": float((solution.error_bound / norm).max()),
+        }
+    )
+
+
+def huge(repeats: int) -> list[dict[str, Any]]:
+    """235,842 rows, degree about 60, alone in a fresh process."""
+    context = multiprocessing.get_context("spawn")
+    queue = context.Queue()
+    process = context.Process(target=_huge, args=(queue,))
+    process.start()
+    found = queue.get()
+    process.join()
+    seconds = {"pyg_glif": {"median": found["seconds"]}}
+    return [{"part": "huge", "rows": 235_842, "seconds": seconds, **found}]
+
+
+PARTS = {
+    "small": small,
+    "large": large,
+    "backward": backward,
+    "path": path,
+    "huge": huge,
+}
+
+
+def show(rows: list[dict[str, Any]]) -> str:
+    """A table with seconds, ratios to the first contestant, and errors."""
+    lines = []
+    for row in rows:
+        seconds = row["seconds"]
+        if not isinstance(seconds, dict):
+            continue
+        first = next(iter(seconds.values()))["median"]
+        for name, value in seconds.items():
+            error = row.get("error", {}).get(name)
+            lines.append(
+                [
+                    row["part"],
+                    f"{row['rows']:,}",
+                    name,
+                    f"{value['median']:.3g} s",
+                    f"{value['median'] / first:.3g}x",
+                    "" if error is None else f"{error:.1e}",
+                ]
+            )
+    header = ["part", "rows", "contestant", "median", "ratio", "relative error"]
+    return table(header, lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("parts", nargs="*", default=list(PARTS), metavar="part")
+    parser.add_argument("--repeats", type=int, default=3)
+    arguments = parser.parse_args()
+    rows = []
+    for part in arguments.parts:
+        found = PARTS[part](arguments.repeats)
+        print(show(found), flush=True)
+        rows += found
+    for row in rows:
+        if row["part"] == "huge":
+            print({key: value for key, value in row.items() if key != "seconds"})
+    if arguments.parts == list(PARTS):
+        write("smoothing", rows)
+
+
+if __name__ == "__main__":
+    main()

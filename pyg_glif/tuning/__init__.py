@@ -1,0 +1,6 @@
+"""Chooses radius and strength."""
+
+from pyg_glif.tuning.result import TunePoint, TuneResult
+from pyg_glif.tuning.tune import tune
+
+__all__ = ["TunePoint", "TuneResult", "tune"]

@@ -1,0 +1,274 @@
+"""Chooses radius and strength: what does fairness cost, and how much is wanted?"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pyg_glif._arrays import to_labels, to_tensor
+from pyg_glif._validate import (
+    check_callable,
+    check_exclusive,
+    check_features,
+    check_indices,
+    check_labels,
+    check_mask,
+    check_not_empty,
+    check_outputs,
+    check_pairs,
+    check_same_rows,
+    check_scalar,
+)
+from pyg_glif.distances import FairDistance
+from pyg_glif.graph import edge_weights, fair_radius_graph, suggest_tau
+from pyg_glif.laplacian import LaplacianOperator
+from pyg_glif.links import Link
+from pyg_glif.path import PathPoint, glif_path
+from pyg_glif.solvers import Solver, SolveStatus
+from pyg_glif.tuning.result import TunePoint, TuneResult
+from pyg_glif.typing import Normalization
+
+_DEGREES = (5.0, 10.0, 20.0, 40.0)
+_LAMS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
+
+#: From outputs to a number.
+_Function = Callable[[Tensor], float]
+
+
+@torch.no_grad()
+def tune(
+    x: Any,
+    y_hat: Any,
+    labels: Any = None,
+    *,
+    score: Callable[[Tensor], float] | None = None,
+    pairs: Any = None,
+    unfairness: Callable[[Tensor], float] | None = None,
+    taus: Sequence[float] | None = None,
+    lams: Sequence[float] = _LAMS,
+    max_loss: float = 0.01,
+    threshold: float = 0.5,
+    mask: Any = None,
+    distance: FairDistance | None = None,
+    theta: float = 1e-4,
+    normalization: Normalization = None,
+    solver: Solver | None = None,
+    link: Link | None = None,
+    progress: bool | None = None,
+) -> TuneResult:
+    r"""Tries radii and strengths, and picks the fairest that costs little enough.
+
+    .. math::
+        \min_{\tau, \lambda} \; \mathrm{unfairness}(f_{\tau, \lambda})
+        \quad \text{s.t.} \quad \mathrm{score}(f_{\tau, \lambda}) \ge
+        \mathrm{score}(\hat y) - \mathrm{max\_loss}
+
+    Args:
+        x (array-like): Features.
+        y_hat (array-like): Outputs of the model for people whose truth is known, such
+            as a validation set: not those the model was trained on.
+        labels (array-like, optional): True classes. The score is then accuracy.
+        score (callable, optional): In place of ``labels``, any function of smoothed
+            outputs, higher is better.
+        pairs (array-like, optional): Pairs of rows that should agree. Unfairness is
+            then the share of pairs with different decisions if there are ``labels``,
+            and the mean distance of their outputs if not. (default: the Laplacian
+            energy on one fixed graph, that of the largest radius)
+        unfairness (callable, optional): Any other function of smoothed outputs, lower
+            is better.
+        taus (sequence of float, optional): Radii. (default: those of 5, 10, 20 and
+            40 neighbours on average)
+        lams (sequence of float): Strengths. (default: from 0.001 to 10)
+        max_loss (float): Score that may be lost, in its own unit: 0.01 is one
+            percentage point of accuracy. (default: :obj:`0.01`)
+        threshold (float): A single output above it means class 1.
+            (default: :obj:`0.5`)
+        mask (array-like, optional): Rows whose label is known; the others are
+            neighbours only. (default: all)
+        distance (FairDistance, optional): Who is similar. (default: Euclidean)
+        theta (float): Decay of the weights. (default: :obj:`1e-4`)
+        normalization (str, optional): Form of the Laplacian. (default: :obj:`None`)
+        solver (Solver, optional): See :func:`~pyg_glif.glif_path`.
+        link (Link, optional): Output space. (default: :obj:`None`)
+        progress (bool, optional): Whether to show a progress bar; :obj:`None` shows
+            it on a terminal. (default: :obj:`None`)
+
+    Shapes:
+        - **input:** features :math:`(N, F)`, outputs :math:`(N)` or :math:`(N, C)`,
+          labels :math:`(N)`, pairs :math:`(P, 2)`, mask :math:`(N)`
+        - **output:** :class:`TuneResult`
+
+    One search and one sweep (:func:`~pyg_glif.glif_path`) serve all settings. Ties
+    go to the higher score, then to the smaller strength and radius. The chosen score
+    is that of the best of many settings on the same people, so it flatters a little:
+    confirm it on others.
+
+    Example:
+        >>> x = torch.tensor([[0.0], [0.1], [3.0], [3.1]])
+        >>> y_hat = torch.tensor([0.1, 0.6, 0.9, 0.7])
+        >>> found = tune(x, y_hat, [0, 0, 1, 1], taus=[0.5], lams=[0.1, 1.0])
+        >>> found.best.lam, found.best.score
+        (1.0, 1.0)
+    """
+    x = check_features("x", to_tensor("x", x))
+    y = check_outputs("y_hat", to_tensor("y_hat", y_hat)).to(x.device)
+    check_same_rows("y_hat", y, "x", x)
+    max_loss = check_scalar("max_loss", max_loss, minimum=0.0)
+    task = _Task(y, labels, mask, threshold)
+    judge, judge_name = task.score(score)
+    gauge = task.unfairness(unfairness, pairs)
+    strengths = _numbers("lams", lams)
+    radii = _radii(x, distance) if taus is None else _numbers("taus", taus)
+    edges, sq_dist = fair_radius_graph(
+        x, max(radii), distance=distance, progress=progress
+    )
+    path = glif_path(
+        y,
+        edges,
+        sq_dist,
+        lams=strengths,
+        taus=radii,
+        theta=theta,
+        normalization=normalization,
+        solver=solver,
+        link=link,
+        progress=progress,
+    )
+    if gauge is None:
+        gauge = _energy(edges, edge_weights(sq_dist, theta), len(x))
+    measure, gauge_name = gauge
+    baseline = _point(
+        PathPoint(min(radii), 0.0, y, SolveStatus.CONVERGED), judge, measure
+    )
+    points = tuple(_point(found, judge, measure) for found in path)
+    usable = [baseline, *(p for p in points if not p.status.is_failure)]
+    return TuneResult(
+        points=points,
+        baseline=baseline,
+        best=_best(usable, baseline.score - max_loss),
+        front=tuple(_front(usable)),
+        max_loss=max_loss,
+        names=(judge_name, gauge_name),
+    )
+
+
+def _point(found: PathPoint, judge: _Function, gauge: _Function) -> TunePoint:
+    """Score and unfairness of a solution, NaN where there is none."""
+    score = unfairness = math.nan
+    if not found.status.is_failure:
+        score = check_scalar("score(...)", judge(found.value))
+        unfairness = check_scalar("unfairness(...)", gauge(found.value))
+    return TunePoint(found.tau, found.lam, score, unfairness, found.status)
+
+
+class _Task:
+    """Outputs, what is known about their truth, and how they become decisions."""
+
+    def __init__(self, y: Tensor, labels: Any, mask: Any, threshold: float) -> None:
+        self._size, self._device = len(y), y.device
+        self._threshold = check_scalar("threshold", threshold)
+        self._labels: Tensor | None = None
+        if labels is not None:
+            known = to_labels("labels", labels)
+            self._labels = check_labels("labels", known, len(y)).to(y.device)
+        self._rows = torch.arange(len(y), device=y.device)
+        if mask is not None:
+            chosen = to_labels("mask", mask).bool()
+            chosen = check_mask("mask", chosen, len(y)).to(y.device)
+            self._rows = self._rows[chosen]
+            check_not_empty("mask", self._rows)
+
+    def decide(self, y: Tensor) -> Tensor:  # [N] or [N, C] -> [N]
+        """Classes."""
+        if y.dim() == 2 and y.size(1) > 1:
+            return y.argmax(1)
+        return (y.reshape(len(y)) > self._threshold).long()
+
+    def score(self, given: Callable[[Tensor], float] | None) -> tuple[_Function, str]:
+        """The user's score, or accuracy."""
+        check_exclusive("score", given, "labels", self._labels)
+        if given is not None:
+            check_callable("score", given)
+            return given, _name(given)
+        if self._labels is None:
+            raise ValueError("'labels' must be given if 'score' is not (got None)")
+        truth, rows = self._labels[self._rows], self._rows
+        return lambda y: _mean(self.decide(y)[rows] == truth), "accuracy"
+
+    def unfairness(
+        self, given: Callable[[Tensor], float] | None, pairs: Any
+    ) -> tuple[_Function, str] | None:
+        """The user's measure, or disagreement of pairs, if there is either."""
+        check_exclusive("unfairness", given, "pairs", pairs)
+        if given is not None:
+            check_callable("unfairness", given)
+            return given, _name(given)
+        if pairs is None:
+            return None
+        rows = check_pairs("pairs", to_labels("pairs", pairs)).to(self._device)
+        check_indices("pairs", rows, self._size)
+        check_not_empty("pairs", rows)
+        i, j = rows.unbind(1)
+        if self._labels is None:
+            return lambda y: _mean(_gap(y[i], y[j])), "mean distance of pairs"
+
+        def disagree(y: Tensor) -> float:
+            decision = self.decide(y)
+            return _mean(decision[i] != decision[j])
+
+        return disagree, "share of pairs that disagree"
+
+
+def _mean(value: Tensor) -> float:
+    """Mean in float64."""
+    return float(value.double().mean())
+
+
+def _gap(a: Tensor, b: Tensor) -> Tensor:  # [P] or [P, C] -> [P]
+    """Distances of outputs."""
+    out: Tensor = torch.linalg.vector_norm((a - b).reshape(len(a), -1), dim=1)
+    return out
+
+
+def _name(function: Callable[..., Any]) -> str:
+    """What a function is called."""
+    return str(getattr(function, "__name__", type(function).__name__))
+
+
+def _energy(edges: Tensor, weight: Tensor, size: int) -> tuple[_Function, str]:
+    """Laplacian energy on one graph."""
+    lap = LaplacianOperator(edges, weight, size)
+    return lambda y: float(lap.quadratic(y.double()).sum()), "Laplacian energy"
+
+
+def _numbers(name: str, values: Sequence[float]) -> list[float]:
+    """Non-negative numbers, at least one, before anything is computed."""
+    out = [check_scalar(name, value, minimum=0.0) for value in values]
+    if not out:
+        raise ValueError(f"'{name}' must not be empty")
+    return out
+
+
+def _radii(x: Tensor, distance: FairDistance | None) -> list[float]:
+    """Radii of the usual degrees, as far as there are people enough."""
+    degrees = [degree for degree in _DEGREES if degree < len(x)] or [1.0]
+    return [suggest_tau(x, degree, distance=distance) for degree in degrees]
+
+
+def _best(points: list[TunePoint], floor: float) -> TunePoint:
+    """Least unfairness among scores that are high enough."""
+    # A score equal to the floor must not fail by the rounding of the subtraction.
+    margin = 1e-12 * max(1.0, abs(floor))
+    allowed = [point for point in points if point.score >= floor - margin]
+    return min(allowed, key=lambda p: (p.unfairness, -p.score, p.lam, p.tau))
+
+
+def _front(points: list[TunePoint]) -> Iterator[TunePoint]:
+    """Points not beaten by any other, by falling score."""
+    least = math.inf
+    for point in sorted(points, key=lambda p: (-p.score, p.unfairness, p.lam, p.tau)):
+        if point.unfairness < least:
+            least = point.unfairness
+            yield point

@@ -1,0 +1,227 @@
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from pyg_glif.distances import SensitiveSubspace
+from pyg_glif.metrics import (
+    group_gap,
+    group_std,
+    knn_consistency,
+    local_lipschitz,
+    prediction_consistency,
+)
+from pyg_glif.postprocessor import AuditReport, Estimate, audit
+from tests import oracles
+from tests import oracles_inductive as oracle
+from tests.postprocessor.people import People, people
+
+
+def report(group: People, **options: object) -> AuditReport:
+    return group.fit().audit(num_samples=50, **options)
+
+
+def test_measures_match_their_definitions() -> None:
+    group = people()
+    distance = SensitiveSubspace(torch.tensor([[0.2, 1.0]], dtype=torch.float64))
+    post = group.fit(distance=distance)
+    found = post.audit(num_samples=20, k=4)
+    z = distance.embed(group.x).numpy()
+    W = oracle.fitted_weights(z, 0.9, 0.5)
+    L = oracles.laplacian(W, None)
+    before, after = group.y.numpy(), post.y_fair_.numpy()
+    energy = found["Laplacian energy"]
+    assert energy.before.value == pytest.approx(np.trace(before.T @ L @ before))
+    assert energy.after.value == pytest.approx(np.trace(after.T @ L @ after))
+    known = W.sum(1) > 0
+    for y, column in ((before, 0), (after, 1)):
+        peers = (W @ y)[known] / W.sum(1)[known, None]
+        apart = np.linalg.norm(y[known] - peers, axis=1)
+        np.testing.assert_allclose(found.deviation[known, column], apart, atol=1e-12)
+        assert not bool(found.deviation[~known].any())
+    deviation = found["deviation from peers"]
+    assert deviation.after.value == pytest.approx(float(apart.mean()))
+    assert deviation.change.value == pytest.approx(
+        deviation.after.value - deviation.before.value
+    )
+    edges, sq_dist = post.graph_.edge_index, post.graph_.edge_sq_dist
+    ratios = local_lipschitz(post.y_fair_, edges, sq_dist)
+    for level, value in zip((50, 90, 99), ratios.quantiles.tolist(), strict=True):
+        measure = found[f"Lipschitz ratio, {level}% of edges"]
+        assert measure.after == Estimate(value)
+    assert found["Lipschitz ratio, largest"].after == Estimate(float(ratios.max))
+    pairs = [[p.first, p.second] for p in found.pairs_after]
+    assert pairs == ratios.worst_pairs.tolist()
+    nearest = found["consistency with 4 nearest"]
+    for y, value in ((group.y, nearest.before), (post.y_fair_, nearest.after)):
+        expected = knn_consistency(group.x, y, 4, distance=distance)
+        assert value.value == pytest.approx(float(expected))
+    moved = np.linalg.norm(after - before, axis=1)
+    np.testing.assert_allclose(found.moved, moved, atol=1e-12)
+    assert found.facts["mean movement"] == pytest.approx(moved.mean())
+    assert found.facts["edges"] == edges.size(1) // 2
+    assert found.facts["people without neighbours"] == int((~known).sum())
+
+
+def test_smoothing_helps_and_intervals_say_so() -> None:
+    found = report(people(num=300))
+    for measure in found.measures:
+        change = measure.change
+        if measure.better == "lower":
+            assert change.value < 0
+        if measure.better == "higher":
+            assert change.value > 0
+        if change.low is not None:
+            assert change.low <= change.value <= change.high
+            assert change.low * change.high > 0  # zero is not in the interval
+
+
+def test_intervals_are_reproducible_and_nested() -> None:
+    group = people()
+    first, again = report(group), report(group)
+    assert first.to_dict() == again.to_dict()
+    wide, narrow = report(group, level=0.99), report(group, level=0.5)
+    for a, b in zip(wide.measures, narrow.measures, strict=True):
+        if a.before.low is not None:
+            assert a.before.low <= b.before.low <= b.before.high <= a.before.high
+    other = report(group, generator=torch.Generator().manual_seed(7))
+    assert other.to_dict() != first.to_dict()
+
+
+def test_attributes() -> None:
+    group = people(columns=1)
+    sex = np.where(np.arange(60) % 2 == 0, "f", "m")
+    race = torch.arange(60) % 3
+    post = group.fit()
+    found = post.audit(num_samples=20, attributes={"sex": sex, "race": race})
+    signed = group_gap(group.y[:, 0], torch.arange(60) % 2)
+    assert found["gap by sex"].before.value == pytest.approx(float(signed))
+    widest = group_gap(post.y_fair_[:, 0], race)
+    assert found["gap by race"].after.value == pytest.approx(float(widest))
+    wide = people(columns=3).fit().audit(num_samples=20, attributes={"sex": sex})
+    gaps = group_gap(people(columns=3).y, torch.arange(60) % 2)
+    assert wide["gap by sex"].before.value == pytest.approx(float(gaps.abs().max()))
+
+
+def test_gaps_keep_the_sizes_of_groups() -> None:
+    # A sample without the only member of a group would have no gap.
+    x, y = torch.arange(6.0).view(-1, 1), torch.tensor([0.0, 0, 0, 0, 0, 1])
+    edges = torch.tensor([[0, 1], [1, 0]])
+    alone = torch.tensor([0, 0, 0, 0, 0, 1])
+    found = audit(x, y, y / 2, edges, torch.ones(2), attributes={"rare": alone})
+    gap = found["gap by rare"]
+    assert (gap.before, gap.after) == (Estimate(1, 1, 1), Estimate(0.5, 0.5, 0.5))
+    assert gap.change == Estimate(-0.5, -0.5, -0.5)
+
+
+def test_groups_of_comparable_people() -> None:
+    group = people(columns=3)
+    label = torch.arange(60) // 3
+    label[-1] = 99  # alone
+    post = group.fit()
+    found = post.audit(num_samples=20, groups=label)
+    spread = found["standard deviation in groups"]
+    agree = found["same decision in groups"]
+    assert spread.before.value == pytest.approx(float(group_std(group.y, label).mean()))
+    expected = prediction_consistency(post.y_fair_, label)
+    assert agree.after.value == pytest.approx(float(expected))
+    one = people(columns=1)
+    scores = one.fit().audit(num_samples=20, groups=label)
+    assert "same decision in groups" not in [m.name for m in scores.measures]
+    decided = one.fit().audit(num_samples=20, groups=label, threshold=0.5)
+    expected = prediction_consistency((one.y[:, 0] > 0.5).long(), label)
+    value = decided["same decision in groups"].before.value
+    assert value == pytest.approx(float(expected))
+
+
+def test_people_furthest_from_their_peers() -> None:
+    group = people(num=200)
+    group.y[7] += 5.0  # a neighbour of many
+    post = group.fit()
+    found = post.audit(num_samples=10, num_worst=3)
+    worst = found.worst_before[0]
+    assert worst.index == 7
+    assert worst.after < worst.before
+    assert worst.num_peers == int((post.graph_.edge_index[0] == 7).sum())
+    assert worst.moved == pytest.approx(float(found.moved[7]))
+    for people_, column in ((found.worst_before, 0), (found.worst_after, 1)):
+        top = found.deviation[:, column].topk(3).values.tolist()
+        when = ("before", "after")[column]
+        assert [getattr(p, when) for p in people_] == pytest.approx(top)
+
+
+def test_a_graph_without_edges() -> None:
+    group = people()
+    found = group.fit(tau=0.0).fit(group.x[1:20], group.y[1:20]).audit(num_samples=5)
+    assert found["Laplacian energy"].after.value == 0.0
+    assert found.worst_before == ()
+    assert found.pairs_after == ()
+    assert "deviation from peers" not in [m.name for m in found.measures]
+    assert found.facts["people without neighbours"] == 19
+
+
+def test_duplicates_treated_unlike() -> None:
+    x, y = torch.zeros(3, 1), torch.tensor([0.0, 1.0, 1.0])
+    edges = torch.tensor([[0, 1, 0, 2, 1, 2], [1, 0, 2, 0, 2, 1]])
+    found = audit(x, y, torch.full((3,), 0.5), edges, torch.zeros(6), k=1)
+    largest = found["Lipschitz ratio, largest"]
+    assert math.isinf(largest.before.value)
+    assert largest.after.value == 0.0
+    assert found.certificate == {}
+
+
+def test_report_can_be_exported() -> None:
+    group = people()
+    post = group.fit()
+    found = post.audit(num_samples=10, num_worst=2, k=None)
+    record = json.loads(json.dumps(found.to_dict()))
+    names = [m["name"] for m in record["measures"]]
+    assert names == [m.name for m in found.measures]
+    assert "consistency with 5 nearest" not in names
+    assert len(record["worst_before"]) == 2
+    assert record["certificate"]["status"] == "CONVERGED"
+    bound = float(post.solution_.error_bound.max())
+    assert record["certificate"]["error bound"] == bound
+    text = found.to_markdown()
+    for heading in ("# Individual fairness audit", "## Certificate"):
+        assert heading in text
+    assert f"| people | {len(group.x)} |" in text
+    assert repr(found) == f"AuditReport(num_people=60, num_measures={len(names)})"
+    with pytest.raises(KeyError, match="'gap' is not one of 'Laplacian energy'"):
+        found["gap"]
+
+
+def test_plot() -> None:
+    pytest.importorskip("matplotlib")
+    figure = report(people()).plot()
+    left, right = figure.axes
+    assert left.get_xlabel() == "distance from peers' average"
+    assert right.get_ylabel() == "people"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"num_worst": -1}, "'num_worst' must be at least 0 (got -1)"),
+        ({"level": 1.0}, "'level' must be below 1.0 (got 1.0)"),
+        ({"k": 60}, "'k' must be below 60 (got 60)"),
+        (
+            {"attributes": {"sex": [0, 1]}},
+            "'sex' must have one entry per row (got shape (2,) for 60)",
+        ),
+        (
+            {"attributes": {"sex": [0] * 60}},
+            "'sex' must hold at least 2 groups (got 1)",
+        ),
+        (
+            {"groups": list(range(60))},
+            "'groups' must put at least two rows in one group (got 60 groups of",
+        ),
+    ],
+)
+def test_audit_rejects(options: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=r".") as caught:
+        people().fit().audit(num_samples=5, **options)
+    assert str(caught.value).startswith(message)
