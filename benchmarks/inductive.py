@@ -12,8 +12,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import report
 import torch
-from common import PeakMemory, interleaved, table, write
+from common import PeakMemory, interleaved, write
 from data import embedding_like
 from torch import Tensor
 
@@ -21,7 +22,7 @@ from pyg_glif import GLIFPostProcessor, glif_smooth
 from pyg_glif.laplacian import LaplacianOperator
 from pyg_glif.metric_learning import FACE
 
-FITTED, NEW, COLUMNS, DEGREE, LAM = 78_686, 10_000, 28, 40, 0.1
+FITTED, NEW, COLUMNS, DEGREE, LAM = 78_686, 10_000, 28, 40, 10.0
 FACE_ROWS, FACE_FEATURES, FACTORS = 350_000, 768, 25
 PARTS = ("new", "one", "explain", "face")
 
@@ -186,22 +187,6 @@ def face(limit: float) -> dict[str, Any]:
     return {"question": f"FACE on {FACE_ROWS:,} x {FACE_FEATURES}", "fits": found}
 
 
-def summary(rows: list[dict[str, Any]]) -> str:
-    lines = []
-    for row in rows:
-        for name, spent in row.get("seconds", {}).items():
-            cells = (spent["median"], spent["min"], spent["max"])
-            text = "{:.1f} ms ({:.1f}-{:.1f})".format(*(1e3 * c for c in cells))
-            lines.append([row["question"], name, text])
-        for name, fit in row.get("fits", {}).items():
-            text = fit.get("error") or (
-                f"{fit['seconds']:.1f} s, {fit['extra_bytes'] / 2**30:.2f} GiB beyond "
-                f"the rows' {fit['rows_bytes'] / 2**30:.2f}"
-            )
-            lines.append([row["question"], name, text])
-    return table(["question", "contestant", "result"], lines)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("parts", nargs="*", default=PARTS)
@@ -222,7 +207,7 @@ def main() -> None:
         del served
     if "face" in options.parts:
         rows.append(face(options.limit))
-    print("\n" + summary(rows))
+    print("\n" + report.inductive(rows))
     if tuple(options.parts) == PARTS and options.fitted == FITTED:
         write("inductive", rows)
 

@@ -14,8 +14,9 @@ from typing import Any
 
 import faiss
 import numpy as np
+import report
 import torch
-from common import PeakMemory, interleaved, table, write
+from common import PeakMemory, interleaved, write
 from data import embedding_like, isotropic, real_embeddings
 from sklearn.neighbors import NearestNeighbors
 from torch import Tensor
@@ -140,30 +141,13 @@ def _line(row: dict[str, Any]) -> str:
     return f"{row['data']}:{row['rows']}  {ours:.2f} s  {memory}  {others}"
 
 
-def summary(rows: list[dict[str, Any]]) -> str:
-    """The table of the README: our seconds, and how much longer the others took."""
-    header = ["data", "rows", "degree", "pyg_glif", "plain tiles", "FAISS"]
-    header += ["scikit-learn", "extra memory"]
-    lines = []
-    for row in rows:
-        ours = row["seconds"]["pyg_glif"]
-        cells = [row["data"], f"{row['rows']:,}", f"{row['degree']:.0f}"]
-        cells += [f"{ours['median']:.2f} s ({ours['min']:.2f}-{ours['max']:.2f})"]
-        for peer in ("plain tiles", "FAISS", "scikit-learn"):
-            peer_row = row["seconds"].get(peer)
-            ratio = peer_row["median"] / ours["median"] if peer_row else None
-            cells.append("-" if ratio is None else f"{ratio:.1f}x")
-        lines.append([*cells, f"{row['peak_extra_mib']:.0f} MiB"])
-    return table(header, lines)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("cases", nargs="*", default=CASES)
     parser.add_argument("--repeats", type=int, default=3)
     arguments = parser.parse_args()
     rows = [run_case(case, arguments.repeats) for case in arguments.cases]
-    print("\n" + summary(rows))
+    print("\n" + report.radius_graph(rows))
     if arguments.cases == CASES:
         write("radius_graph", rows)
 

@@ -15,10 +15,11 @@ from typing import Any
 
 import faiss
 import numpy as np
+import report
 import scipy.sparse
 import scipy.sparse.linalg
 import torch
-from common import PeakMemory, interleaved, table, write
+from common import PeakMemory, interleaved, write
 from data import embedding_like
 from torch import Tensor
 
@@ -30,7 +31,7 @@ from pyg_glif import (
     suggest_tau,
 )
 from pyg_glif.laplacian import LaplacianOperator
-from pyg_glif.solvers import Auto
+from pyg_glif.solvers import CG, Auto
 
 LAM, DEGREE, COLUMNS, THETA, RTOL = 10.0, 40, 28, 1e-4, 1e-6
 PAPER_LAMS = [0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0]
@@ -308,10 +309,20 @@ def path(repeats: int) -> list[dict[str, Any]]:
         "hardest lam": lambda: glif_smooth(y_hat, edge_index, weight, lam=100.0),
     }
     runs["hardest lam"]()
-    return [
-        {"part": "path", "rows": 20_000, "seconds": interleaved(runs, repeats)},
-        _paper_grid(repeats),
+    lap = LaplacianOperator(edge_index, weight)
+    iterations = [
+        {"lam": lam, "scaled": _iterations(lap, y_hat, lam, CG())}
+        | {"unscaled": _iterations(lap, y_hat, lam, CG(preconditioner=None))}
+        for lam in (0.1, 1.0, 10.0, 100.0)
     ]
+    row = {"part": "path", "rows": 20_000, "seconds": interleaved(runs, repeats)}
+    return [{**row, "iterations": iterations}, _paper_grid(repeats)]
+
+
+def _iterations(lap: LaplacianOperator, y_hat: Tensor, lam: float, solver: CG) -> int:
+    """How many sparse products one solve takes."""
+    found = glif_smooth(y_hat, lap, lam=lam, solver=solver, return_solution=True)
+    return found.num_iter
 
 
 def _paper_grid(repeats: int) -> dict[str, Any]:
@@ -366,7 +377,7 @@ def _huge(queue: Any) -> None:
     norm = torch.linalg.vector_norm(y_hat.double(), dim=0)
     queue.put(
         {
-            "seconds": time.perf_counter() - start,
+            "total_seconds": time.perf_counter() - start,
             "peak_gib": (memory.bytes + z.nbytes + y_hat.nbytes) / 2**30,
             "degree": edge_index.size(1) / len(z),
             "bound": float((solution.error_bound / norm).max()),
@@ -382,7 +393,7 @@ def huge(repeats: int) -> list[dict[str, Any]]:
     process.start()
     found = queue.get()
     process.join()
-    seconds = {"pyg_glif": {"median": found["seconds"]}}
+    seconds = {"pyg_glif": {"median": found["total_seconds"]}}
     return [{"part": "huge", "rows": 235_842, "seconds": seconds, **found}]
 
 
@@ -395,30 +406,6 @@ PARTS = {
 }
 
 
-def show(rows: list[dict[str, Any]]) -> str:
-    """A table with seconds, ratios to the first contestant, and errors."""
-    lines = []
-    for row in rows:
-        seconds = row["seconds"]
-        if not isinstance(seconds, dict):
-            continue
-        first = next(iter(seconds.values()))["median"]
-        for name, value in seconds.items():
-            error = row.get("error", {}).get(name)
-            lines.append(
-                [
-                    row["part"],
-                    f"{row['rows']:,}",
-                    name,
-                    f"{value['median']:.3g} s",
-                    f"{value['median'] / first:.3g}x",
-                    "" if error is None else f"{error:.1e}",
-                ]
-            )
-    header = ["part", "rows", "contestant", "median", "ratio", "relative error"]
-    return table(header, lines)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("parts", nargs="*", default=list(PARTS), metavar="part")
@@ -427,11 +414,9 @@ def main() -> None:
     rows = []
     for part in arguments.parts:
         found = PARTS[part](arguments.repeats)
-        print(show(found), flush=True)
+        print(report.smoothing(found), flush=True)
         rows += found
-    for row in rows:
-        if row["part"] == "huge":
-            print({key: value for key, value in row.items() if key != "seconds"})
+    print(report.huge(rows))
     if arguments.parts == list(PARTS):
         write("smoothing", rows)
 

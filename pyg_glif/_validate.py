@@ -1,7 +1,9 @@
 """The only functions that word argument errors.
 
 Every check takes the caller's own argument name first and raises
-``'name' must be <condition> (got <value>)``.
+``'name' must be <condition> (got <value>)``. The module is long because all checks
+are here, so that wording is settled in one place; each is a few lines and independent
+of the others.
 """
 
 import math

@@ -32,7 +32,7 @@ def glif_smooth(
     *,
     lam: float | Tensor = ...,
     normalization: Normalization = ...,
-    solver: Solver = ...,
+    solver: Solver | None = ...,
     link: Link | None = ...,
     num_nodes: int | None = ...,
     batch: Tensor | None = ...,
@@ -48,7 +48,7 @@ def glif_smooth(
     *,
     lam: float | Tensor = ...,
     normalization: Normalization = ...,
-    solver: Solver = ...,
+    solver: Solver | None = ...,
     link: Link | None = ...,
     num_nodes: int | None = ...,
     batch: Tensor | None = ...,
@@ -63,7 +63,7 @@ def glif_smooth(
     *,
     lam: float | Tensor = 1.0,
     normalization: Normalization = None,
-    solver: Solver = Auto(),  # noqa: B008  (immutable)
+    solver: Solver | None = Auto(),  # noqa: B008  (immutable)
     link: Link | None = None,
     num_nodes: int | None = None,
     batch: Tensor | None = None,
@@ -90,7 +90,8 @@ def glif_smooth(
             Zero returns ``y_hat``. (default: :obj:`1.0`)
         normalization (str, optional): :obj:`None`, :obj:`"nrw"` or :obj:`"density"`.
             (default: :obj:`None`)
-        solver (Solver): How the system is solved. (default: :obj:`Auto()`)
+        solver (Solver, optional): How the system is solved; :obj:`None` is the default
+            too. (default: :obj:`Auto()`)
         link (Link, optional): Output space; outputs are smoothed in its dual
             coordinates, to which residual and bound then refer. (default: :obj:`None`)
         num_nodes (int, optional): Number of nodes, if a check of ``y_hat`` is wanted.
@@ -121,6 +122,7 @@ def glif_smooth(
     strength = torch.as_tensor(lam, dtype=torch.float64, device=y_hat.device)
     eta = y_hat if link is None else link.to_dual(y_hat)
     columns = eta.reshape(eta.size(0), math.prod(eta.shape[1:]))
+    solver = Auto() if solver is None else solver
     found, solution = smooth(lap, strength, columns, solver)
     value: Tensor = found.view_as(eta)
     if link is not None:

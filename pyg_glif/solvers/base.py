@@ -51,7 +51,7 @@ class Solution:
             smallest eigenvalue (at least one for a PSD Laplacian), plus all rounding.
             Infinite if the system is not positive definite. For ``"nrw"`` it rests on
             an estimated eigenvalue.
-        solver (str): The solver that did the work.
+        solver (str): The solver that did the work. (default: :obj:`""`)
     """
 
     value: Tensor
@@ -59,7 +59,7 @@ class Solution:
     num_iter: int
     residual: Tensor  # [C] float64
     error_bound: Tensor  # [C] float64
-    solver: str
+    solver: str = ""
 
     def __repr__(self) -> str:
         worst = float(self.residual.max()) if self.residual.numel() else 0.0
