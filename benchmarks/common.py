@@ -94,12 +94,19 @@ def environment() -> dict[str, Any]:
     }
 
 
-def write(name: str, rows: list[dict[str, Any]]) -> None:
-    """Writes one JSON file with the rows and the environment."""
+def write(name: str, rows: list[dict[str, Any]], key: tuple[str, ...]) -> None:
+    """Writes rows and environment to one JSON file.
+
+    Rows of an earlier run that have other values under ``key`` stay, so that a part
+    can be measured again by itself; each row carries its own environment.
+    """
     RESULTS.mkdir(exist_ok=True)
-    record = {"environment": environment(), "rows": rows}
     path = RESULTS / f"{name}.json"
-    path.write_text(json.dumps(record, indent=1, sort_keys=True) + "\n")
+    old = json.loads(path.read_text())["rows"] if path.exists() else []
+    here = environment()
+    new = [{**row, "environment": here} for row in rows]
+    seen = {tuple(row[k] for k in key): row for row in [*old, *new]}
+    path.write_text(json.dumps({"rows": list(seen.values())}, indent=1) + "\n")
 
 
 def table(header: list[str], rows: list[list[str]]) -> str:

@@ -208,8 +208,7 @@ def main() -> None:
     if "face" in options.parts:
         rows.append(face(options.limit))
     print("\n" + report.inductive(rows))
-    if tuple(options.parts) == PARTS and options.fitted == FITTED:
-        write("inductive", rows)
+    write("inductive", rows, key=("question",))
 
 
 if __name__ == "__main__":

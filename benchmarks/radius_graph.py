@@ -148,8 +148,7 @@ def main() -> None:
     arguments = parser.parse_args()
     rows = [run_case(case, arguments.repeats) for case in arguments.cases]
     print("\n" + report.radius_graph(rows))
-    if arguments.cases == CASES:
-        write("radius_graph", rows)
+    write("radius_graph", rows, key=("data", "rows"))
 
 
 if __name__ == "__main__":

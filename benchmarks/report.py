@@ -15,8 +15,10 @@ from common import RESULTS, table
 README = Path(__file__).parent / "README.md"
 
 
-def _spread(value: dict[str, float]) -> str:
+def _spread(value: dict[str, Any]) -> str:
     """Median, with the range where there was more than one run."""
+    if "failed" in value:
+        return str(value["failed"])
     median = f"{value['median']:.3g} s"
     if value.get("runs", 1) < 2:
         return median
@@ -47,7 +49,8 @@ def smoothing(rows: list[dict[str, Any]]) -> str:
         for name, value in row["seconds"].items():
             error = row.get("error", {}).get(name)
             cells = [row["part"], f"{row['rows']:,}", name, _spread(value)]
-            cells.append(f"{value['median'] / first:.3g}x")
+            median = value.get("median")
+            cells.append("" if median is None else f"{median / first:.3g}x")
             lines.append([*cells, "" if error is None else f"{error:.1e}"])
     header = ["part", "rows", "contestant", "seconds", "ratio", "relative error"]
     return table(header, lines)
