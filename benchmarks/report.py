@@ -18,7 +18,8 @@ README = Path(__file__).parent / "README.md"
 def _spread(value: dict[str, Any]) -> str:
     """Median, with the range where there was more than one run."""
     if "failed" in value:
-        return str(value["failed"])
+        memory = "allocate memory" in value["failed"]
+        return "out of memory" if memory else str(value["failed"])
     median = f"{value['median']:.3g} s"
     if value.get("runs", 1) < 2:
         return median
@@ -41,12 +42,19 @@ def radius_graph(rows: list[dict[str, Any]]) -> str:
     return table(header, lines)
 
 
+# Whose time is the unit of a part's ratios.
+UNITS = {"backward": "forward", "path": "hardest lam", "grid": "9 x 151 path"}
+
+
 def smoothing(rows: list[dict[str, Any]]) -> str:
-    """Seconds, ratio to the first of each part, and errors where known."""
+    """Seconds, ratio to the unit of each part, and errors where known."""
     lines = []
     for row in rows:
-        first = next(iter(row["seconds"].values()))["median"]
-        for name, value in row["seconds"].items():
+        unit = UNITS.get(row["part"], "pyg_glif")
+        first = row["seconds"][unit]["median"]
+        names = sorted(row["seconds"], key=lambda name: name != unit)
+        for name in names:
+            value = row["seconds"][name]
             error = row.get("error", {}).get(name)
             cells = [row["part"], f"{row['rows']:,}", name, _spread(value)]
             median = value.get("median")
