@@ -36,8 +36,9 @@ class PathPoint:
         tau (float): Radius, infinite where none was asked for.
         lam (float): Strength.
         value (Tensor): Smoothed outputs, shaped as the outputs given.
-        status (SolveStatus): How the solve ended. ``INDEFINITE`` marks a stationary
-            point that is no minimum.
+        status (SolveStatus): How the solve ended. ``INDEFINITE`` means that there is
+            no minimum: the value is the stationary point, or NaN where only an
+            iterative solver was at hand (beyond 2,048 nodes by default).
     """
 
     tau: float
