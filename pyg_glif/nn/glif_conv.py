@@ -88,7 +88,7 @@ class GLIFConv(MessagePassing):  # type: ignore[misc]
 
     @property
     def lam(self) -> float | Tensor:
-        """The current strength: a number, or a tensor if it is learned."""
+        """The current strength, a number, or a tensor if it is learned."""
         return self.initial_lam if self.log_lam is None else self.log_lam.exp()
 
     def reset_parameters(self) -> None:

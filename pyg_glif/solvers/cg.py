@@ -13,7 +13,7 @@ iterations again.
 """
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -65,7 +65,7 @@ class CG(Solver):
     rtol: float = 1e-6
     atol: float = 0.0
     max_iter: int | None = None
-    preconditioner: Jacobi | None = field(default_factory=Jacobi)
+    preconditioner: Jacobi | None = Jacobi()  # noqa: RUF009  (immutable)
     deflate: bool | None = None
 
     def __post_init__(self) -> None:
