@@ -325,6 +325,7 @@ def check_annotators(
     pairs: object, weights: object = None
 ) -> list[tuple[str, Tensor, Tensor | None]]:
     """Name, pairs and weights of each annotator, from one tensor or one for each."""
+    pairs = _tensor_of_pairs(pairs)
     if not isinstance(pairs, (list, tuple)):
         return [_check_annotator("", pairs, weights)]
     if not pairs:
@@ -340,12 +341,23 @@ def check_annotators(
     ]
 
 
+def _tensor_of_pairs(value: object) -> object:
+    """A list of ``(i, j)`` as a tensor; anything else as it is."""
+    if not isinstance(value, (list, tuple)) or not value:
+        return value
+    for pair in value:
+        whole = isinstance(pair, (list, tuple)) and all(type(k) is int for k in pair)
+        if not whole or len(pair) != 2:
+            return value
+    return torch.tensor(value)
+
+
 def _check_annotator(
     suffix: str, pairs: object, weights: object
 ) -> tuple[str, Tensor, Tensor | None]:
     """Pairs of one annotator and, if given, their weights."""
     name = f"pairs{suffix}"
-    pairs = check_pairs(name, pairs)
+    pairs = check_pairs(name, _tensor_of_pairs(pairs))
     if weights is None:
         return name, pairs, None
     return name, pairs, check_judgements(f"weights{suffix}", weights, len(pairs))

@@ -1,6 +1,7 @@
 """Similarity graphs from people's judgements."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,7 +16,7 @@ from pyg_glif.typing import Combine
 
 
 def annotator_graph(
-    pairs: Tensor | Sequence[Tensor],
+    pairs: Tensor | Sequence[Tensor | Sequence[Any]],
     num_nodes: int,
     *,
     weights: Tensor | Sequence[Tensor] | None = None,
@@ -39,8 +40,9 @@ def annotator_graph(
     weight zero are left out.
 
     Args:
-        pairs (torch.Tensor or sequence): Pairs of different nodes, one row each: one
-            tensor for one annotator, or one tensor per annotator.
+        pairs (torch.Tensor or sequence): Pairs of different nodes, one row each, as
+            a tensor or a list of ``(i, j)``; for several annotators a list with one
+            of these for each.
         num_nodes (int): Number of nodes.
         weights (torch.Tensor or sequence, optional): A judgement between 0 and 1 for
             each pair, in the form of ``pairs``. (default: :obj:`None`)

@@ -1,6 +1,7 @@
 """The similarity graph of annotators' judgements, as a transform."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from torch import Tensor
 from torch_geometric.data import Data
@@ -21,8 +22,9 @@ class AnnotatorGraph(BaseTransform):  # type: ignore[misc]
     every pair; :func:`~pyg_glif.graph.annotator_graph` defines the weights.
 
     Args:
-        pairs (torch.Tensor or sequence): Pairs of different nodes, one row each: one
-            tensor for one annotator, or one tensor per annotator.
+        pairs (torch.Tensor or sequence): Pairs of different nodes, one row each, as
+            a tensor or a list of ``(i, j)``; for several annotators a list with one
+            of these for each.
         weights (torch.Tensor or sequence, optional): A judgement between 0 and 1 for
             each pair, in the form of ``pairs``. (default: :obj:`None`)
         combine (str, optional): How judgements of several annotators become one
@@ -48,7 +50,7 @@ class AnnotatorGraph(BaseTransform):  # type: ignore[misc]
 
     def __init__(
         self,
-        pairs: Tensor | Sequence[Tensor],
+        pairs: Tensor | Sequence[Tensor | Sequence[Any]],
         *,
         weights: Tensor | Sequence[Tensor] | None = None,
         combine: Combine = "any",

@@ -148,7 +148,7 @@ ONE = torch.tensor([[0, 1]])
             "'pairs' must hold whole numbers (got torch.float32)",
         ),
         (
-            [(0, 1)],
+            [(0, 1.5)],
             {},
             TypeError,
             "'pairs[0]' must be a torch.Tensor (got tuple). Use 'torch.as_tensor'",
@@ -218,3 +218,20 @@ def test_annotator_graph_rejects_bad_num_nodes() -> None:
         annotator_graph(ONE, -1)
     with pytest.raises(TypeError, match=r"^'num_nodes' must be a whole number"):
         annotator_graph(ONE, 2.0)  # type: ignore[arg-type]
+
+
+def test_annotator_graph_takes_plain_lists() -> None:
+    """Lists of pairs give what tensors give, for one annotator and for several."""
+    first, second = [(0, 1), (2, 1)], [[1, 0]]
+    alone = annotator_graph(first, 4)
+    expected = annotator_graph(torch.tensor(first), 4)
+    assert all(map(torch.equal, alone, expected))
+    both = annotator_graph([first, second], 4, combine="mean")
+    tensors = [torch.tensor(first), torch.tensor(second)]
+    expected = annotator_graph(tensors, 4, combine="mean")
+    assert all(map(torch.equal, both, expected))
+    # Two annotators with one pair each, not one annotator with two pairs of pairs.
+    several = annotator_graph([[(0, 1)], [(2, 3)]], 4, combine="majority")
+    assert several[0].size(1) == 0
+    with pytest.raises(TypeError, match=r"'pairs\[0\]' must be a torch.Tensor"):
+        annotator_graph([(0, 1), (1, 2, 3)], 4)
