@@ -2,6 +2,7 @@
 # make test   sets everything up and runs the tests
 # make lint   format, lint, types        make docs   builds the documentation
 # make sparse adds torch-sparse (compiles for about ten minutes, once)
+# make benchmark  measures everything again (about an hour) and fills its tables
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -39,9 +40,11 @@ $(VENV)/.sparse: $(READY)
 sparse: $(VENV)/.sparse
 
 benchmark: $(READY)
-	$(PY) -m pip install --quiet -c constraints.txt -e ".[benchmark]"
+	$(PY) -m pip install --quiet -c constraints.txt -e ".[benchmark,text]"
 	$(PY) benchmarks/radius_graph.py
 	$(PY) benchmarks/smoothing.py
+	$(PY) benchmarks/inductive.py
+	$(PY) benchmarks/report.py
 
 clean:
 	rm -rf $(VENV) build dist docs/_build docs/api/generated
