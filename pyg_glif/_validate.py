@@ -447,13 +447,19 @@ def check_two_classes(name: str, classes: Tensor) -> None:
         raise ValueError(msg)
 
 
-def check_outputs(name: str, value: object) -> Tensor:
-    """Finite floating-point outputs of at least one person, ``[N]`` or ``[N, C]``."""
+def check_signal(name: str, value: object) -> Tensor:
+    """Finite floating-point values, ``[N]`` or ``[N, C]``."""
     value = check_tensor(name, value)
     check_rank(name, value, 1, 2)
     check_floating(name, value)
+    check_finite(name, value.detach())
+    return value
+
+
+def check_outputs(name: str, value: object) -> Tensor:
+    """Finite floating-point outputs of at least one person, ``[N]`` or ``[N, C]``."""
+    value = check_signal(name, value)
     check_not_empty(name, value)
-    check_finite(name, value)
     return value
 
 

@@ -11,12 +11,9 @@ from pyg_glif._validate import (
     check_choice,
     check_coefficient,
     check_count,
-    check_finite,
-    check_floating,
     check_node_rows,
-    check_rank,
     check_scalar,
-    check_tensor,
+    check_signal,
 )
 from pyg_glif.laplacian import LaplacianOperator
 from pyg_glif.links import Link
@@ -114,7 +111,7 @@ def glif_smooth(
         >>> glif_smooth(torch.tensor([0.0, 3.0, 5.0]), edge_index)
         tensor([1., 2., 5.])
     """
-    _check_signal("y_hat", y_hat)
+    check_signal("y_hat", y_hat)
     check_coefficient("lam", lam, minimum=0.0)
     lap = _as_operator(
         "y_hat", y_hat, edge_index, edge_weight, normalization, num_nodes, batch
@@ -187,7 +184,7 @@ def laplacian_penalty(
         tensor(9.)
     """
     check_choice("reduction", reduction, ("sum", "mean", "consistent"))
-    _check_signal("f", f)
+    check_signal("f", f)
     lap = _as_operator("f", f, edge_index, edge_weight, normalization, num_nodes, batch)
     energy = lap.quadratic(f).sum()
     if reduction == "sum" or f.size(0) == 0:
@@ -215,14 +212,6 @@ def _consistent_factor(
         raise ValueError(f"{msg} normalization=None (got None)")
     check_count("num_dims", num_dims)
     return factor * (theta / math.pi) ** (num_dims / 2) / lap.num_nodes
-
-
-def _check_signal(name: str, value: Any) -> None:
-    """Finite floating-point values, ``[N]`` or ``[N, C]``."""
-    check_tensor(name, value)
-    check_rank(name, value, 1, 2)
-    check_floating(name, value)
-    check_finite(name, value.detach())
 
 
 def _as_operator(

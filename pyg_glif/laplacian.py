@@ -33,7 +33,8 @@ from pyg_glif._pattern import column_energy, connected_components, spmm
 from pyg_glif._validate import check_batch, check_choice, check_count, check_rank
 from pyg_glif.typing import Normalization
 
-_SELF_WEIGHT = 1.0
+#: Weight of everybody with themselves, as the authors have it (``W_ii = 1``).
+SELF_WEIGHT = 1.0
 
 
 class LaplacianOperator:
@@ -222,13 +223,13 @@ def _entries(
         return deg, weight
     # The self-weight keeps every power below away from zero, so that isolated
     # nodes and underflowed weights have finite gradients.
-    deg = deg + _SELF_WEIGHT
+    deg = deg + SELF_WEIGHT
     left, right = ends(deg.rsqrt())
     value = weight * left * right
     total = row_sum(value)
     if normalization == "density":
         return total, value
-    inverse = (total + _SELF_WEIGHT / deg).reciprocal()
+    inverse = (total + SELF_WEIGHT / deg).reciprocal()
     left, right = ends(inverse)
     return total * inverse, 0.5 * value * (left + right)
 
@@ -239,7 +240,7 @@ def _lam_scale(
     """One, or the average degree of each graph with the self-weight counted."""
     if normalization is None or deg.numel() == 0:
         return torch.ones((), dtype=torch.float64, device=deg.device)
-    deg = deg + _SELF_WEIGHT
+    deg = deg + SELF_WEIGHT
     if batch is None:
         return deg.mean()
     num_graphs = int(batch.max()) + 1

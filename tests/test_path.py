@@ -3,11 +3,12 @@ import math
 import numpy as np
 import pytest
 import torch
+from scipy.sparse.csgraph import connected_components
 
 from pyg_glif import edge_weights, fair_radius_graph
 from pyg_glif.functional import glif_smooth
 from pyg_glif.links import Softmax
-from pyg_glif.path import PathPoint, glif_path
+from pyg_glif.path import PathPoint, _Components, glif_path
 from pyg_glif.solvers import CG, Auto, Cholesky, SolveStatus
 from tests import oracles
 
@@ -109,6 +110,19 @@ def test_glif_path_without_radii_uses_every_edge(generator):
     torch.testing.assert_close(point.value, expected, rtol=0, atol=1e-5)
     assert str(point) == "PathPoint(tau=inf, lam=1, value=[50], status=CONVERGED)"
     assert isinstance(point, PathPoint)
+
+
+def test_components_grow_with_the_radius(generator):
+    z = torch.randn(90, 3, generator=generator, dtype=torch.float64)
+    square = (z.unsqueeze(1) - z).square().sum(2).fill_diagonal_(math.inf)
+    square[square > 1.5] = math.inf
+    components = _Components(square)
+    for reach in (0.0, 0.05, 0.1, 0.2, 0.4, 1.0, math.inf):
+        near = (square <= reach).numpy() & np.isfinite(square.numpy())
+        _, expected = connected_components(near)
+        found = components.up_to(reach).numpy()
+        same = found[:, None] == found
+        assert np.array_equal(same, expected[:, None] == expected)
 
 
 def test_glif_path_sorts_its_grid_and_drops_repetitions(generator):

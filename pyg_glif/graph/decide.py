@@ -32,7 +32,7 @@ def decide(
         right: The points that ``j`` counts, with the same centre and scale.
         i: First nodes of the pairs.
         j: Second nodes.
-        sq: Squared distances of ``y``, off by ``right.rounding * norms`` at most.
+        sq: Squared distances of ``y``, off by ``right.error(norms)`` at most.
         norms: Sums of the two squared norms of ``y``.
         tau: The radius, in the unit of ``z``.
 
@@ -40,11 +40,11 @@ def decide(
         The kept ``i`` and ``j`` and their squared distances in the dtype of ``z``.
     """
     bound = (tau * right.scale) ** 2
-    error = norms * right.rounding
+    error = right.error(norms)
     if right.z.dtype == torch.float64:
         unsure = sq <= bound + error
     else:
-        unsure = ((sq - bound).abs() <= error) | (sq < norms * _CANCELLED)
+        unsure = ((sq - bound).abs() <= error) | (sq <= norms * _CANCELLED)
     keep = sq <= bound
     sq_dist = (sq / right.scale**2).to(right.z.dtype)
     where = unsure.nonzero().view(-1)

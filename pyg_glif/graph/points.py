@@ -45,6 +45,14 @@ class Points:
         """
         return (self.num_features + 16) * torch.finfo(torch.float32).eps / 2
 
+    def error(self, norms: Tensor) -> Tensor:
+        """Bound on the error of squared distances from ``y``, from sums of norms.
+
+        Products of very small numbers are lost altogether, hence the constant.
+        """
+        tiny = 4 * self.num_features * torch.finfo(torch.float32).tiny
+        return norms * self.rounding + tiny
+
     @classmethod
     def from_embedding(cls, z: Tensor, batch: Tensor | None) -> "Points":
         """Copies ``z`` only where float32 would otherwise lose too much."""

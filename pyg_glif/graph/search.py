@@ -80,7 +80,7 @@ def _finish(tile: Tile, left: Points, right: Points, tau: float) -> Iterator[Pai
     for r, j in tile.blocks:
         norms = sq_a[r].add_(right.sq_norm[j])
         sq = norms - 2.0 * sampled_products(r, j, a, right.y)
-        near = (sq <= bound + right.rounding * norms).nonzero().view(-1)
+        near = (sq <= bound + right.error(norms)).nonzero().view(-1)
         found = tile.rows[r[near]], j[near], sq[near].clamp_(min=0.0), norms[near]
         yield decide(left, right, *_same_graph(left, right, found), tau)
 
@@ -110,7 +110,7 @@ class _PlainBlock:
         rows = _take(left_order, start, stop)
         a, sq_a = left.y[rows] * -2.0, left.sq_norm[rows]
         bound = (self._tau * right.scale) ** 2
-        limit = bound + right.rounding * (sq_a + self._largest) - sq_a
+        limit = bound + right.error(sq_a + self._largest) - sq_a
         for first in columns[:: self._width]:
             cols = _take(right_order, first, min(first + self._width, columns.stop))
             sq_b = right.sq_norm[cols]

@@ -43,17 +43,14 @@ class EmbeddedDistances(PairDistances):
     def __init__(self, z: Tensor) -> None:  # [N, D]
         self._points = Points.from_embedding(z, None)
         self.scale = self._points.scale
-        # A few units more than the product itself needs, for what is done with it.
-        self._rounding = self._points.rounding + 8 * torch.finfo(torch.float32).eps
 
     def tile(self, rows: slice, cols: slice) -> Tile:
         """Squared distances from norms and inner products."""
         y, sq_norm = self._points.y, self._points.sq_norm
         norms = sq_norm[rows].unsqueeze(1) + sq_norm[cols]
         sq_dist = torch.addmm(norms, y[rows], y[cols].mT, alpha=-2.0)
-        # Products of very small numbers are lost altogether: hence the constant.
-        tiny = self._points.num_features * torch.finfo(torch.float32).tiny
-        error = norms.mul_(self._rounding).add_(tiny)
+        # A few units more than the product itself needs, for what is done with it.
+        error = self._points.error(norms) + 8 * torch.finfo(torch.float32).eps * norms
 
         def exact(r: Tensor, c: Tensor) -> Tensor:
             return self._exact(r + rows.start, c + cols.start)

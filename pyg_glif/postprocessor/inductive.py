@@ -36,7 +36,7 @@ import torch
 from torch import Tensor
 
 from pyg_glif._pattern import csr_tensor
-from pyg_glif.laplacian import LaplacianOperator
+from pyg_glif.laplacian import SELF_WEIGHT, LaplacianOperator
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,13 +72,13 @@ class Anchors:
     def __init__(self, lap: LaplacianOperator) -> None:
         self.normalization = lap.normalization
         self.lam_scale = lap.lam_scale.detach()
-        deg = lap.deg.detach() + 1.0
+        deg = lap.deg.detach() + SELF_WEIGHT
         self.root = deg.rsqrt()  # [N]
         total = torch.ones_like(deg)
         if lap.normalization == "nrw":
             value = lap.weight.detach() * self.root[lap.pattern.row]
             value *= self.root[lap.pattern.col]
-            total = lap.pattern.row_sum(value) + deg.reciprocal()
+            total = lap.pattern.row_sum(value) + SELF_WEIGHT / deg
         self.inverse = total.reciprocal()  # [N], used by "nrw" alone
 
     def entries(self, outer: Links, inner: Links, num_new: int) -> "NewRows":
@@ -90,14 +90,14 @@ class Anchors:
 
         if self.normalization is None:
             return NewRows(total(), v_outer, v_inner)
-        deg = total() + 1.0
+        deg = total() + SELF_WEIGHT
         root = deg.rsqrt()
         v_outer = v_outer * root[outer.row] * self.root[outer.col]
         v_inner = v_inner * root[inner.row] * root[inner.col]
         diagonal = total()
         if self.normalization == "density":
             return NewRows(diagonal, v_outer, v_inner)
-        own = (diagonal + deg.reciprocal()).reciprocal()
+        own = (diagonal + SELF_WEIGHT / deg).reciprocal()
         v_outer = 0.5 * v_outer * (own[outer.row] + self.inverse[outer.col])
         v_inner = 0.5 * v_inner * (own[inner.row] + own[inner.col])
         return NewRows(diagonal * own, v_outer, v_inner)

@@ -126,6 +126,21 @@ def test_fair_radius_graph_keeps_pair_at_exactly_tau(
         ].T.tolist()
 
 
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("size", [1e-18, 1e-20, 1e-22])
+def test_fair_radius_graph_tells_tiny_distances_apart(size, dtype, strategy, generator):
+    """Squares that float32 loses, beside coordinates that need no scaling."""
+    z = torch.randn(80, 3, generator=generator, dtype=torch.float64) * size
+    z = torch.cat([z, torch.randn(40, 3, generator=generator).double()]).to(dtype)
+    dist = brute_force_distances(z.double().numpy())[:80, :80]
+    for share in (0.1, 0.5, 0.9):
+        tau = float(np.quantile(dist, share))
+        expected, _ = brute_force_edges(z.double().numpy(), tau)
+        edge_index, _ = fair_radius_graph(z, tau, strategy=strategy)
+        assert np.array_equal(edge_index.numpy(), expected)
+
+
 def test_fair_radius_graph_accepts_radii_from_any_order_of_summation(generator):
     z = torch.randn(40, 500, generator=generator, dtype=torch.float64)
     for j in range(1, 40):
