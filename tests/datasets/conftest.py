@@ -1,0 +1,11 @@
+import pytest
+
+from tests.datasets.laws import FakeEncoder
+
+
+@pytest.fixture
+def encoder(monkeypatch: pytest.MonkeyPatch) -> FakeEncoder:
+    """Replaces the encoder of texts by numbers made of their hash."""
+    fake = FakeEncoder()
+    monkeypatch.setattr("pyg_glif.datasets._texts.encode", fake)
+    return fake

