@@ -1,0 +1,152 @@
+r"""Texts as they would read had everybody in them the other gender.
+
+The rules look at the words beside a pronoun and nowhere else: no tagger, no model,
+nothing to download.
+"""
+
+import re
+from collections.abc import Mapping
+
+from pyg_glif._validate import check_kind, check_names
+from pyg_glif.text._role import role_of_her, role_of_his
+from pyg_glif.text._words import ADDRESSES, NOUNS, PRONOUNS, TITLES
+
+# Addresses, handles and what is neutral already ("s/he") are matched first, and left
+# as they are. A word that touches a digit ("HER2") or an underscore is none.
+_TOKEN = re.compile(
+    r"(?P<skip>https?://\S+|www\.\S+|(?<![\w.+-])[\w.+-]+@[\w.-]+|[@#]\w+"
+    r"|(?<!\w)(?:\(s\)|s/)he(?!\w)|(?<!\w)her-\d)"
+    r"|(?<!\w)(?P<word>ma['\u2019]am|her['\u2019]s|[^\W\d_]+)(?!\w)(?P<tail>(?<=s)['\u2019](?!\w))?",
+    re.IGNORECASE,
+)
+_HER = {"determiner": "his", "object": "him"}
+_HIS = {"determiner": "her", "alone": "hers"}
+_NAME_FOLLOWS = re.compile(r"\s+[^\W\d_]")
+_CAPITAL_FOLLOWS = re.compile(r"\s+(\w)")
+
+
+def swap_gender(
+    text: str, *, names: Mapping[str, str] | None = None, nouns: bool = False
+) -> str:
+    r"""A text with the gender of everybody in it changed.
+
+    Swapped are pronouns, titles ("Mr." to "Ms."; "Mrs.", "Ms." and "Miss" to "Mr."),
+    forms of address ("Sir Paul" to "Dame Paul", else "sir" to "madam") and the given
+    names that ``names`` maps. Upper and lower case, punctuation, contractions and
+    everything else stay as they are.
+
+    Args:
+        text (str): Any text, in English.
+        names (Mapping[str, str], optional): Given name to given name, one word each,
+            spelled as in the text; see :func:`pair_names`. They are also found in
+            capitals. (default: :obj:`None`)
+        nouns (bool): Also swap nouns that name one person's gender, such as "husband"
+            and "mother". (default: :obj:`False`)
+
+    "her" becomes "his" before a noun and "him" elsewhere, "his" becomes "her" before a
+    noun and "hers" elsewhere, decided from the next words; the guide to texts
+    states how often that is right. Titles do not come back: "Mrs." becomes "Mr." and
+    then "Ms.". Words about groups of people ("women's health", "female patients") are
+    never swapped: they say what the work is, not who does it.
+
+    Example:
+        >>> swap_gender("She told Mr. Lee that her idea is hers; he thanked her.")
+        'He told Ms. Lee that his idea is his; she thanked him.'
+        >>> swap_gender("Mary's husband is proud of her.", names={"Mary": "John"})
+        "John's husband is proud of him."
+        >>> swap_gender("Her husband is proud.", nouns=True)
+        'His wife is proud.'
+    """
+    check_kind("text", text, str)
+    check_names("names", names)
+
+    def swap(match: re.Match[str]) -> str:
+        return match[0] if match["skip"] else _counterpart(match, names or {}, nouns)
+
+    return _TOKEN.sub(swap, text)
+
+
+def has_gender(
+    text: str, *, names: Mapping[str, str] | None = None, nouns: bool = False
+) -> bool:
+    r"""Whether :func:`swap_gender` changes a text.
+
+    Args:
+        text (str): Any text, in English.
+        names (Mapping[str, str], optional): As for :func:`swap_gender`.
+            (default: :obj:`None`)
+        nouns (bool): As for :func:`swap_gender`. (default: :obj:`False`)
+
+    Example:
+        >>> has_gender("Dr. Lee lives in Ohio."), has_gender("Dr. Lee loves her job.")
+        (False, True)
+    """
+    return swap_gender(text, names=names, nouns=nouns) != text
+
+
+def _counterpart(match: re.Match[str], names: Mapping[str, str], nouns: bool) -> str:
+    """The other gender's word for one word, or the word itself."""
+    word, tail = match["word"], match["tail"] or ""
+    name = names.get(word) or names.get(word.title() if word.isupper() else "")
+    if name:
+        return _possessive(_like(word, name), tail, match)
+    other = _pronoun(match) or _title(match) or (nouns and NOUNS.get(word.lower()))
+    return _like(word, other) + tail if other else match[0]
+
+
+def _key(word: str) -> str:
+    """A word as the lists spell it."""
+    return word.lower().replace("\u2019", "'")
+
+
+def _like(word: str, other: str) -> str:
+    """``other`` in the case of ``word``."""
+    if len(word) > 1 and word.isupper():
+        return other.upper()
+    return other[0].upper() + other[1:] if word[0].isupper() else other
+
+
+def _possessive(name: str, tail: str, match: re.Match[str]) -> str:
+    """A name with the apostrophe of another: "James' work" is "Mary's work"."""
+    quoted = match.string[match.start() - 1 : match.start()] in ("'", "\u2018")
+    return name + tail + ("s" if tail and not quoted and name[-1] not in "sS" else "")
+
+
+def _pronoun(match: re.Match[str]) -> str | None:
+    """The counterpart of a pronoun."""
+    key, text, end = _key(match["word"]), match.string, match.end("word")
+    if key == "her":
+        return _HER[role_of_her(text, end)]
+    if key == "his":
+        return _HIS[role_of_his(text, end)]
+    return PRONOUNS.get(key)
+
+
+def _title(match: re.Match[str]) -> str | None:
+    """The counterpart of a title or a form of address."""
+    word, text, end = match["word"], match.string, match.end("word")
+    key = _key(word)
+    capital = _CAPITAL_FOLLOWS.match(text, end)
+    named = capital is not None and capital[1].isupper() and word[0].isupper()
+    if key in TITLES:
+        return TITLES[key] if _is_title(word, text, match.start(), end) else None
+    if key == "miss" and named:
+        return "Mr."
+    if key == "dame" and named and not text[: match.start()].endswith("Notre "):
+        return "sir"
+    if key == "sir" and named:
+        return "dame"
+    return ADDRESSES.get(key)
+
+
+def _is_title(word: str, text: str, start: int, end: int) -> bool:
+    """Not "MR imaging", "an MS in nursing" or "20 ms"."""
+    if word[0].isupper() and not word.isupper():
+        return True
+    dot = text[end : end + 1] == "."
+    follows = _NAME_FOLLOWS.match(text, end + dot)
+    if follows is None or text[:start].rstrip()[-1:].isdigit():
+        return False
+    # In capitals a degree looks like a title: the name must be in capitals too.
+    name = text[follows.end() - 1 : follows.end() + 1]
+    return not word.isupper() or (dot and len(name) > 1 and name.isupper())
