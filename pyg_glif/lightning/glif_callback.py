@@ -1,0 +1,283 @@
+"""Smoothing what a trainer predicts."""
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from pyg_glif._validate import (
+    check_choice,
+    check_kind,
+    check_one_loader,
+    check_one_process,
+    check_outputs,
+    check_same_rows,
+    check_scalar,
+    check_step_output,
+)
+from pyg_glif.distances import FairDistance
+from pyg_glif.errors import NotFittedError
+from pyg_glif.functional import glif_smooth
+from pyg_glif.graph import edge_weights, fair_radius_graph, suggest_tau
+from pyg_glif.laplacian import LaplacianOperator
+from pyg_glif.lightning._batch import to_rows
+from pyg_glif.lightning.resolve import Callback, LightningModule, Trainer
+from pyg_glif.links import Link
+from pyg_glif.metrics import laplacian_energy, local_lipschitz
+from pyg_glif.solvers import Solution, Solver
+from pyg_glif.typing import Normalization
+
+_QUANTILE = 0.99  # of the edges; the largest ratio is noise for near duplicates
+
+
+class GLIFCallback(Callback):
+    r"""Makes the outputs of ``trainer.test`` or ``trainer.predict`` treat people alike.
+
+    At the end of the run all outputs are smoothed together (`GLIF
+    <https://arxiv.org/abs/2110.13796>`_),
+
+    .. math::
+        f = \arg\min_f \|f - \hat y\|^2 + \lambda f^\top \mathbf{L} f, \qquad
+        W_{ij} = e^{-\theta d_{ij}^2} \; \text{if} \; d_{ij} \le \tau ,
+
+    with distances between the features of the batches. It is
+    :func:`~pyg_glif.glif_smooth` on the concatenated outputs. The model does not
+    change, nor does what ``trainer.predict`` returns.
+
+    Args:
+        lam (float): Strength :math:`\lambda \ge 0`. (default: :obj:`1.0`)
+        tau (float, optional): Radius, in units of the distance. (default: what gives
+            ``target_degree`` neighbours on average)
+        target_degree (float): Used where ``tau`` is :obj:`None`.
+            (default: :obj:`20`)
+        distance (FairDistance, optional): Who is similar. (default: Euclidean)
+        theta (float): Decay of the weights. (default: :obj:`1e-4`)
+        normalization (str, optional): Form of the Laplacian. (default: :obj:`None`)
+        solver (Solver, optional): How the system is solved. (default: :obj:`Auto()`)
+        link (Link, optional): Output space; averages are taken in its dual
+            coordinates. (default: :obj:`None`)
+        name (str): Start of all logged names; give each of several callbacks its
+            own. (default: ``"glif"``)
+
+    Attributes:
+        y_hat_ (torch.Tensor): Outputs as the model gave them, in the order of the
+            loader.
+        y_fair_ (torch.Tensor): The same after smoothing.
+        tau_ (float): The radius in use.
+        metrics_ (dict): What was logged.
+        solution_ (Solution): The solve: status, residual, error bound.
+
+    Works with any module whose step returns outputs :math:`(B)` or :math:`(B, C)`, or
+    a dictionary that holds them as ``"logits"``, and any batches
+    :class:`FairClassifier` takes. Logged are, ``before`` and ``after``:
+    ``glif_accuracy`` of the labelled people if outputs have several columns,
+    ``glif_energy``, the Laplacian energy, and ``glif_lipschitz``, the ratio of output
+    difference to fair distance that 99% of edges do not exceed. ``trainer.predict``
+    has no log of its own: there they go to the trainer's loggers. Several loaders or
+    processes are refused.
+
+    Example:
+        >>> from torch_geometric.data import Data
+        >>> from pyg_glif.lightning import FairClassifier, FairDataModule, MLP
+        >>> x = torch.tensor([[0.0], [1.0], [5.0]])
+        >>> people = FairDataModule(Data(x=x, y=torch.tensor([0, 0, 1])))
+        >>> callback = GLIFCallback(lam=1.0, tau=2.0)
+        >>> quiet = {"logger": False, "enable_progress_bar": False}
+        >>> trainer = Trainer(accelerator="cpu", callbacks=callback, **quiet)
+        >>> _ = trainer.predict(FairClassifier(MLP(1, 8, 2)), people)
+        >>> bool((callback.y_fair_[2] == callback.y_hat_[2]).all())  # no neighbour
+        True
+        >>> found = callback.metrics_
+        >>> found["glif_energy_after"] < found["glif_energy_before"]
+        True
+    """
+
+    def __init__(
+        self,
+        *,
+        lam: float = 1.0,
+        tau: float | None = None,
+        target_degree: float = 20,
+        distance: FairDistance | None = None,
+        theta: float = 1e-4,
+        normalization: Normalization = None,
+        solver: Solver | None = None,
+        link: Link | None = None,
+        name: str = "glif",
+    ) -> None:
+        super().__init__()
+        self.lam = check_scalar("lam", lam, minimum=0.0)
+        if tau is not None:
+            check_scalar("tau", tau, minimum=0.0, allow_inf=True)
+        self.tau = tau
+        self.target_degree = check_scalar("target_degree", target_degree, above=0.0)
+        if distance is not None:
+            check_kind("distance", distance, FairDistance)
+        self.distance = distance
+        self.theta = check_scalar("theta", theta, minimum=0.0)
+        check_choice("normalization", normalization, (None, "nrw", "density"))
+        self.normalization = normalization
+        if solver is not None:
+            check_kind("solver", solver, Solver)
+        self.solver = solver
+        if link is not None:
+            check_kind("link", link, Link)
+        self.link = link
+        self.name = name
+        self._parts: list[tuple[Tensor, Tensor, Tensor]] = []  # x, y_hat, labels
+        self._found: _Found | None = None
+
+    @property
+    def y_hat_(self) -> Tensor:  # [N] or [N, C]
+        """Outputs before smoothing."""
+        return self._result.y_hat
+
+    @property
+    def y_fair_(self) -> Tensor:  # [N] or [N, C]
+        """Outputs after smoothing."""
+        return self._result.solution.value
+
+    @property
+    def tau_(self) -> float:
+        """The radius in use."""
+        return self._result.tau
+
+    @property
+    def metrics_(self) -> dict[str, float]:
+        """What was logged."""
+        return dict(self._result.metrics)
+
+    @property
+    def solution_(self) -> Solution:
+        """Status, residual and error bound of the solve."""
+        return self._result.solution
+
+    def on_test_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Forgets an earlier run."""
+        self._start(trainer, len(trainer.num_test_batches))
+
+    def on_predict_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Forgets an earlier run."""
+        self._start(trainer, len(trainer.num_predict_batches))
+
+    def on_test_batch_end(
+        self,
+        trainer: Trainer,
+        pl_module: LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
+        dataloader_idx: int = 0,
+    ) -> None:
+        """Keeps features, outputs and labels."""
+        self._gather("test", outputs, batch)
+
+    def on_predict_batch_end(
+        self,
+        trainer: Trainer,
+        pl_module: LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
+        dataloader_idx: int = 0,
+    ) -> None:
+        """Keeps features, outputs and labels."""
+        self._gather("predict", outputs, batch)
+
+    def on_test_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Smooths, and logs how outputs were before and after."""
+        found = self._finish()
+        pl_module.log_dict(found.metrics, batch_size=len(found.y_hat))
+
+    def on_predict_epoch_end(
+        self, trainer: Trainer, pl_module: LightningModule
+    ) -> None:
+        """Smooths, and hands what it shows to the loggers."""
+        found = self._finish()
+        for logger in trainer.loggers:
+            logger.log_metrics(found.metrics, step=trainer.global_step)
+
+    @property
+    def _result(self) -> "_Found":
+        if self._found is None:
+            name = type(self).__name__
+            msg = f"This {name} has seen no outputs yet. Pass it to a trainer and call"
+            raise NotFittedError(f"{msg} 'trainer.test' or 'trainer.predict'")
+        return self._found
+
+    def _start(self, trainer: Trainer, num_loaders: int) -> None:
+        """Refuses what cannot be gathered."""
+        check_one_process(type(self).__name__, trainer.world_size)
+        check_one_loader(type(self).__name__, num_loaders)
+        self._parts, self._found = [], None
+
+    def _gather(self, split: str, outputs: Any, batch: Any) -> None:
+        """Keeps what a batch shows, on the CPU like the distance."""
+        y_hat = check_step_output(f"{split}_step", outputs).detach().cpu()
+        rows = to_rows(batch, split)
+        check_same_rows(f"{split}_step(...)", y_hat, "x", rows.x)
+        label = rows.y if rows.y is not None else torch.full((len(rows.x),), -1)
+        # Mixed precision may leave half-precision outputs.
+        y_hat = y_hat if y_hat.dtype == torch.float64 else y_hat.float()
+        self._parts.append((rows.x.detach().cpu(), y_hat, label.cpu()))
+
+    # What is kept should be usable where gradients are wanted.
+    @torch.inference_mode(False)
+    @torch.no_grad()
+    def _finish(self) -> "_Found":
+        """Smooths all that was gathered."""
+        if not self._parts:
+            msg = f"'{type(self).__name__}' must see at least one batch (got none)"
+            raise ValueError(msg)
+        x, y_hat, label = (torch.cat(part) for part in zip(*self._parts, strict=True))
+        self._parts = []
+        self._found = self._smooth(x, check_outputs("y_hat", y_hat), label)
+        return self._found
+
+    def _smooth(self, x: Tensor, y_hat: Tensor, label: Tensor) -> "_Found":
+        """Graph, solution and measures."""
+        tau = self.tau
+        if tau is None:
+            tau = suggest_tau(x, self.target_degree, distance=self.distance)
+        edges, sq_dist = fair_radius_graph(x, tau, distance=self.distance)
+        weight = edge_weights(sq_dist, self.theta)
+        lap = LaplacianOperator(edges, weight, len(x), normalization=self.normalization)
+        solution = glif_smooth(
+            y_hat,
+            lap,
+            lam=self.lam,
+            solver=self.solver,
+            link=self.link,
+            return_solution=True,
+        )
+        metrics = {}
+        for when, y in (("before", y_hat), ("after", solution.value)):
+            ratios = local_lipschitz(
+                y, edges, sq_dist, quantiles=[_QUANTILE], num_worst=0
+            )
+            measures = {
+                "accuracy": _accuracy(y, label),
+                "energy": float(laplacian_energy(y, lap)),
+                "lipschitz": float(ratios.quantiles),
+            }
+            for key, value in measures.items():
+                if value is not None:
+                    metrics[f"{self.name}_{key}_{when}"] = value
+        return _Found(y_hat, solution, tau, metrics)
+
+
+class _Found(NamedTuple):
+    """What a run has shown."""
+
+    y_hat: Tensor
+    solution: Solution
+    tau: float
+    metrics: dict[str, float]
+
+
+def _accuracy(y: Tensor, label: Tensor) -> float | None:
+    """Share of right decisions, if there are classes and labels."""
+    known = label >= 0
+    if y.dim() < 2 or y.size(1) < 2 or not bool(known.any()):
+        return None
+    return float((y.argmax(1) == label)[known].double().mean())

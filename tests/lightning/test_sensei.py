@@ -1,0 +1,218 @@
+"""SenSeI and SenSR in training: the step, the effect, checkpoints, bad input."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+from torch_geometric.data import Data
+from torch_geometric.nn import GCN
+
+from pyg_glif.baselines import Auditor, SenSeIRegularizer, SenSRLoss
+from pyg_glif.distances import CallableDistance, SensitiveSubspace
+from pyg_glif.lightning import MLP, FairClassifier, FairDataModule, SenSeI, SenSR
+from tests.lightning.conftest import TrainerFactory
+
+pytestmark = pytest.mark.lightning
+
+LAST = torch.tensor([[0.0, 0.0, 0.0, 1.0]])
+KINDS: list[type[SenSeI] | type[SenSR]] = [SenSeI, SenSR]
+
+
+def make_model(outputs: int = 3, **kwargs: Any) -> MLP:
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return MLP(4, 16, outputs, **kwargs)
+
+
+@pytest.fixture
+def biased(generator: torch.Generator) -> Data:
+    """People whose labels depend on the sensitive last feature as on the first."""
+    x = torch.randn(400, 4, generator=generator)
+    return Data(x=x, y=(x[:, 0] + x[:, 3] > 0).long())
+
+
+def change(model: nn.Module, x: Tensor) -> float:
+    """Share of decisions that fall if the sensitive feature moves by two."""
+    with torch.no_grad():
+        moved = model(x + 2 * LAST).argmax(dim=1)
+        return float((moved != model(x).argmax(dim=1)).float().mean())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_training_reduces_changes_under_sensitive_perturbations(
+    kind: type[SenSeI] | type[SenSR], biased: Data, make_trainer: TrainerFactory
+) -> None:
+    data = FairDataModule(biased, batch_size=100)
+    plain = FairClassifier(make_model(2), lr=0.02)
+    make_trainer(max_epochs=15).fit(plain, data)
+    options: dict[str, Any] = {"num_subspace_steps": 10, "subspace_lr": 0.2, "lr": 0.02}
+    if kind is SenSeI:
+        options["rho"] = 2.0
+    fair = kind(make_model(2), SensitiveSubspace(LAST), **options)
+    make_trainer(max_epochs=15).fit(fair, data)
+    assert change(plain.model, biased.x) > 0.3
+    assert change(fair.model, biased.x) < 0.25 * change(plain.model, biased.x)
+    # What the other features say is still used: half of the label is theirs.
+    right = (fair(biased.x).argmax(dim=1) == biased.y).float().mean()
+    assert float(right) > 0.65
+
+
+def test_sensei_step_is_cross_entropy_and_regularizer(
+    people: Data, make_trainer: TrainerFactory
+) -> None:
+    model, distance = make_model(), SensitiveSubspace(LAST)
+    auditor = Auditor(num_subspace_steps=3, num_full_steps=2)
+    term = SenSeIRegularizer(distance, rho=2.0, eps=0.3, auditor=auditor)
+    rows = people.x[people.train_mask]
+    labels = people.y[people.train_mask]
+    expected = term(model, rows).detach()
+    fit = cross_entropy(model(rows), labels).detach()
+    classifier = SenSeI(
+        model, distance, rho=2.0, eps=0.3, num_subspace_steps=3, num_full_steps=2
+    )
+    data = FairDataModule(people, batch_size=100)
+    trainer = make_trainer(max_epochs=1, limit_val_batches=0)
+    trainer.fit(classifier, data)
+    logged = trainer.callback_metrics
+    # The batch comes in another order, and with it the random start of each row.
+    assert float(logged["train_regularizer"]) == pytest.approx(float(expected), rel=0.2)
+    assert float(logged["train_cross_entropy"]) == pytest.approx(float(fit), rel=1e-5)
+    total = logged["train_cross_entropy"] + logged["train_regularizer"]
+    torch.testing.assert_close(logged["train_loss"], total)
+    torch.testing.assert_close(logged["train_dual"], classifier.term.dual)
+    assert float(classifier.term.dual) != 1.0
+
+
+def test_sensr_step_is_the_loss_of_labelled_rows(
+    people: Data, make_trainer: TrainerFactory
+) -> None:
+    model, distance = make_model(), SensitiveSubspace(LAST)
+    labelled = people.y >= 0
+    expected = SenSRLoss(distance)(model, people.x[labelled], people.y[labelled])
+    expected = expected.detach()
+    fit = cross_entropy(model(people.x[labelled]), people.y[labelled]).detach()
+    classifier = SenSR(model, distance)
+    trainer = make_trainer(max_epochs=1)
+    whole = Data(x=people.x, y=people.y)
+    trainer.fit(classifier, FairDataModule(whole, batch_size=100))
+    logged = trainer.callback_metrics
+    assert float(logged["train_loss"]) == pytest.approx(float(expected), rel=0.05)
+    assert float(logged["train_cross_entropy"]) == pytest.approx(float(fit), rel=1e-5)
+    assert float(logged["train_loss"]) > float(logged["train_cross_entropy"])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_batches_without_labels_train_nothing_but_the_regularizer(
+    kind: type[SenSeI] | type[SenSR], generator: torch.Generator
+) -> None:
+    classifier = kind(make_model(), SensitiveSubspace(LAST))
+    classifier.log = lambda *_, **__: None  # type: ignore[method-assign, assignment]
+    x = torch.randn(6, 4, generator=generator)
+    loss = classifier.training_step((x, torch.full((6,), -1)), 0)
+    assert (float(loss.detach()) > 0) == (kind is SenSeI)
+    loss.backward()
+
+
+def test_zero_rho_is_the_plain_classifier(
+    people: Data, make_trainer: TrainerFactory
+) -> None:
+    data = FairDataModule(people, batch_size=30)
+    plain = FairClassifier(make_model())
+    fair = SenSeI(make_model(), SensitiveSubspace(LAST), rho=0.0)
+    for classifier in (plain, fair):
+        make_trainer().fit(classifier, data)
+    for one, other in zip(
+        plain.model.parameters(), fair.model.parameters(), strict=True
+    ):
+        assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_training_twice_is_the_same(
+    kind: type[SenSeI] | type[SenSR], people: Data, make_trainer: TrainerFactory
+) -> None:
+    found = []
+    for _ in range(2):
+        classifier = kind(make_model(), SensitiveSubspace(LAST))
+        make_trainer().fit(classifier, FairDataModule(people, batch_size=30))
+        found.append(classifier(people.x))
+    assert torch.equal(*found)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_checkpoint_brings_price_and_distance_back(
+    kind: type[SenSeI] | type[SenSR],
+    people: Data,
+    make_trainer: TrainerFactory,
+    tmp_path: Path,
+) -> None:
+    classifier = kind(make_model(), SensitiveSubspace(LAST), eps=0.5, full_lr=0.03)
+    trainer = make_trainer()
+    trainer.fit(classifier, FairDataModule(people, batch_size=30))
+    path = tmp_path / "model.ckpt"
+    trainer.save_checkpoint(path)
+    other = SensitiveSubspace(torch.eye(4)[:2])
+    loaded = kind.load_from_checkpoint(
+        path, model=MLP(4, 16, 3), distance=other, map_location="cpu"
+    )
+    assert torch.equal(loaded.term.dual, classifier.term.dual)
+    assert torch.equal(loaded.distance.directions, classifier.distance.directions)
+    assert loaded.term.eps == 0.5
+    assert loaded.term.auditor.full_lr == 0.03
+    assert torch.equal(loaded.model(people.x), classifier.model(people.x))
+    if isinstance(loaded, SenSeI) and isinstance(classifier, SenSeI):
+        worst = [c.term.audit(c.model, people.x).x for c in (loaded, classifier)]
+        assert torch.equal(*worst)
+
+
+def test_only_the_model_is_trained(people: Data, make_trainer: TrainerFactory) -> None:
+    distance = SensitiveSubspace(LAST)
+    before = distance.directions.clone()
+    classifier = SenSeI(make_model(dropout=0.5), distance)
+    make_trainer().fit(classifier, FairDataModule(people, batch_size=30))
+    assert torch.equal(distance.directions, before)
+    optimizer = classifier.configure_optimizers()
+    trained = [p for group in optimizer.param_groups for p in group["params"]]
+    assert len(trained) == len(list(classifier.model.parameters()))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("model", "kwargs", "error", "message"),
+    [
+        (
+            GCN(4, 8, 1, 3),
+            {},
+            ValueError,
+            "'model' must be a function of the features alone "
+            "(got a forward with 'edge_index')",
+        ),
+        (
+            MLP(4, 8, 3),
+            {"distance": CallableDistance(torch.cdist)},
+            TypeError,
+            "'distance' must have an embedding (got CallableDistance)",
+        ),
+        (
+            MLP(4, 8, 3),
+            {"full_lr": 0.0},
+            ValueError,
+            "'full_lr' must be positive (got 0.0)",
+        ),
+        (MLP(4, 8, 3), {"eps": -1.0}, ValueError, "'eps' must be positive (got -1.0)"),
+        (MLP(4, 8, 3), {"lr": 0.0}, ValueError, "'lr' must be positive (got 0.0)"),
+    ],
+)
+def test_rejects(
+    kind: type[SenSeI] | type[SenSR],
+    model: nn.Module,
+    kwargs: dict[str, Any],
+    error: type[Exception],
+    message: str,
+) -> None:
+    with pytest.raises(error, match=f"^{re.escape(message)}$"):
+        kind(model, **{"distance": SensitiveSubspace(LAST), **kwargs})
