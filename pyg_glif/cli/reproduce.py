@@ -1,0 +1,75 @@
+"""``pyg-glif reproduce``: the experiments of the paper."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from pyg_glif.cli.base import Outcome, UsageError
+
+DESCRIPTION = """\
+Repeat an experiment of the paper: train, smooth, compare; print the table, and write
+numbers and plots to a folder.
+"""
+EPILOG = """\
+examples:
+  sentiment of words and names, ten seeds as in the paper:
+    pyg-glif reproduce sentiment
+  a quick look, one seed:
+    pyg-glif reproduce sentiment --seeds 1 --out look
+  another embedding of words:
+    pyg-glif reproduce sentiment --variant nyc --seeds 3
+"""
+_NAMES = ("sentiment", "bios", "toxicity")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds what the command takes."""
+    parser.add_argument("name", metavar="NAME", help=f"one of {', '.join(_NAMES)}")
+    parser.add_argument(
+        "--seeds",
+        type=int,
+        default=10,
+        metavar="N",
+        help="repeat with seeds 0 to N-1 (default: 10)",
+    )
+    parser.add_argument("--variant", metavar="V", help="variant of the data")
+    parser.add_argument(
+        "--out", metavar="DIR", help="folder for results (default: results/NAME)"
+    )
+
+
+def run(args: argparse.Namespace) -> Outcome:
+    """Runs the experiment and prints its table."""
+    from pyg_glif.experiments import EXPERIMENTS
+
+    if args.name not in EXPERIMENTS:
+        known = ", ".join(EXPERIMENTS)
+        raise UsageError(f"NAME must be one of {known} (got '{args.name}')")
+    if args.seeds < 1:
+        raise UsageError(f"--seeds must be at least 1 (got {args.seeds})")
+    out = _folder(Path(args.out or Path("results", args.name)))
+    silent = args.quiet or args.no_progress
+    report = EXPERIMENTS[args.name](
+        seeds=range(args.seeds),
+        variant=args.variant,
+        out=out,
+        progress=False if silent else None,
+    )
+    files = [str(path) for path in report.files]
+    written = "\n".join(f"written  {path}" for path in files)
+    data: dict[str, Any] = {"command": "reproduce", "name": args.name}
+    data |= {"report": report.to_dict(), "files": files}
+    return Outcome(f"{report.to_markdown().rstrip()}\n\n{written}".rstrip(), data)
+
+
+def _folder(path: Path) -> Path:
+    """A folder that can be written to, before the long work starts."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        probe = path / ".pyg-glif"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        msg = f"--out: the folder '{path}' cannot be written ({error.strerror})"
+        raise UsageError(msg) from error
+    return path

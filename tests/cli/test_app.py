@@ -1,0 +1,182 @@
+import json
+import subprocess
+import sys
+import warnings
+from importlib import metadata
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pyg_glif.cli import main, smooth
+from pyg_glif.cli.base import Outcome
+from tests.cli.calls import Shell
+
+COMMANDS = ("smooth", "audit", "tune", "info", "reproduce")
+
+
+def process(*words: str, **options: object) -> subprocess.CompletedProcess[str]:
+    """A call as people make it."""
+    command = [sys.executable, "-m", "pyg_glif", *words]
+    return subprocess.run(command, capture_output=True, text=True, **options)  # type: ignore[call-overload,no-any-return]
+
+
+def replaced(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
+    """Lets the command fail in its own way."""
+
+    def run(_: object) -> Outcome:
+        raise error
+
+    monkeypatch.setattr(smooth, "run", run)
+
+
+WORDS = ("smooth", "x.npy", "--out", "f.npy")
+
+
+def test_version(shell: Shell) -> None:
+    call = shell("--version")
+    assert (call.code, call.out) == (0, f"pyg-glif {metadata.version('pyg_glif')}\n")
+
+
+def test_help_names_every_command_and_code(shell: Shell) -> None:
+    text = shell("--help").out
+    for word in (*COMMANDS, "exit codes:", "130"):
+        assert word in text
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_teaches_by_example(shell: Shell, name: str) -> None:
+    call = shell(name, "--help")
+    assert call.code == 0
+    assert call.out.startswith(f"usage: pyg-glif {name} ")
+    examples = call.out.partition("examples:")[2]
+    assert examples.count(f"pyg-glif {name}") >= 2
+    assert max(len(line) for line in examples.splitlines()) <= 88
+    for flag in ("--json", "--quiet", "--no-progress", "--debug"):
+        assert flag in call.out
+
+
+def test_no_command(shell: Shell) -> None:
+    shell().fails(
+        2, "the following arguments are required: COMMAND. See 'pyg-glif --help'"
+    )
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "message"),
+    [
+        (ValueError("bad\n  value"), 2, "bad value"),
+        (TypeError("bad type"), 2, "bad type"),
+        (RuntimeError("gave up"), 1, "gave up"),
+        (MemoryError(), 1, "MemoryError"),
+        (OSError(5, "broken"), 1, "[Errno 5] broken"),
+        (ImportError("missing"), 1, "missing"),
+        (KeyError("x"), 1, "KeyError: 'x'. Add --debug to see where"),
+        (KeyboardInterrupt(), 130, "interrupted"),
+    ],
+)
+def test_errors_have_codes(
+    shell: Shell,
+    monkeypatch: pytest.MonkeyPatch,
+    error: BaseException,
+    code: int,
+    message: str,
+) -> None:
+    replaced(monkeypatch, error)
+    shell(*WORDS).fails(code, message)
+    call = shell(*WORDS, "--json")
+    assert call.json == {"error": message, "exit_code": code}
+    debug = shell(*WORDS, "--debug")
+    assert debug.err.startswith("Traceback (most recent call last):\n")
+    assert debug.err.endswith(f"pyg-glif: error: {message}\n")
+
+
+def test_wrong_options_are_json_too(shell: Shell) -> None:
+    call = shell("smooth", "--json")
+    assert call.json["exit_code"] == call.code == 2
+    assert "DATA" in call.json["error"]
+
+
+def test_options_are_not_abbreviated(shell: Shell) -> None:
+    call = shell(*WORDS, "--ta", "1")
+    assert call.code == 2
+    assert "unrecognized arguments: --ta 1" in call.err
+
+
+def test_what_a_command_prints_does_not_spoil_the_outcome(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(_: object) -> Outcome:
+        print("chatter")
+        with warnings.catch_warnings():
+            warnings.simplefilter("default")
+            warnings.warn("watch\n out", UserWarning, stacklevel=1)
+        return Outcome("text", {"a": [np.float64(0.5), float("nan"), -float("inf")]})
+
+    monkeypatch.setattr(smooth, "run", run)
+    call = shell(*WORDS, "--json")
+    assert call.json == {"a": [0.5, None, "-Infinity"]}
+    assert call.err == "chatter\npyg-glif: warning: watch out\n"
+    assert shell(*WORDS).out == "text\n"
+
+
+@pytest.mark.parametrize("flag", ["--quiet", "--no-progress"])
+def test_progress_bars_can_be_turned_off(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, flag: str
+) -> None:
+    seen = []
+
+    def run(_: object) -> Outcome:
+        seen.append(sys.stderr.isatty())
+        return Outcome("")
+
+    monkeypatch.setattr(smooth, "run", run)
+    monkeypatch.setattr(type(sys.stderr), "isatty", lambda _: True)
+    main([*WORDS])
+    main([*WORDS, flag])
+    assert seen == [True, False]
+
+
+def test_as_a_process(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    np.save(tmp_path / "x.npy", rng.normal(size=(30, 2)))
+    np.save(tmp_path / "y.npy", rng.random(30))
+    words = ("smooth", "x.npy", "y.npy", "--out", "f.npy", "--json")
+    call = process(*words, cwd=tmp_path)
+    assert (call.returncode, call.stderr) == (0, "")
+    assert json.loads(call.stdout)["people"] == 30
+    assert np.load(tmp_path / "f.npy").shape == (30,)
+
+
+def test_as_a_process_that_fails(tmp_path: Path) -> None:
+    call = process("smooth", "x.npy", "y.npy", "--out", "f.npy", cwd=tmp_path)
+    assert (call.returncode, call.stdout) == (2, "")
+    assert call.stderr == "pyg-glif: error: 'x.npy' does not exist\n"
+
+
+def test_a_reader_that_leaves_early_is_no_error(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "pyg_glif", "smooth", "--help"]
+    writer = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path
+    )
+    assert writer.stdout is not None
+    assert writer.stderr is not None
+    writer.stdout.close()
+    assert writer.stderr.read() == b""
+    writer.stderr.close()
+    assert writer.wait() == 0
+
+
+def test_options_load_nothing_heavy() -> None:
+    code = (
+        "import sys, types\n"
+        "package = types.ModuleType('pyg_glif')\n"
+        f"package.__path__ = [{str(Path(smooth.__file__).parents[1])!r}]\n"
+        "sys.modules['pyg_glif'] = package\n"
+        "from pyg_glif.cli import main\n"
+        "main(['smooth', '--help'])\n"
+        "print(sorted({'torch', 'numpy', 'pandas'} & set(sys.modules)))\n"
+    )
+    command = [sys.executable, "-c", code]
+    found = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert found.stdout.splitlines()[-1] == "[]"

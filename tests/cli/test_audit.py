@@ -1,0 +1,241 @@
+import json
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.cli.calls import Shell, Table, read_csv, write_csv
+
+PEOPLE = ("people.csv", "--outputs", "score", "--id", "name", "--standardize")
+ROLES = ("--attributes", "sex", "--labels", "repaid")
+
+
+def measure(found: dict[str, Any], name: str) -> dict[str, Any]:
+    """A measure of a report."""
+    (one,) = (m for m in found["measures"] if m["name"] == name)
+    return one
+
+
+def neighbours(table: Table, tau: float) -> np.ndarray:
+    """Weights of the graph, by the formula."""
+    z = (table.x - table.x.mean(0)) / table.x.std(0)
+    sq_dist = ((z[:, None] - z[None]) ** 2).sum(-1)
+    W = np.where(np.sqrt(sq_dist) <= tau, np.exp(-1e-4 * sq_dist), 0.0)
+    np.fill_diagonal(W, 0.0)
+    return W
+
+
+def test_audit_of_outputs_as_they_are(shell: Shell, table: Table) -> None:
+    found = shell("audit", *PEOPLE, *ROLES, "--tau", 0.8, "--json").json
+    assert found["command"] == "audit"
+    assert found["tau"] == found["facts"]["tau"] == 0.8
+    W, y = neighbours(table, 0.8), table.y
+    assert found["facts"]["people"] == 40
+    assert found["facts"]["edges"] == (W > 0).sum() // 2
+    assert found["facts"]["people without neighbours"] == (W.sum(1) == 0).sum()
+    right = ((y > 0.5) == table.repaid).mean()
+    assert found["facts"]["accuracy"] == pytest.approx(right)
+    energy = 0.5 * (W * (y[:, None] - y[None]) ** 2).sum()
+    value = measure(found, "Laplacian energy")["value"]["value"]
+    assert value == pytest.approx(energy)
+    sex = np.array(table.sex)
+    gap = y[sex == "m"].mean() - y[sex == "f"].mean()
+    value = measure(found, "gap by sex (m - f)")["value"]
+    assert value["value"] == pytest.approx(gap)
+    assert value["low"] < gap < value["high"]
+    with np.errstate(invalid="ignore"):
+        deviation = np.nan_to_num(np.abs(y - W @ y / W.sum(1)))
+    worst = found["worst"][0]
+    assert worst["index"] == deviation.argmax()
+    assert worst["id"] == table.name[deviation.argmax()]
+    assert worst["deviation"] == pytest.approx(deviation.max())
+    assert "before" not in json.dumps(found)
+
+
+def test_audit_before_and_after(shell: Shell, table: Table) -> None:
+    words = ("smooth", *PEOPLE, *ROLES, "--tau", 0.8, "--out", "fair.csv")
+    shell(*words, "--audit", "smooth.json")
+    words = ("audit", *PEOPLE, *ROLES, "--tau", 0.8, "--after", "fair.csv")
+    found = shell(*words, "--json").json
+    fair = np.array([float(cell) for cell in read_csv(Path("fair.csv"))["score"]])
+    right = ((fair > 0.5) == table.repaid).mean()
+    assert found["facts"]["accuracy after"] == pytest.approx(right)
+    moved = np.abs(fair - table.y)
+    assert found["facts"]["largest movement"] == pytest.approx(moved.max())
+    written = json.loads(Path("smooth.json").read_text())
+    assert written["certificate"]["status"] == "CONVERGED"
+    for name in ("measures", "worst_before", "worst_after", "pairs_after"):
+        assert json.dumps(written[name]) == json.dumps(found[name])
+
+
+def test_reports_say_the_same_in_every_format(shell: Shell, table: Table) -> None:
+    words = ("audit", *PEOPLE, *ROLES, "--tau", 0.8, "--worst", 3)
+    text = shell(*words).out
+    for name in ("r.md", "r.html", "r.json"):
+        call = shell(*words, "--out", name)
+        assert (call.code, call.out) == (0, f"written  {name}\n")
+    assert Path("r.md").read_text() == text
+    assert text.startswith("# Individual fairness audit\n")
+    found = json.loads(Path("r.json").read_text())
+    assert len(found["worst"]) == 3
+    cells = Cells()
+    cells.feed(Path("r.html").read_text())
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+    rows = [line.strip("| ").split(" | ") for line in lines]
+    assert cells.rows == [row for row in rows if set(row) != {"---"}]
+    assert "src=" not in Path("r.html").read_text()
+
+
+class Cells(HTMLParser):
+    """The tables of a page."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows: list[list[str]] = []
+        self._inside = False
+
+    def handle_starttag(self, tag: str, _: object) -> None:
+        if tag == "tr":
+            self.rows.append([])
+        self._inside = tag in ("td", "th")
+
+    def handle_data(self, data: str) -> None:
+        if self._inside:
+            self.rows[-1].append(data)
+
+    def handle_endtag(self, tag: str) -> None:
+        self._inside = False
+
+
+def test_names_cannot_break_a_report(shell: Shell) -> None:
+    rows = [("<b>|x</b>", 0.0, 0.0), ("b", 0.1, 1.0), ("c", 0.2, 0.0)]
+    write_csv(Path("p.csv"), ["name", "a", "y"], rows)
+    words = ("audit", "p.csv", "--outputs", "y", "--id", "name", "--tau", 1, "--out")
+    shell(*words, "r.html")
+    assert "&lt;b&gt;|x" in Path("r.html").read_text()
+    assert "<b>" not in Path("r.html").read_text()
+    shell(*words, "r.md")
+    assert "<b>\\|x</b>" in Path("r.md").read_text()
+
+
+def test_groups_and_thresholds(shell: Shell, table: Table) -> None:
+    np.save("group.npy", np.arange(40) // 2)
+    words = ("audit", *PEOPLE, "--ignore", "sex,repaid", "--group", "group.npy")
+    found = shell(*words, "--threshold", 0.5, "--json").json
+    pairs = table.y.reshape(20, 2)
+    value = measure(found, "standard deviation in groups")["value"]["value"]
+    assert value == pytest.approx(pairs.std(1, ddof=1).mean())
+    value = measure(found, "same decision in groups")["value"]["value"]
+    assert value == ((pairs > 0.5).sum(1) != 1).mean()
+
+
+def test_twins_treated_unlike_give_json_that_everybody_reads(shell: Shell) -> None:
+    np.save("x.npy", np.zeros((4, 1)))
+    np.save("y.npy", np.arange(4.0))
+    found = shell("audit", "x.npy", "y.npy", "--tau", 1, "--json").json
+    assert found["pairs"][0]["ratio"] == "Infinity"
+
+
+def test_nearest_others_can_be_left_out(shell: Shell, table: Table) -> None:
+    words = ("audit", *PEOPLE, *ROLES, "--json")
+    names = [m["name"] for m in shell(*words).json["measures"]]
+    assert "consistency with 5 nearest" in names
+    fewer = [m["name"] for m in shell(*words, "--nearest", 0).json["measures"]]
+    assert [name for name in names if name not in fewer] == [
+        "consistency with 5 nearest"
+    ]
+
+
+def test_audit_leaves_gaps_and_orders_alone(shell: Shell, table: Table) -> None:
+    rows = list(zip(table.name, table.y, strict=True))
+    write_csv(Path("after.csv"), ["name", "score"], rows[::-1])
+    words = ("audit", *PEOPLE, "--ignore", "sex,repaid", "--after")
+    call = shell(*words, "after.csv")
+    assert (call.code, "Sort them alike" in call.err) == (2, True)
+    write_csv(Path("after.csv"), ["name", "score"], rows[:-1])
+    shell(*words, "after.csv").fails(
+        2,
+        "--after: 'after.csv' must have the shape of the outputs before (got (39,) for "
+        "(40,))",
+    )
+    text = Path("people.csv").read_text().replace(f"003,{table.sex[3]}", "003,")
+    Path("gap.csv").write_text(text)
+    words = ("audit", "gap.csv", *PEOPLE[1:], *ROLES)
+    shell(*words).fails(
+        2, "'gap.csv': column 'sex' is empty in line 5. Fill or drop it first"
+    )
+
+
+@pytest.mark.parametrize(
+    ("labels", "extra", "expected"),
+    [
+        (["0", "1", "1"], (), 2 / 3),
+        (["False", "true", "True"], (), 2 / 3),
+        (["no", "yes", "yes"], ("--positive", "yes"), 2 / 3),
+        (["no", "yes", "yes"], ("--positive", "no"), 1 / 3),
+        (["2", "7", "7"], ("--positive", "7.0"), 2 / 3),
+        (["0", "", "1"], (), 1.0),
+    ],
+)
+def test_labels_of_one_score(
+    shell: Shell, labels: list[str], extra: tuple[str, ...], expected: float
+) -> None:
+    rows = list(zip([0, 1, 2], [0.2, 0.3, 0.9], labels, strict=True))
+    write_csv(Path("p.csv"), ["a", "y", "label"], rows)
+    words = ("audit", "p.csv", "--outputs", "y", "--labels", "label", "--tau", 1)
+    assert shell(*words, *extra, "--json").json["facts"]["accuracy"] == expected
+
+
+@pytest.mark.parametrize(
+    ("labels", "names", "expected"),
+    [
+        (["cat", "dog", "cow"], ["cat", "dog", "cow"], 2 / 3),
+        (["0", "1", "2"], ["cat", "dog", "cow"], 2 / 3),
+        (["0", "1", "2"], ["1", "2", "0"], 2 / 3),  # numbers go by position
+    ],
+)
+def test_labels_of_several_scores(
+    shell: Shell, labels: list[str], names: list[str], expected: float
+) -> None:
+    scores = [(0.9, 0.1, 0.0), (0.1, 0.8, 0.1), (0.5, 0.2, 0.3)]
+    rows = [
+        (i, *s, label) for i, (s, label) in enumerate(zip(scores, labels, strict=True))
+    ]
+    write_csv(Path("p.csv"), ["a", *names, "label"], rows)
+    words = ("audit", "p.csv", "--outputs", ",".join(names), "--labels", "label")
+    found = shell(*words, "--tau", 1, "--json").json
+    assert found["facts"]["accuracy"] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("labels", "words", "message"),
+    [
+        (
+            ["no", "yes"],
+            [],
+            "--labels must hold 0 and 1 (got 'no'). Say which value means class 1 by "
+            "--positive",
+        ),
+        (
+            ["0", "2"],
+            [],
+            "--labels must hold 0 and 1 (got '2'). Say which value means class 1 by "
+            "--positive",
+        ),
+        (
+            ["no", "yes"],
+            ["--positive", "Yes"],
+            "--positive must be a value of --labels (got 'Yes', there are 'no', 'yes')",
+        ),
+        (["", ""], [], "--labels must have a value for somebody (got empty cells)"),
+    ],
+)
+def test_labels_that_mean_nothing(
+    shell: Shell, labels: list[str], words: list[str], message: str
+) -> None:
+    rows = list(zip([0, 1], [0.2, 0.3], labels, strict=True))
+    write_csv(Path("p.csv"), ["a", "y", "label"], rows)
+    call = ("audit", "p.csv", "--outputs", "y", "--labels", "label", "--tau", 1)
+    shell(*call, *words).fails(2, message)

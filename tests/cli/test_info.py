@@ -1,0 +1,50 @@
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+import torch
+
+from pyg_glif.cli import info
+from tests.cli.calls import Shell
+
+
+def test_info(shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "data" / "bios").mkdir(parents=True)
+    monkeypatch.setenv("PYG_GLIF_DATA", str(tmp_path / "data"))
+    found = shell("info", "--json").json
+    assert found["command"] == "info"
+    assert found["versions"]["torch"] == metadata.version("torch")
+    assert found["machine"]["threads"] == torch.get_num_threads()
+    assert found["data"] == {
+        "variable": "PYG_GLIF_DATA",
+        "folder": str(tmp_path / "data"),
+        "found": {"sentiment": False, "bios": True, "toxicity": False},
+    }
+    lines = shell("info").out.splitlines()
+    assert lines[0].split() == ["pyg_glif", metadata.version("pyg_glif")]
+    assert lines[-2].split() == ["bios", "found"]
+    assert lines[-1].split() == ["toxicity", "missing"]
+
+
+def test_info_says_which_extra_brings_what_is_missing(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = metadata.version
+
+    def version(name: str) -> str:
+        if name == "matplotlib":
+            raise metadata.PackageNotFoundError(name)
+        return real(name)
+
+    monkeypatch.setattr(info, "version", version)
+    part = shell("info", "--json").json["optional"]["matplotlib"]
+    assert part == {"version": None, "extra": "pyg_glif[plots]"}
+    assert "missing, comes with 'pyg_glif[plots]'" in shell("info").out
+
+
+def test_extras_are_those_of_the_package(shell: Shell) -> None:
+    project = (Path(__file__).parents[2] / "pyproject.toml").read_text().splitlines()
+    for name, part in shell("info", "--json").json["optional"].items():
+        extra = part["extra"].split("[")[1].rstrip("]")
+        (line,) = (line for line in project if line.startswith(f"{extra} = ["))
+        assert f'"{name}' in line
