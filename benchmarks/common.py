@@ -1,6 +1,7 @@
 """What every benchmark needs: timing side by side, peak memory, a record."""
 
 import json
+import multiprocessing
 import os
 import platform
 import statistics
@@ -8,6 +9,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -35,14 +37,16 @@ def interleaved(
             start = time.perf_counter()
             run()
             seconds[name].append(time.perf_counter() - start)
+    return {name: spread(values) for name, values in seconds.items()}
+
+
+def spread(values: list[float]) -> dict[str, float]:
+    """Median and range of some runs."""
     return {
-        name: {
-            "median": statistics.median(values),
-            "min": min(values),
-            "max": max(values),
-            "runs": len(values),
-        }
-        for name, values in seconds.items()
+        "median": statistics.median(values),
+        "min": min(values),
+        "max": max(values),
+        "runs": len(values),
     }
 
 
@@ -72,10 +76,17 @@ class PeakMemory:
         return self._peak - self._start
 
 
+def in_fresh_process(run: Callable[..., Any], *args: Any) -> Any:
+    """What ``run`` returns in a process of its own: nothing else in its memory."""
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(max_workers=1, mp_context=context) as pool:
+        return pool.submit(run, *args).result()
+
+
 def environment() -> dict[str, Any]:
     """Versions, threads and commit: what a figure depends on."""
     packages = ["torch", "torch-geometric", "numpy", "scipy", "scikit-learn"]
-    packages += ["faiss-cpu", "inFairness", "pyg_glif"]
+    packages += ["faiss-cpu", "inFairness", "cvxpy", "scs", "pyg_glif"]
     found = {}
     for package in packages:
         try:

@@ -22,17 +22,59 @@ def embedding_like(
     """
     generator = torch.Generator().manual_seed(seed)
     half = (num_rows + 1) // 2
-    spectrum = torch.arange(1, num_features + 1).float().pow(-0.75)
-    centres = torch.randn(num_clusters, num_features, generator=generator) * spectrum
-    shares = torch.rand(num_clusters, generator=generator) + 0.1
-    label = torch.multinomial(shares, half, replacement=True, generator=generator)
-    rows = torch.randn(half, num_features, generator=generator).mul_(spectrum)
-    rows += 2.0 * centres[label]
+    spectrum = _spectrum(num_features)
+    rows = _clustered(half, num_features, num_clusters, generator)
     twins = torch.randn(half, num_features, generator=generator).mul_(0.1 * spectrum)
     twins += rows
     basis = torch.randn(num_features, num_features, generator=generator)
     both = torch.cat([rows, twins])[:num_rows] @ torch.linalg.qr(basis).Q
     return both[torch.randperm(num_rows, generator=generator)].contiguous()
+
+
+def counterfactual_like(
+    sizes: Tensor, num_features: int = 768, *, num_clusters: int = 28, seed: int = 0
+) -> tuple[Tensor, Tensor]:
+    """Texts and their counterfactuals as encoders give them: synthetic as well.
+
+    Group ``g`` has ``sizes[g]`` rows: a row as in :func:`embedding_like` and its
+    variants, which differ from it along 25 common sensitive directions and by small
+    noise. Returns rows and group numbers, groups one after the other.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    texts = _clustered(len(sizes), num_features, num_clusters, generator)
+    group = torch.arange(len(sizes)).repeat_interleave(sizes)
+    rows = torch.randn(len(group), num_features, generator=generator)
+    rows.mul_(0.1 * _spectrum(num_features)).add_(texts[group])
+    basis = torch.randn(num_features, num_features, generator=generator)
+    rows = rows @ torch.linalg.qr(basis).Q
+    directions = torch.randn(25, num_features, generator=generator)
+    directions /= torch.linalg.vector_norm(directions, dim=1, keepdim=True)
+    shift = torch.randn(len(group), 25, generator=generator)
+    return rows.addmm_(shift, directions), group
+
+
+def outputs(num_rows: int, columns: int = 28) -> Tensor:
+    """Outputs of a model that says nothing about the features: the hardest case."""
+    generator = torch.Generator().manual_seed(1)
+    return torch.randn(num_rows, columns, generator=generator)
+
+
+def _spectrum(num_features: int) -> Tensor:
+    """Standard deviations along the axes before they are rotated."""
+    return torch.arange(1, num_features + 1).float().pow(-0.75)
+
+
+def _clustered(
+    num_rows: int, num_features: int, num_clusters: int, generator: torch.Generator
+) -> Tensor:
+    """Rows around the centres of clusters of uneven size."""
+    spectrum = _spectrum(num_features)
+    centres = torch.randn(num_clusters, num_features, generator=generator) * spectrum
+    shares = torch.rand(num_clusters, generator=generator) + 0.1
+    label = torch.multinomial(shares, num_rows, replacement=True, generator=generator)
+    rows = torch.randn(num_rows, num_features, generator=generator).mul_(spectrum)
+    rows += 2.0 * centres[label]
+    return rows
 
 
 def isotropic(num_rows: int, num_features: int = 768, *, seed: int = 0) -> Tensor:

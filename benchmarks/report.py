@@ -110,6 +110,97 @@ def inductive(rows: list[dict[str, Any]]) -> str:
     return table(["question", "contestant", "seconds", "ratio", "memory"], lines)
 
 
+def paper_scale_graph(rows: list[dict[str, Any]]) -> str:
+    """The cases at the paper's size, and what is common to all methods."""
+    lines = [
+        [
+            row["case"],
+            f"{row['rows']:,} x {row['features']}, {row['outputs']}",
+            f"{row['tau']:.3g}",
+            f"{row['degree']:.0f}",
+            f"{row['edges']:,}",
+            f"{row['joined']:.1%}",
+            _spread(row["embed"]),
+            _spread(row["graph"]),
+            f"{row['peak_extra_gib']:.2f} GiB",
+        ]
+        for row in rows
+    ]
+    header = ["case", "synthetic rows x features, outputs", "tau", "degree", "edges"]
+    header += ["counterfactuals joined", "embedding", "graph", "extra memory"]
+    return table(header, lines)
+
+
+def paper_scale(rows: list[dict[str, Any]]) -> str:
+    """Each method's time and evidence, beside the paper's batches."""
+    lines = []
+    for row in rows:
+        paper = row["paper"]
+        for name, method in row["methods"].items():
+            first = [row["case"], name, f"{method['lam']:g}"]
+            if "failed" in method:
+                indefinite = "not positive definite" in method["failed"]
+                reason = "no minimum at this lam" if indefinite else "not converged"
+                lines.append([*first, reason, *[""] * 8])
+                continue
+            total = method["total"]["median"]
+            cells = [_spread(method["solve"]), _spread(method["total"])]
+            cells += [f"{method['one_thread']:.3g} s", f"{method['bound']:.1e}"]
+            for scaled in (paper["scaled"], paper["scaled_matrix_product"]):
+                alone = scaled / method["one_thread"]
+                cells += [f"{scaled:,.0f} s", f"{scaled / total:,.0f}x ({alone:,.0f}x)"]
+            published = row["published"] if name == "GLIF" else None
+            cells.append("" if published is None else f"{published:,.0f} s")
+            lines.append([*first, *cells])
+    header = ["case", "method", "lam", "solve", "total", "total, one thread"]
+    header += ["certified error", "coordinate descent (scaled)", "ratio (one thread)"]
+    header += ["as matrix products (scaled)", "ratio (one thread)", "published"]
+    return table(header, lines)
+
+
+def if_constraints(rows: list[dict[str, Any]]) -> str:
+    """Both ways to satisfy all pairs of words and names."""
+    lines = []
+    for row in rows:
+        if row["part"] != "sentiment":
+            continue
+        ours = row["seconds"]["pyg_glif"]["median"]
+        least = row["facts"]["pyg_glif"]["objective"]
+        for name, seconds in row["seconds"].items():
+            facts = row["facts"][name]
+            cells = [f"{row['lipschitz']:g}", name, _spread(seconds)]
+            cells.append(f"{seconds['median'] / ours:.3g}x")
+            cells.append(f"{facts['objective'] / least - 1.0:+.1e}")
+            own = name == "pyg_glif"
+            cells += [f"{facts['violation']:.1e}"]
+            cells += [f"{row['duality_gap']:.1e}" if own else ""]
+            lines.append([*cells, f"{row['num_active']:,}" if own else ""])
+    header = ["L", "contestant", "seconds", "ratio", "objective beside ours"]
+    header += ["largest violation", "duality gap", "active pairs"]
+    return table(header, lines)
+
+
+def if_scaling(rows: list[dict[str, Any]]) -> str:
+    """How the projection of one column grows."""
+    lines = [
+        [
+            f"{row['rows']:,}",
+            f"{row['rows'] * (row['rows'] - 1) // 2:,}",
+            f"{row['num_active']:,}",
+            _spread(row["seconds"]["pyg_glif"]),
+            f"{max(0, row['extra_bytes']) / 2**20:.0f} MiB",
+            f"{row['matrix_bytes'] / 2**20:.0f} MiB",
+            f"{row['duality_gap']:.1e}",
+            f"{row['max_violation']:.1e}",
+        ]
+        for row in rows
+        if row["part"] == "scaling"
+    ]
+    header = ["rows", "pairs", "active pairs", "seconds", "extra memory"]
+    header += ["one distance matrix", "duality gap", "largest violation"]
+    return table(header, lines)
+
+
 def _fill(text: str, name: str, content: str) -> str:
     """Replaces what stands between the markers of one table."""
     pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -125,6 +216,10 @@ def main() -> None:
         "huge": ("smoothing", huge),
         "iterations": ("smoothing", iterations),
         "inductive": ("inductive", inductive),
+        "if_constraints": ("if_constraints", if_constraints),
+        "if_scaling": ("if_constraints", if_scaling),
+        "paper_scale_graph": ("paper_scale", paper_scale_graph),
+        "paper_scale": ("paper_scale", paper_scale),
     }
     text = README.read_text()
     for name, (file, render) in tables.items():

@@ -8,7 +8,6 @@ contestant starts from features and outputs; the search is part of its time.
 
 import argparse
 import gc
-import multiprocessing
 import time
 from collections.abc import Callable
 from typing import Any
@@ -19,8 +18,9 @@ import report
 import scipy.sparse
 import scipy.sparse.linalg
 import torch
-from common import PeakMemory, interleaved, write
-from data import embedding_like
+from common import PeakMemory, in_fresh_process, interleaved, write
+from data import embedding_like, outputs
+from paper_descent import PaperDescent
 from torch import Tensor
 
 from pyg_glif import (
@@ -33,97 +33,23 @@ from pyg_glif import (
 from pyg_glif.laplacian import LaplacianOperator
 from pyg_glif.solvers import CG, Auto
 
-LAM, DEGREE, COLUMNS, THETA, RTOL = 10.0, 40, 28, 1e-4, 1e-6
+LAM, DEGREE, THETA, RTOL = 10.0, 40, 1e-4, 1e-6
+NORMALIZED_LAM = 0.1
 PAPER_LAMS = [0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0]
-
-
-def outputs(num_rows: int, columns: int = COLUMNS) -> Tensor:
-    """Outputs of a model that says nothing about the features: the hardest case."""
-    generator = torch.Generator().manual_seed(1)
-    return torch.randn(num_rows, columns, generator=generator)
 
 
 def ours(z: Tensor, y_hat: Tensor, tau: float, normalization: Any = None) -> Tensor:
     edge_index, sq_dist = fair_radius_graph(z, tau)
     weight = edge_weights(sq_dist, THETA)
-    lam = LAM if normalization is None else 0.1
+    lam = LAM if normalization is None else NORMALIZED_LAM
     return glif_smooth(y_hat, edge_index, weight, lam=lam, normalization=normalization)
 
 
-def _bit_rows(z: np.ndarray, tau: float) -> tuple[np.ndarray, np.ndarray]:
-    """All pairs within ``tau`` as packed bits, and degrees with the self-weight."""
-    norm = (z**2).sum(1)
-    bits, degree = [], []
-    for part in np.array_split(np.arange(len(z)), len(z) // 1500 + 1):
-        square = norm[part, None] + norm - 2.0 * (z[part] @ z.T)
-        near = square <= tau * tau
-        near[np.arange(len(part)), part] = True
-        bits.append(np.packbits(near, axis=1))
-        degree.append(near.sum(1).astype(np.float32))
-    return np.concatenate(bits), np.concatenate(degree)
-
-
-class PaperDescent:
-    """The paper's coordinate descent: dense rows, bit-packed, batches of 512.
-
-    Written from section 3.2.2 and eq. 3.7, with 0/1 weights and 10 epochs as in its
-    experiments. ``"nrw"`` recomputes the normalised rows of every batch.
-    """
-
-    def __init__(self, z: Tensor, y_hat: Tensor, tau: float, normalization: Any):
-        self.y = y_hat.numpy()
-        self.normalization = normalization
-        self.rng = np.random.default_rng(0)
-        start = time.perf_counter()
-        self.bits, self.degree = _bit_rows(z.numpy(), tau)
-        if normalization == "nrw":
-            parts = np.array_split(np.arange(len(self.y)), len(self.y) // 1500 + 1)
-            sums = [self._tilde(self._rows(part), part).sum(1) for part in parts]
-            self.degree_tilde = np.concatenate(sums)
-        self.setup_seconds = time.perf_counter() - start
-
-    def _rows(self, part: np.ndarray) -> np.ndarray:
-        count = len(self.y)
-        return np.unpackbits(self.bits[part], axis=1, count=count).astype(np.float32)
-
-    def _tilde(self, rows: np.ndarray, part: np.ndarray) -> np.ndarray:
-        root = np.sqrt(self.degree)
-        return rows / root[part, None] / root[None]
-
-    def batch(self, f: np.ndarray) -> None:
-        """One update of 512 random coordinates."""
-        part = self.rng.choice(len(f), 512, replace=False)
-        rows = self._rows(part)
-        own = (np.arange(512), part)
-        if self.normalization is None:
-            rows[own] = 0.0
-            mixed = (f[None] * rows[:, :, None]).sum(1)
-            scale = LAM * rows.sum(1, keepdims=True)
-            f[part] = (self.y[part] + LAM * mixed) / (1.0 + scale)
-            return
-        lam = 0.1 * float(self.degree.mean())
-        inverse = 1.0 / self.degree_tilde
-        rows = self._tilde(rows, part) * (inverse[part, None] + inverse[None]) / 2.0
-        loop = rows[own].copy()
-        rows[own] = 0.0
-        mixed = (f[None] * rows[:, :, None]).sum(1)
-        f[part] = (self.y[part] + lam * mixed) / (1.0 + lam * (1.0 - loop[:, None]))
-
-    def run(self, epochs: int = 10) -> np.ndarray:
-        """Outputs after some epochs of random batches."""
-        f = self.y.copy()
-        for _ in range(len(f) // 512 * epochs):
-            self.batch(f)
-        return f
-
-    def scaled_seconds(self, batches: int, epochs: int = 10) -> float:
-        """Seconds of a full run, extrapolated from a few batches."""
-        f = self.y.copy()
-        start = time.perf_counter()
-        for _ in range(batches):
-            self.batch(f)
-        per_batch = (time.perf_counter() - start) / batches
-        return self.setup_seconds + per_batch * (len(f) // 512) * epochs
+def paper_descent(
+    z: Tensor, y_hat: Tensor, tau: float, normalization: Any = None
+) -> PaperDescent:
+    lam = LAM if normalization is None else NORMALIZED_LAM
+    return PaperDescent(z, y_hat, tau, normalization, lam=lam)
 
 
 def faiss_scipy(z: Tensor, y_hat: Tensor, tau: float) -> np.ndarray:
@@ -222,8 +148,8 @@ def small(repeats: int) -> list[dict[str, Any]]:
     }
     seconds = interleaved(runs, repeats)
     once: dict[str, Callable[[], Any]] = {
-        "coordinate descent": lambda: PaperDescent(z, y_hat, tau, None).run(),
-        "coordinate descent nrw": lambda: PaperDescent(z, y_hat, tau, "nrw").run(),
+        "coordinate descent": lambda: paper_descent(z, y_hat, tau).run(),
+        "coordinate descent nrw": lambda: paper_descent(z, y_hat, tau, "nrw").run(),
         "inFairness exact": lambda: infairness_exact(z, y_hat, tau),
     }
     found = {}
@@ -264,7 +190,7 @@ def large(repeats: int) -> list[dict[str, Any]]:
         ours(z[:5000], y_hat[:5000], tau)
         seconds = interleaved(runs, repeats if size < 50_000 else 1)
         for normalization in (None, "nrw") if size < 50_000 else (None,):
-            descent = PaperDescent(z, y_hat, tau, normalization)
+            descent = paper_descent(z, y_hat, tau, normalization)
             taken = descent.scaled_seconds(batches=3)
             name = "coordinate descent" + (" nrw" if normalization else "")
             seconds[name + " (scaled)"] = {"median": taken}
@@ -368,7 +294,7 @@ def _paper_grid(repeats: int) -> dict[str, Any]:
     return {"part": "grid", "rows": 757, "seconds": interleaved(runs, repeats)}
 
 
-def _huge(queue: Any) -> None:
+def _huge() -> dict[str, float]:
     torch.set_num_threads(2)
     z, y_hat = embedding_like(235_842), outputs(235_842)
     tau = suggest_tau(z, 60)
@@ -379,24 +305,17 @@ def _huge(queue: Any) -> None:
         weight = edge_weights(sq_dist, THETA)
         solution = glif_smooth(y_hat, edge_index, weight, lam=LAM, return_solution=True)
     norm = torch.linalg.vector_norm(y_hat.double(), dim=0)
-    queue.put(
-        {
-            "total_seconds": time.perf_counter() - start,
-            "peak_gib": (memory.bytes + z.nbytes + y_hat.nbytes) / 2**30,
-            "degree": edge_index.size(1) / len(z),
-            "bound": float((solution.error_bound / norm).max()),
-        }
-    )
+    return {
+        "total_seconds": time.perf_counter() - start,
+        "peak_gib": (memory.bytes + z.nbytes + y_hat.nbytes) / 2**30,
+        "degree": edge_index.size(1) / len(z),
+        "bound": float((solution.error_bound / norm).max()),
+    }
 
 
 def huge(repeats: int) -> list[dict[str, Any]]:
     """235,842 rows, degree about 60, alone in a fresh process."""
-    context = multiprocessing.get_context("spawn")
-    queue = context.Queue()
-    process = context.Process(target=_huge, args=(queue,))
-    process.start()
-    found = queue.get()
-    process.join()
+    found = in_fresh_process(_huge)
     seconds = {"pyg_glif": {"median": found["total_seconds"]}}
     return [{"part": "huge", "rows": 235_842, "seconds": seconds, **found}]
 

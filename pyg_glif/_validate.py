@@ -7,7 +7,7 @@ of the others.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import torch
 from torch import Tensor
@@ -54,6 +54,15 @@ def check_count(
     if below is not None and value >= below:
         raise ValueError(f"'{name}' must be below {below} (got {value})")
     return value
+
+
+def check_seeds(name: str, value: Iterable[int]) -> list[int]:
+    """Different seeds, at least one."""
+    seeds = [check_count(name, seed, minimum=0) for seed in value]
+    if not seeds or len(set(seeds)) < len(seeds):
+        msg = f"'{name}' must hold one or more different seeds"
+        raise ValueError(f"{msg} (got {seeds})")
+    return seeds
 
 
 def check_choice(name: str, value: object, choices: tuple[object, ...]) -> None:
@@ -627,3 +636,153 @@ def check_exclusive(
     """Not both of two options."""
     if value is not None and other is not None:
         raise ValueError(f"'{name}' must not be given together with '{other_name}'")
+
+
+def check_limit(name: str, value: float | None) -> None:
+    """A whole number of at least 1, or a share above 0 and at most 1."""
+    if isinstance(value, float):
+        check_scalar(name, value, above=0)
+        if value > 1:
+            msg = f"'{name}' must be a whole number or a share of at most 1"
+            raise ValueError(f"{msg} (got {value})")
+    elif value is not None:
+        check_count(name, value)
+
+
+def check_batch_form(name: str, parts: object, given: object) -> None:
+    """One to three tensors: features, labels, positions."""
+    forms = "'x', '(x, y)', '(x, y, index)' or a Data"
+    if not isinstance(parts, (list, tuple)) or not 1 <= len(parts) <= 3:
+        size = f" of {len(parts)}" if isinstance(parts, (list, tuple)) else ""
+        raise TypeError(f"'{name}' must be {forms} (got {type(given).__name__}{size})")
+
+
+def check_multiple(name: str, value: int, unit_name: str, unit: int) -> None:
+    """A multiple of another number."""
+    if value % unit:
+        raise ValueError(
+            f"'{name}' must be a multiple of {unit_name}, {unit} (got {value})"
+        )
+
+
+def check_one_process(name: str, world_size: int) -> None:
+    """No distributed run."""
+    if world_size > 1:
+        msg = f"'{name}' must run in one process (got {world_size})"
+        raise ValueError(f"{msg}. Pass 'devices=1' to the trainer")
+
+
+def check_embedding(name: str, value: object) -> None:
+    """A fair distance with coordinates."""
+    if not getattr(value, "is_embedding", False):
+        got = type(value).__name__
+        raise TypeError(f"'{name}' must have an embedding (got {got})")
+
+
+def check_row_values(name: str, value: object, num_rows: int) -> Tensor:
+    """One floating-point value per row, ``[N]``."""
+    value = check_tensor(name, value)
+    check_floating(name, value)
+    if value.dim() != 1 or value.numel() != num_rows:
+        msg = f"'{name}' must have one entry per row"
+        raise ValueError(f"{msg} (got shape {tuple(value.shape)} for {num_rows})")
+    return value
+
+
+def check_differentiable(name: str, value: Tensor, argument: str) -> None:
+    """A result through which gradients flow."""
+    if not value.requires_grad:
+        msg = f"'{name}' must be differentiable in '{argument}'"
+        raise ValueError(f"{msg} (got a result without gradient)")
+
+
+def check_similarity(name: str, value: Tensor, num_nodes: int) -> None:
+    """A symmetric, non-negative sparse matrix, ``[N, N]``."""
+    if tuple(value.shape) != (num_nodes, num_nodes):
+        shape = " x ".join(str(size) for size in value.shape)
+        msg = f"'{name}' must be {num_nodes} x {num_nodes}, one row per row of 'result'"
+        raise ValueError(f"{msg} (got {shape})")
+    entries = value.detach().values()
+    check_finite(name, entries)
+    check_non_negative(name, entries)
+    if entries.numel() == 0:
+        return
+    gap = float((value.detach() - value.detach().t()).coalesce().values().abs().max())
+    if gap > 1e-4 * float(entries.max()):
+        msg = f"'{name}' must be symmetric (got entries that differ by {gap:.3g})"
+        raise ValueError(f"{msg}. Use '({name} + {name}.T) / 2'")
+
+
+def check_one_loader(name: str, num_loaders: int) -> None:
+    """Outputs of one loader only."""
+    if num_loaders != 1:
+        msg = f"'{name}' must see one dataloader (got {num_loaders})"
+        raise ValueError(f"{msg}. Run them one after another")
+
+
+def check_step_output(name: str, value: object) -> Tensor:
+    """Outputs of a step, bare or in a dictionary."""
+    if isinstance(value, dict):
+        value = value.get("logits")
+    if not isinstance(value, Tensor):
+        msg = f"'{name}' must return outputs, or a dictionary with 'logits'"
+        raise TypeError(f"{msg} (got {type(value).__name__})")
+    return value
+
+
+def check_features_only(name: str, takes: Iterable[str]) -> None:
+    """A model whose output for a row depends on that row alone."""
+    if "edge_index" in takes:
+        msg = f"'{name}' must be a function of the features alone"
+        raise ValueError(f"{msg} (got a forward with 'edge_index')")
+
+
+def check_texts(name: str, value: object, *, minimum: int = 0) -> list[str]:
+    """Texts, not a single one."""
+    if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
+        got = type(value).__name__
+        raise TypeError(f"'{name}' must be a sequence of texts (got {got})")
+    texts = list(value)
+    for index, text in enumerate(texts):
+        if not isinstance(text, str):
+            msg = f"'{name}' must hold texts (got {type(text).__name__}"
+            raise TypeError(f"{msg} at index {index})")
+    if len(texts) < minimum:
+        msg = f"'{name}' must hold at least {minimum} texts (got {len(texts)})"
+        raise ValueError(msg)
+    return texts
+
+
+def check_words(name: str, value: Iterable[str]) -> None:
+    """Single words, of letters only."""
+    for word in value:
+        if not word.isalpha():
+            raise ValueError(f"'{name}' must hold single words (got {word!r})")
+
+
+def check_names(name: str, value: object) -> None:
+    """A mapping from word to word, or none."""
+    if value is None:
+        return
+    if not isinstance(value, Mapping):
+        got = type(value).__name__
+        raise TypeError(f"'{name}' must map names to names (got {got})")
+    # Called for every text: the slow checks run only where the quick one fails.
+    try:
+        words = all(map(str.isalpha, value)) and all(map(str.isalpha, value.values()))
+    except TypeError:
+        words = False
+    if not words:
+        for texts in (value.keys(), value.values()):
+            check_words(name, check_texts(name, texts))
+
+
+def check_terms(name: str, value: object) -> tuple[str, ...]:
+    """At least one term, none of them blank."""
+    terms = check_texts(name, value)
+    if not terms:
+        raise ValueError(f"'{name}' must hold at least one term (got none)")
+    for term in terms:
+        if not term.strip():
+            raise ValueError(f"'{name}' must not hold blank terms (got {term!r})")
+    return tuple(terms)

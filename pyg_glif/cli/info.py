@@ -27,7 +27,6 @@ _OPTIONAL = {
     "matplotlib": "plots",
     "pyarrow": "files",
     "pandas": "files",
-    "clarabel": "baselines",
     "scipy": "baselines",
     "torch-sparse": "sparse",
     "sentence-transformers": "text",

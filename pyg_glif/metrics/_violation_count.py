@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from pyg_glif._runtime import Progress
-from pyg_glif.metrics._tiles import PairDistances, Tile, slices
+from pyg_glif.graph.tiles import PairDistances, Tile, slices
 
 
 class ViolationCount:

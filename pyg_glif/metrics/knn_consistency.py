@@ -16,7 +16,7 @@ from pyg_glif._validate import (
     check_same_rows,
 )
 from pyg_glif.distances import FairDistance
-from pyg_glif.metrics._tiles import Tile, pair_distances, slices
+from pyg_glif.graph.tiles import Tile, pair_distances, slices
 
 _TILE_ENTRIES = 1 << 22
 _SAME = 1e-12  # distances that agree to so many digits are ties

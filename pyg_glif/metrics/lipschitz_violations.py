@@ -20,7 +20,7 @@ from pyg_glif._validate import (
     check_scalar,
 )
 from pyg_glif.distances import FairDistance
-from pyg_glif.metrics._tiles import EmbeddedDistances, pair_distances
+from pyg_glif.graph.tiles import EmbeddedDistances, pair_distances
 from pyg_glif.metrics._violation_count import ViolationCount
 
 

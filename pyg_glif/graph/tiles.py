@@ -44,6 +44,11 @@ class EmbeddedDistances(PairDistances):
         self._points = Points.from_embedding(z, None)
         self.scale = self._points.scale
 
+    @property
+    def z(self) -> Tensor:
+        """The coordinates as given."""
+        return self._points.z
+
     def tile(self, rows: slice, cols: slice) -> Tile:
         """Squared distances from norms and inner products."""
         y, sq_norm = self._points.y, self._points.sq_norm

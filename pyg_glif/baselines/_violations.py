@@ -1,0 +1,130 @@
+"""Which pairs of outputs are too far apart? Found in tiles, decided in float64."""
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pyg_glif.graph.tiles import EmbeddedDistances, PairDistances, slices
+
+_PER_ROW = 4  # pairs of one person that a scan reports
+_TINY = torch.finfo(torch.float64).tiny
+
+
+class Violated(NamedTuple):
+    """Pairs that break their constraint, and what they say about all pairs."""
+
+    pairs: NDArray[np.int64]  # [2, K], first < second; the worst few of each person
+    radius: NDArray[np.float64]  # [K], L d_ij
+    excess: float  # max ||f_i - f_j|| - L d_ij over the pairs that were decided
+    shrink: float  # min L d_ij / ||f_i - f_j||, at most 1
+    forgiving: float  # the same for L d_ij + forgiven
+    complete: bool  # whether every pair that might break its constraint was decided
+
+
+class _Pairs(NamedTuple):
+    """Some pairs in float64."""
+
+    i: Tensor  # [K]
+    j: Tensor  # [K]
+    radius: Tensor  # [K]
+    apart: Tensor  # [K], ||f_i - f_j||
+
+    def take(self, index: Tensor) -> "_Pairs":
+        """The pairs at some positions."""
+        return _Pairs(*(part[index] for part in self))
+
+
+class Scan:
+    """Looks at all pairs, a tile at a time."""
+
+    def __init__(
+        self, dists: PairDistances, num_rows: int, lipschitz: float, tile_size: int
+    ) -> None:
+        self._dists, self._num_rows = dists, num_rows
+        self._lipschitz, self._tile_size = lipschitz, tile_size
+
+    def __call__(
+        self, f: Tensor, forgiven: float = 0.0, *, everything: bool = False
+    ) -> Violated:  # f: [N, C], float64
+        """Pairs of ``f`` that break their constraint.
+
+        Of a tile with many suspects only the worst of each row and column are
+        decided, and the answer is not complete, unless ``everything`` is asked for.
+        """
+        gaps, size = EmbeddedDistances(f), self._tile_size
+        found, complete = [], True
+        excess, shrink, forgiving = 0.0, 1.0, 1.0
+        for rows in slices(0, self._num_rows, size):
+            for cols in slices(rows.start, self._num_rows, size):
+                pairs, all_of_them = self._decide(gaps, rows, cols, everything)
+                complete &= all_of_them
+                if not pairs.i.numel():
+                    continue
+                away = pairs.apart.clamp(min=_TINY)
+                excess = max(excess, float((pairs.apart - pairs.radius).max()))
+                shrink = min(shrink, float((pairs.radius / away).min()))
+                forgiven_radius = pairs.radius + forgiven
+                forgiving = min(forgiving, float((forgiven_radius / away).min()))
+                found.append(_worst(pairs, 4 * size))
+        return Violated(*_worst_of_people(found), excess, shrink, forgiving, complete)
+
+    def _decide(
+        self, gaps: EmbeddedDistances, rows: slice, cols: slice, everything: bool
+    ) -> tuple[_Pairs, bool]:
+        """Suspects of one tile in float64, and whether these are all."""
+        dist, gap = self._dists.tile(rows, cols), gaps.tile(rows, cols)
+        factor = (self._lipschitz * gaps.scale / self._dists.scale) ** 2
+        # An upper bound of ||f_i - f_j||^2 - (L d_ij)^2; overflow (NaN) is suspect.
+        over = gap.sq_dist + gap.error - factor * (dist.sq_dist - dist.error)
+        r, c, all_of_them = _suspects(over, rows == cols, everything)
+        radius = self._lipschitz * dist.exact(r, c)
+        pairs = _Pairs(r + rows.start, c + cols.start, radius, gap.exact(r, c))
+        return pairs, all_of_them
+
+
+def _suspects(
+    over: Tensor, diagonal: bool, everything: bool
+) -> tuple[Tensor, Tensor, bool]:  # over: [A, B]
+    """Positions above zero, or the largest of each row and column if too many."""
+    suspect = (over <= 0).logical_not_()
+    if diagonal:
+        suspect.triu_(1)
+    if everything or int(suspect.sum()) <= 4 * sum(over.shape):
+        r, c = suspect.nonzero(as_tuple=True)
+        return r, c, True
+    over = over.nan_to_num_(nan=torch.inf).masked_fill_(~suspect, -torch.inf)
+    chosen = torch.zeros_like(suspect)
+    chosen.scatter_(1, over.argmax(1, keepdim=True), True)
+    chosen.scatter_(0, over.argmax(0, keepdim=True), True)
+    r, c = (chosen & suspect).nonzero(as_tuple=True)
+    return r, c, False
+
+
+def _worst(pairs: _Pairs, limit: int) -> _Pairs:
+    """Pairs that break their constraint, at most ``limit`` of them."""
+    excess = pairs.apart - pairs.radius
+    index = (excess > 0).nonzero().view(-1)
+    if index.numel() > limit:
+        index = index[excess[index].topk(limit).indices]
+    return pairs.take(index)
+
+
+def _worst_of_people(
+    found: list[_Pairs],
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Pairs and radii of the pairs that are among the worst of either person."""
+    if not found:
+        return np.empty((2, 0), np.int64), np.empty(0)
+    i, j, radius, apart = (
+        torch.cat(parts).cpu().numpy() for parts in zip(*found, strict=True)
+    )
+    keep = np.zeros(len(i), bool)
+    for person in (i, j):
+        order = np.lexsort((radius - apart, person))
+        ranked = person[order]
+        first = np.searchsorted(ranked, ranked)
+        keep[order[np.arange(len(order)) - first < _PER_ROW]] = True
+    return np.stack([i[keep], j[keep]]), radius[keep]

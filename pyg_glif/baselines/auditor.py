@@ -1,0 +1,275 @@
+"""Finds, for every person, a comparable input that the model treats differently."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from pyg_glif._validate import (
+    check_coefficient,
+    check_count,
+    check_differentiable,
+    check_embedding,
+    check_features,
+    check_row_values,
+    check_rows,
+    check_scalar,
+)
+from pyg_glif.distances import FairDistance, Mahalanobis, SensitiveSubspace
+
+
+class WorstCase(NamedTuple):
+    """What an :class:`Auditor` found, row by row.
+
+    Attributes:
+        x: The worst inputs found, ``[N, F]``.
+        gain: How much worse than at the people's own features, ``[N]``, in the unit
+            of what was maximised.
+        sq_dist: Squared fair distance from the people's own features, ``[N]``.
+    """
+
+    x: Tensor
+    gain: Tensor
+    sq_dist: Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class Auditor:
+    r"""Searches near each person for the input that a model treats worst.
+
+    .. math::
+        \mathbf{x}^{\prime} \approx \arg\max_{\mathbf{x}^{\prime}} \;
+        g(\mathbf{x}^{\prime}) - \lambda \,
+        d(\mathbf{x}, \mathbf{x}^{\prime})^2
+
+    where :math:`g` is what should not grow, :math:`d` a fair distance and
+    :math:`\lambda` the price of moving away from the person, SenSeI's dual
+    variable (not the smoothing strength ``lam`` of GLIF). First come steps along
+    the directions in which the distance does not change, which are free; then
+    steps in all directions, which are charged. Both are steps of Adam, which start
+    with a random shift of at most one learning rate per coordinate, because the
+    change of an output has no gradient at the person.
+
+    The best point seen is kept for each row, the person's own features included, so
+    an audit never finds less than zero. Rows do not influence each other if
+    :math:`g` treats them apart.
+
+    Args:
+        num_subspace_steps (int): Steps in the free directions. (default: :obj:`10`)
+        subspace_lr (float): Learning rate of these steps. (default: :obj:`0.1`)
+        num_full_steps (int): Steps in all directions. (default: :obj:`10`)
+        full_lr (float): Learning rate of these steps. (default: :obj:`0.01`)
+
+    Free directions have no price, and the worst case along them may be infinitely far
+    away: there, number of steps and learning rate are what bounds the search, to
+    about their product in each direction. Choose it like the spread of the people's
+    features in the sensitive subspace.
+
+    Example:
+        >>> distance = SensitiveSubspace(torch.tensor([[0.0, 1.0]]))
+        >>> x = torch.zeros(1, 2)
+        >>> found = Auditor().search(lambda x: x.sum(dim=1), x, distance, 1.0)
+        >>> found.x.round(decimals=1)  # 10 steps of 0.1 for free, 10 of 0.01 charged
+        tensor([[0.1000, 1.1000]])
+    """
+
+    num_subspace_steps: int = 10
+    subspace_lr: float = 0.1
+    num_full_steps: int = 10
+    full_lr: float = 0.01
+
+    def __post_init__(self) -> None:
+        check_count("num_subspace_steps", self.num_subspace_steps, minimum=0)
+        check_scalar("subspace_lr", self.subspace_lr, above=0.0)
+        check_count("num_full_steps", self.num_full_steps, minimum=0)
+        check_scalar("full_lr", self.full_lr, above=0.0)
+
+    def search(
+        self,
+        gain: Callable[[Tensor], Tensor],
+        x: Tensor,
+        distance: FairDistance,
+        dual: float | Tensor,
+        *,
+        directions: Tensor | None = None,
+        generator: torch.Generator | None = None,
+    ) -> WorstCase:
+        r"""Maximises ``gain`` near each row of ``x``.
+
+        Args:
+            gain (callable): Maps inputs :math:`(N, F)` to values :math:`(N)`,
+                differentiably; row :math:`i` of its input is the candidate for row
+                :math:`i` of ``x``.
+            x (torch.Tensor): Features of the people.
+            distance (FairDistance): Which inputs are comparable. It needs an embedding.
+            dual (float or torch.Tensor): Price :math:`\lambda \ge 0` of squared fair
+                distance.
+            directions (torch.Tensor, optional): Orthonormal columns that span the free
+                directions. (default: those of :func:`free_directions`)
+            generator (torch.Generator, optional): Source of the random shifts, on
+                the CPU. (default: one seeded with zero, so that equal calls give
+                equal results)
+
+        Shapes:
+            - **input:** features :math:`(N, F)`, directions :math:`(F, R)`
+            - **output:** features :math:`(N, F)`, gains and squared distances
+              :math:`(N)`
+        """
+        x = check_features("x", x).detach()
+        check_rows("x", x, distance.num_features)
+        check_embedding("distance", distance)
+        check_coefficient("dual", dual, minimum=0.0)
+        if directions is None:
+            directions = free_directions(distance, x.size(1))
+        generator = generator or torch.Generator().manual_seed(0)
+        objective = _Objective(gain, x, distance, dual)
+        with torch.no_grad():
+            start = _Candidates(x, objective(x))
+        found = start
+        if directions.size(1):
+            steps, lr = self.num_subspace_steps, self.subspace_lr
+            basis = directions.to(x)
+            found = _ascend(objective, found, basis, steps, lr, generator)
+        steps, lr = self.num_full_steps, self.full_lr
+        found = _ascend(objective, found, None, steps, lr, generator)
+        with torch.no_grad():
+            # At the start nothing has been paid yet: its value is its gain.
+            rise = gain(found.x) - start.value
+            return WorstCase(found.x, rise, objective.sq_dist(found.x))
+
+
+def free_directions(distance: FairDistance, num_features: int) -> Tensor:
+    r"""Directions in which a fair distance does not change anywhere.
+
+    The sensitive subspace of :class:`~pyg_glif.distances.SensitiveSubspace`; for
+    :class:`~pyg_glif.distances.Mahalanobis` the null space of :math:`\Sigma`, by a
+    singular value decomposition. Other embeddings need not be linear, and what is
+    free then depends on the place: for them there are none, and an auditor's charged
+    steps find such directions by their low price.
+
+    Args:
+        distance (FairDistance): The distance.
+        num_features (int): Number of columns :math:`F` of the features.
+
+    Shapes:
+        - **output:** orthonormal columns :math:`(F, R)`, none if :math:`R = 0`
+
+    Example:
+        >>> free_directions(Mahalanobis(torch.diag(torch.tensor([4.0, 0.0]))), 2).abs()
+        tensor([[0.],
+                [1.]])
+    """
+    if isinstance(distance, SensitiveSubspace):
+        return distance.directions
+    if not isinstance(distance, Mahalanobis):
+        return torch.zeros(num_features, 0)
+    factor = distance.factor.detach()
+    left, values, _ = torch.linalg.svd(factor.double(), full_matrices=True)
+    limit = max(factor.shape) * torch.finfo(factor.dtype).eps * values[0]
+    free: Tensor = left[:, int((values > limit).sum()) :]
+    return free.to(factor.dtype)
+
+
+@contextmanager
+def evaluating(part: object) -> Iterator[None]:
+    """A module in evaluation mode, restored afterwards; a function as it is."""
+    modes = [(module, module.training) for module in _modules(part)]
+    try:
+        for module, _ in modes:
+            module.training = False
+        yield
+    finally:
+        for module, mode in modes:
+            module.training = mode
+
+
+@contextmanager
+def frozen(*parts: object) -> Iterator[None]:
+    """Modules whose parameters take no gradient, restored afterwards."""
+    modules = [module for part in parts for module in _modules(part)]
+    learned = [p for m in modules for p in m.parameters(False) if p.requires_grad]
+    try:
+        for parameter in learned:
+            parameter.requires_grad_(False)
+        yield
+    finally:
+        for parameter in learned:
+            parameter.requires_grad_(True)
+
+
+def _modules(part: object) -> list[nn.Module]:
+    """A module and all below it; nothing for a plain function."""
+    return list(part.modules()) if isinstance(part, nn.Module) else []
+
+
+class _Objective:
+    """Gain minus the price of the distance, row by row."""
+
+    def __init__(
+        self,
+        gain: Callable[[Tensor], Tensor],
+        x: Tensor,
+        distance: FairDistance,
+        dual: float | Tensor,
+    ) -> None:
+        self.gain = gain
+        self.distance = distance
+        self.dual = dual.detach() if isinstance(dual, Tensor) else dual
+        with torch.no_grad():
+            self.z = distance.embed(x)
+
+    def sq_dist(self, x: Tensor) -> Tensor:  # [N, F] -> [N]
+        """Squared fair distance from where the search began."""
+        return (self.distance.embed(x) - self.z).square().sum(dim=1)
+
+    def __call__(self, x: Tensor) -> Tensor:  # [N, F] -> [N]
+        gain = check_row_values("gain(x)", self.gain(x), len(x))
+        if x.requires_grad:
+            check_differentiable("gain(x)", gain, "x")
+        return gain - self.dual * self.sq_dist(x)
+
+
+class _Candidates(NamedTuple):
+    """Inputs and what the objective says of them, row by row."""
+
+    x: Tensor  # [N, F]
+    value: Tensor  # [N]
+
+    def keep_better(self, other: "_Candidates") -> "_Candidates":
+        """The better of two, for each row."""
+        # Not infinity and not NaN: a row that leaves the model's domain stays put.
+        better = (other.value > self.value) & other.value.isfinite()
+        x = torch.where(better.unsqueeze(1), other.x, self.x)
+        return _Candidates(x, torch.where(better, other.value, self.value))
+
+
+def _ascend(
+    objective: _Objective,
+    start: _Candidates,
+    basis: Tensor | None,  # [F, R]
+    num_steps: int,
+    lr: float,
+    generator: torch.Generator,
+) -> _Candidates:
+    """The best of some steps of Adam from ``start``, row by row."""
+    if num_steps == 0:
+        return start
+    origin, best = start.x, start
+    width = origin.size(1) if basis is None else basis.size(1)
+    noise = 2 * torch.rand(len(origin), width, generator=generator) - 1
+    shift = (lr * noise).to(origin).requires_grad_()
+    optimizer = torch.optim.Adam([shift], lr=lr, maximize=True)
+    for step in range(num_steps + 1):
+        last = step == num_steps
+        with torch.set_grad_enabled(not last):
+            x = origin + (shift if basis is None else shift @ basis.T)
+            value = objective(x)
+            total = value.sum()
+        best = best.keep_better(_Candidates(x.detach(), value.detach()))
+        if not last:
+            (shift.grad,) = torch.autograd.grad(total, shift)
+            optimizer.step()
+    return best

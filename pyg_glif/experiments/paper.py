@@ -1,0 +1,52 @@
+"""Published settings and numbers: the only place that knows them.
+
+Petersen, Mukherjee, Sun and Yurochkin (2021), appendix A, tables 1 to 3. Their radii
+are squared distances; ours are distances.
+"""
+
+from pyg_glif.typing import Normalization
+
+#: Grid of squared radii, and of strengths, that the paper searched.
+SQ_TAUS = tuple(10 ** (0.02 * i) for i in range(-50, 101))
+LAMS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
+
+#: Lipschitz constants of the IF-constraints.
+LIPSCHITZ = (1.5, 1.7, 1.8, 1.9, 2.0, 2.25, 2.5, 2.75, 3.0, 3.5, 4.0)
+
+#: GLIF and its relatives, by the Laplacian they use. The last one is ours.
+METHODS: dict[str, Normalization] = {
+    "GLIF": None,
+    "GLIF-NRW": "nrw",
+    "GLIF-density": "density",
+}
+
+#: Balanced accuracy and consistency, mean and standard deviation over 10 seeds.
+TABLES: dict[str, dict[str, tuple[float, float, float, float]]] = {
+    "bios": {
+        "Baseline": (0.846, 0.003, 0.942, 0.002),
+        "GLIF": (0.830, 0.004, 0.986, 0.002),
+        "GLIF-NRW": (0.834, 0.003, 0.988, 0.002),
+        "SenSeI": (0.843, 0.003, 0.977, 0.001),
+    },
+    "toxicity": {
+        "Baseline": (0.809, 0.004, 0.614, 0.013),
+        "GLIF": (0.803, 0.003, 0.835, 0.012),
+        "GLIF-NRW": (0.803, 0.003, 0.844, 0.013),
+        "SenSeI": (0.791, 0.005, 0.773, 0.043),
+    },
+}
+
+#: Seconds on a 3.6 GHz Core i9, one thread, by number of points.
+RUNTIMES: dict[str, dict[int, float]] = {
+    "IF-constraints": {757: 422.0},
+    "closed form": {757: 0.02, 788: 0.02, 7870: 8.8, 2383: 0.33, 23620: 228.0},
+    "coordinate descent": {
+        757: 0.08,
+        788: 0.18,
+        7870: 30.0,
+        78686: 4569.0,
+        2383: 0.94,
+        23620: 111.0,
+        235842: 12200.0,
+    },
+}

@@ -1,0 +1,182 @@
+"""What an experiment found: one record a setting, one run a seed, one file a run."""
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+#: What identifies a setting: ``{"tau": 2.83, "lam": 0.1}``.
+Setting = Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Record:
+    """One method at one setting, for one seed.
+
+    Args:
+        method (str): Its name, such as ``"GLIF"``.
+        setting (dict): Its hyperparameters; empty for the baseline.
+        metrics (dict): What was measured; NaN where the method has no answer.
+        status (str): How the solve ended: ``"INDEFINITE"`` marks a saddle point.
+        chosen (bool): Whether the tables show this setting.
+    """
+
+    method: str
+    setting: Setting
+    metrics: Mapping[str, float]
+    status: str = "CONVERGED"
+    chosen: bool = False
+
+
+@dataclass(frozen=True)
+class Run:
+    """Everything that one seed gave.
+
+    Args:
+        experiment (str): Its name.
+        variant (str): The data it ran on.
+        seed (int): Seed of the split, the network and the batches.
+        config (dict): All settings of the experiment.
+        records (tuple of Record): What was measured.
+        extras (dict): Plain data for plots.
+        seconds (dict): How long each part took. The only numbers that differ when
+            the run is repeated.
+        versions (dict): Of the packages that decide the numbers.
+    """
+
+    experiment: str
+    variant: str
+    seed: int
+    config: Mapping[str, Any]
+    records: tuple[Record, ...]
+    extras: Mapping[str, Any] = field(default_factory=dict)
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+    def write(self, folder: Path) -> Path:
+        """Writes ``<experiment>_<variant>_seed_<seed>.json``."""
+        path = folder / f"{self.experiment}_{self.variant}_seed_{self.seed}.json"
+        plain = _without_nan(asdict(self))
+        path.write_text(
+            json.dumps(plain, indent=1, allow_nan=False, default=str) + "\n"
+        )
+        return path
+
+    @classmethod
+    def read(cls, path: Path) -> "Run":
+        """A run as it was written."""
+        plain = json.loads(path.read_text())
+        records = tuple(
+            Record(**{**item, "metrics": _with_nan(item["metrics"])})
+            for item in plain.pop("records")
+        )
+        return cls(records=records, **plain)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One method at one setting, over all seeds.
+
+    Args:
+        method (str): Its name.
+        setting (dict): Its hyperparameters; their means where each seed has its own.
+        mean (dict): Mean of each metric.
+        std (dict): Standard deviation of each over the seeds (of the sample); NaN
+            for one seed.
+        num_seeds (int): How many runs it is over.
+        status (str): ``"CONVERGED"`` unless some run ended otherwise.
+    """
+
+    method: str
+    setting: Setting
+    mean: Mapping[str, float]
+    std: Mapping[str, float]
+    num_seeds: int
+    status: str
+
+    def cell(self, metric: str, digits: int = 3) -> str:
+        """``0.910 ± 0.006``, or the mean alone for one seed."""
+        mean, std = self.mean[metric], self.std[metric]
+        text = f"{mean:.{digits}f}"
+        return text if math.isnan(std) else f"{text} ± {std:.{digits}f}"
+
+
+def summarize(runs: Iterable[Run]) -> list[Summary]:
+    """Mean and spread of every setting that was tried, in order of appearance."""
+    groups: dict[Any, list[Record]] = {}
+    for run in runs:
+        for record in run.records:
+            key = (record.method, tuple(record.setting.items()))
+            groups.setdefault(key, []).append(record)
+    return [_summary(records) for records in groups.values()]
+
+
+def summarize_chosen(runs: Iterable[Run]) -> list[Summary]:
+    """Mean and spread of what was chosen for each method, seed by seed."""
+    groups: dict[str, list[Record]] = {}
+    for run in runs:
+        for record in run.records:
+            if record.chosen:
+                groups.setdefault(record.method, []).append(record)
+    return [_summary(records) for records in groups.values()]
+
+
+def fairest(
+    summaries: Sequence[Summary], score: str, unfairness: str, floor: float
+) -> list[Summary]:
+    """Of each method, the setting with least unfairness whose score is high enough."""
+    best: dict[str, Summary] = {}
+    for summary in summaries:
+        usable = summary.status == "CONVERGED" and summary.mean[score] >= floor
+        held = best.get(summary.method)
+        if usable and (
+            held is None or summary.mean[unfairness] < held.mean[unfairness]
+        ):
+            best[summary.method] = summary
+    return list(best.values())
+
+
+def _summary(records: Sequence[Record]) -> Summary:
+    """Of records that belong together."""
+    first, metrics = records[0], records[0].metrics
+    failed = [r.status for r in records if r.status != "CONVERGED"]
+    return Summary(
+        method=first.method,
+        setting={
+            name: _mean([record.setting[name] for record in records])
+            for name in first.setting
+        },
+        mean={
+            name: _mean([r.metrics[name] for r in records]) for name in first.metrics
+        },
+        std={name: _std([r.metrics[name] for r in records]) for name in metrics},
+        num_seeds=len(records),
+        status=failed[0] if failed else "CONVERGED",
+    )
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values)
+
+
+def _std(values: Sequence[float]) -> float:
+    """Standard deviation of a sample."""
+    if len(values) < 2:
+        return math.nan
+    mean = _mean(values)
+    return math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (len(values) - 1))
+
+
+def _without_nan(plain: Any) -> Any:
+    """JSON has no NaN: ``None`` stands for it."""
+    if isinstance(plain, dict):
+        return {key: _without_nan(value) for key, value in plain.items()}
+    if isinstance(plain, (list, tuple)):
+        return [_without_nan(value) for value in plain]
+    return None if isinstance(plain, float) and math.isnan(plain) else plain
+
+
+def _with_nan(metrics: Mapping[str, float | None]) -> dict[str, float]:
+    return {k: math.nan if v is None else v for k, v in metrics.items()}

@@ -1,0 +1,105 @@
+"""What an experiment leaves behind: tables, plots and one file a run."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyg_glif.experiments.records import Run, Summary
+
+
+@dataclass(frozen=True)
+class Table:
+    """Methods in rows, metrics in columns.
+
+    Args:
+        title (str): What it shows, one sentence.
+        columns (dict): From metric to heading.
+        rows (sequence of Summary): One line each.
+        digits (dict): Decimals of a metric. (default: 3)
+    """
+
+    title: str
+    columns: Mapping[str, str]
+    rows: Sequence[Summary]
+    digits: Mapping[str, int]
+
+    def to_markdown(self) -> str:
+        """A GitHub table below its title."""
+        heads = ["method", "setting", *self.columns.values()]
+        lines = [f"**{self.title}**", "", "| " + " | ".join(heads) + " |"]
+        lines.append("|---|---|" + "---:|" * len(self.columns))
+        for row in self.rows:
+            numbers = (row.cell(m, self.digits.get(m, 3)) for m in self.columns)
+            cells = [row.method, describe(row.setting), *numbers]
+            lines.append("| " + " | ".join(cells) + " |")
+        return "\n".join(lines)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        rows = [
+            {
+                "method": row.method,
+                "setting": dict(row.setting),
+                "mean": {m: row.mean[m] for m in self.columns},
+                "std": {
+                    m: row.std[m] if row.num_seeds > 1 else None for m in self.columns
+                },
+                "num_seeds": row.num_seeds,
+            }
+            for row in self.rows
+        ]
+        return {"title": self.title, "rows": rows}
+
+
+@dataclass(frozen=True)
+class Report:
+    """Result of an experiment over several seeds.
+
+    Args:
+        experiment (str): Its name.
+        variant (str): The data it ran on.
+        runs (tuple of Run): One for each seed.
+        tables (tuple of Table): Mean and standard deviation over the seeds.
+        notes (tuple of str): What a reader must know to read the tables.
+        files (tuple of pathlib.Path): What was written.
+    """
+
+    experiment: str
+    variant: str
+    runs: tuple[Run, ...]
+    tables: tuple[Table, ...]
+    notes: tuple[str, ...] = ()
+    files: tuple[Path, ...] = ()
+
+    def __repr__(self) -> str:
+        seeds = [run.seed for run in self.runs]
+        return f"Report({self.experiment!r}, variant={self.variant!r}, seeds={seeds})"
+
+    def to_markdown(self) -> str:
+        """All tables and notes, for a terminal or a page."""
+        seeds = ", ".join(str(run.seed) for run in self.runs)
+        head = f"# {self.experiment.capitalize()} ({self.variant}), seeds {seeds}"
+        parts = [head, *(table.to_markdown() for table in self.tables)]
+        return "\n\n".join([*parts, *self.notes]) + "\n"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, ready for JSON."""
+        return {
+            "experiment": self.experiment,
+            "variant": self.variant,
+            "seeds": [run.seed for run in self.runs],
+            "tables": [table.to_dict() for table in self.tables],
+            "notes": list(self.notes),
+            "files": [str(path) for path in self.files],
+        }
+
+
+def describe(setting: Mapping[str, float]) -> str:
+    """``tau² = 8, lam = 0.1``: radii squared, as the paper prints them."""
+    parts = []
+    for name, value in setting.items():
+        if name == "tau":
+            name, value = "tau²", value**2
+        parts.append(f"{name} = {value:.3g}")
+    return ", ".join(parts) or "-"

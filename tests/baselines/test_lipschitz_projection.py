@@ -1,0 +1,535 @@
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from pyg_glif.baselines import Projection, lipschitz_projection
+from pyg_glif.distances import CallableDistance, Mahalanobis
+from pyg_glif.errors import ConvergenceError
+from tests.oracles_projection import (
+    euclidean,
+    kkt_errors,
+    largest_violation,
+    projection,
+)
+
+TIGHT = 1e-10
+
+
+def normal(*shape: int, generator: torch.Generator) -> Tensor:
+    return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+
+def looked_up(dist: Tensor) -> tuple[Tensor, CallableDistance]:
+    """Rows and a distance that reads a given matrix: any dissimilarity will do."""
+
+    def function(x1: Tensor, x2: Tensor) -> Tensor:
+        return dist[x1.long().view(-1)][:, x2.long().view(-1)]
+
+    return torch.arange(len(dist), dtype=torch.float64).unsqueeze(1), CallableDistance(
+        function
+    )
+
+
+def assert_optimal(
+    found: Projection, dist: np.ndarray, y: Tensor, lipschitz: float
+) -> None:
+    """The conditions of optimality and the certificate, from the definitions."""
+    f = found.value.double().numpy()
+    size = float(y.abs().max()) + 1e-300
+    errors = kkt_errors(
+        dist,
+        y.double().numpy(),
+        f,
+        lipschitz,
+        found.active_pairs.numpy(),
+        found.multipliers.numpy(),
+    )
+    assert errors["feasibility"] <= 1e-9 * size
+    # The certificate allows sqrt(rtol) times the change in the outputs.
+    assert errors["stationarity"] <= 1e-4 * size
+    assert errors["complementarity"] <= 1e-6 * size * size
+    assert errors["direction"] <= 1e-6 * size * size
+    assert found.max_violation == pytest.approx(errors["feasibility"], abs=1e-12 * size)
+    objective = ((f - y.double().numpy()) ** 2).sum()
+    assert found.objective == pytest.approx(objective, rel=1e-9, abs=1e-20)
+    assert 0.0 <= found.duality_gap <= TIGHT
+
+
+# Closed forms.
+
+
+def test_two_people_meet_half_way() -> None:
+    x = torch.tensor([[0.0, 0.0], [3.0, 4.0]], dtype=torch.float64)
+    y = torch.tensor([0.0, 9.0], dtype=torch.float64)
+    found = lipschitz_projection(x, y, 1.0, rtol=TIGHT)
+    expected = torch.tensor([2.0, 7.0], dtype=torch.float64)
+    torch.testing.assert_close(found.value, expected, atol=1e-6, rtol=0)
+    assert found.num_active == 1
+    assert found.active_pairs.tolist() == [[0], [1]]
+    # Person 0 is below: what the pair takes from them is negative.
+    assert found.multipliers.tolist() == pytest.approx([-2.0], abs=1e-4)
+    assert found.objective == pytest.approx(8.0)
+
+
+def test_two_people_in_two_columns_meet_along_their_difference() -> None:
+    x = torch.tensor([[0.0], [1.0]], dtype=torch.float64)
+    y = torch.tensor([[0.0, 0.0], [6.0, 8.0]], dtype=torch.float64)
+    found = lipschitz_projection(x, y, 5.0, rtol=TIGHT)
+    expected = torch.tensor([[1.5, 2.0], [4.5, 6.0]], dtype=torch.float64)
+    torch.testing.assert_close(found.value, expected, atol=1e-6, rtol=0)
+
+
+def test_three_on_a_line_become_a_ramp() -> None:
+    # f = m + L (x - 1), because both neighbouring pairs are pulled to their limit.
+    x = torch.tensor([[0.0], [1.0], [2.0]], dtype=torch.float64)
+    y = torch.tensor([0.0, 5.0, 13.0], dtype=torch.float64)
+    found = lipschitz_projection(x, y, 1.0, rtol=TIGHT)
+    expected = torch.tensor([5.0, 6.0, 7.0], dtype=torch.float64)
+    torch.testing.assert_close(found.value, expected, atol=1e-5, rtol=0)
+
+
+def test_lipschitz_zero_gives_everybody_the_mean(generator: torch.Generator) -> None:
+    x, y = normal(7, 2, generator=generator), normal(7, 3, generator=generator)
+    found = lipschitz_projection(x, y, 0.0)
+    torch.testing.assert_close(found.value, y.mean(0).expand(7, 3))
+    assert found.max_violation == found.num_active == 0
+    assert found.duality_gap < 1e-30
+    expected = float((y - y.mean(0)).square().sum())
+    assert found.objective == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("shape", [(5,), (5, 2)])
+def test_lipschitz_infinity_changes_nothing(
+    shape: tuple[int, ...], generator: torch.Generator
+) -> None:
+    x, y = torch.zeros(5, 2), torch.randn(*shape, generator=generator)
+    found = lipschitz_projection(x, y, math.inf)
+    assert torch.equal(found.value, y)
+    assert found.value is not y
+    assert found[1:6] == (0.0, 0.0, 0, 0.0, 0)
+    assert found.active_pairs.shape == (2, 0)
+    assert found.multipliers.shape == (0, *shape[1:])
+
+
+def test_fair_outputs_are_returned_to_the_last_bit(generator: torch.Generator) -> None:
+    x = torch.randn(50, 3, generator=generator)
+    y = (0.1 * x[:, 0]).contiguous()
+    found = lipschitz_projection(x, y, 1.0)
+    assert torch.equal(found.value, y)
+    assert (found.objective, found.duality_gap, found.num_iter) == (0.0, 0.0, 0)
+
+
+def test_one_person() -> None:
+    found = lipschitz_projection(torch.zeros(1, 2), torch.tensor([3.0]), 0.5)
+    assert found.value.tolist() == [3.0]
+    assert found.num_active == 0
+
+
+@pytest.mark.parametrize("lipschitz", [0.0, 1e-3, 1e3])
+def test_constant_outputs_stay(lipschitz: float, generator: torch.Generator) -> None:
+    x = torch.randn(9, 2, generator=generator)
+    found = lipschitz_projection(x, torch.full((9, 2), 0.1), lipschitz)
+    assert torch.equal(found.value, torch.full((9, 2), 0.1))
+    assert found.max_violation == found.duality_gap == 0.0
+
+
+# Against an interior-point method on all pairs.
+
+
+@pytest.mark.parametrize("num_outputs", [None, 1, 2, 5])
+@pytest.mark.parametrize("lipschitz", [0.05, 0.5, 2.0])
+def test_matches_all_constraints_at_once(
+    num_outputs: int | None, lipschitz: float, generator: torch.Generator
+) -> None:
+    x = normal(25, 3, generator=generator)
+    shape = (25,) if num_outputs is None else (25, num_outputs)
+    y = 3.0 * normal(*shape, generator=generator)
+    found = lipschitz_projection(x, y, lipschitz, rtol=TIGHT)
+    dist = euclidean(x.numpy())
+    expected = projection(dist, y.numpy(), lipschitz)
+    np.testing.assert_allclose(found.value.numpy(), expected, atol=1e-5)
+    assert found.objective == pytest.approx(
+        float(((expected - y.numpy()) ** 2).sum()), rel=1e-7
+    )
+    assert_optimal(found, dist, y, lipschitz)
+
+
+def test_uses_the_fair_distance(generator: torch.Generator) -> None:
+    x, y = normal(20, 3, generator=generator), normal(20, generator=generator)
+    distance = Mahalanobis(torch.diag(torch.tensor([4.0, 1.0, 0.0])).double())
+    found = lipschitz_projection(x, y, 0.5, distance=distance, rtol=TIGHT)
+    dist = euclidean(x.numpy() * np.array([2.0, 1.0, 0.0]))
+    np.testing.assert_allclose(
+        found.value.numpy(), projection(dist, y.numpy(), 0.5), atol=1e-5
+    )
+
+
+def test_triangle_inequality_is_not_needed() -> None:
+    # The direct distance of 0 and 2 is longer than the way over 1, and shorter of
+    # 3 and 4 than any way round: no constraint follows from others.
+    dist = torch.full((5, 5), 10.0, dtype=torch.float64).fill_diagonal_(0.0)
+    for i, j, d in [(0, 1, 1.0), (1, 2, 1.0), (0, 2, 5.0), (3, 4, 0.5)]:
+        dist[i, j] = dist[j, i] = d
+    y = torch.tensor([0.0, 0.0, 9.0, -4.0, 4.0], dtype=torch.float64)
+    x, distance = looked_up(dist)
+    found = lipschitz_projection(x, y, 1.0, distance=distance, rtol=TIGHT)
+    expected = projection(dist.numpy(), y.numpy(), 1.0)
+    np.testing.assert_allclose(found.value.numpy(), expected, atol=1e-5)
+
+
+def test_duplicates_get_one_output(generator: torch.Generator) -> None:
+    base = normal(8, 2, generator=generator)
+    x = base[torch.tensor([0, 1, 2, 3, 4, 5, 6, 7, 0, 0, 3])]
+    y = 2.0 * normal(11, 2, generator=generator)
+    found = lipschitz_projection(x, y, 0.7, rtol=TIGHT)
+    assert torch.equal(found.value[0], found.value[8])
+    assert torch.equal(found.value[0], found.value[9])
+    assert torch.equal(found.value[3], found.value[10])
+    dist = euclidean(x.numpy())
+    expected = projection(dist, y.numpy(), 0.7)
+    np.testing.assert_allclose(found.value.numpy(), expected, atol=1e-5)
+    assert_optimal(found, dist, y, 0.7)
+
+
+def test_a_chain_of_zero_distances_links_people() -> None:
+    # 0 and 2 are one unit apart but both coincide with 1.
+    dist = torch.tensor([[0.0, 0.0, 1.0], [0.0, 0.0, 0.0], [1.0, 0.0, 0.0]])
+    x, distance = looked_up(dist.double())
+    y = torch.tensor([0.0, 3.0, 9.0], dtype=torch.float64)
+    found = lipschitz_projection(x, y, 1.0, distance=distance)
+    assert found.value.tolist() == [4.0, 4.0, 4.0]
+    assert found.num_active == 0
+
+
+def test_coinciding_people_keep_each_others_constraints() -> None:
+    # 1 coincides with 0, and only 1 is close to 2: all three end up together.
+    dist = torch.tensor([[0.0, 0.0, 9.0], [0.0, 0.0, 0.5], [9.0, 0.5, 0.0]])
+    x, distance = looked_up(dist.double())
+    y = torch.tensor([0.0, 0.0, 6.0], dtype=torch.float64)
+    found = lipschitz_projection(x, y, 1.0, distance=distance, rtol=TIGHT)
+    expected = projection(dist.numpy(), y.numpy(), 1.0)
+    np.testing.assert_allclose(found.value.numpy(), expected, atol=1e-6)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    seed=st.integers(0, 2**31),
+    num_rows=st.integers(1, 12),
+    num_features=st.integers(1, 3),
+    num_outputs=st.integers(1, 3),
+    lipschitz=st.floats(0.01, 10.0),
+    grid=st.booleans(),
+)
+def test_conditions_of_optimality_hold_for_points(
+    seed: int,
+    num_rows: int,
+    num_features: int,
+    num_outputs: int,
+    lipschitz: float,
+    grid: bool,
+) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    x = normal(num_rows, num_features, generator=generator)
+    x = x.round() if grid else x  # duplicates, and many ties
+    y = normal(num_rows, num_outputs, generator=generator)
+    found = lipschitz_projection(x, y, lipschitz, rtol=TIGHT)
+    assert_optimal(found, euclidean(x.numpy()), y, lipschitz)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    seed=st.integers(0, 2**31),
+    num_rows=st.integers(2, 10),
+    num_outputs=st.integers(1, 3),
+    zeros=st.floats(0.0, 0.3),
+    lipschitz=st.floats(0.01, 10.0),
+)
+def test_conditions_of_optimality_hold_for_any_dissimilarity(
+    seed: int, num_rows: int, num_outputs: int, zeros: float, lipschitz: float
+) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    upper = torch.rand(num_rows, num_rows, generator=generator, dtype=torch.float64)
+    upper[torch.rand(num_rows, num_rows, generator=generator) < zeros] = 0.0
+    dist = upper.triu(1) + upper.triu(1).mT
+    x, distance = looked_up(dist)
+    y = normal(num_rows, num_outputs, generator=generator)
+    found = lipschitz_projection(x, y, lipschitz, distance=distance, rtol=TIGHT)
+    assert_optimal(found, dist.numpy(), y, lipschitz)
+
+
+# Laws of a projection.
+
+
+@pytest.fixture
+def problem(generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    x, y = normal(60, 4, generator=generator), normal(60, 2, generator=generator)
+    return x, 2.0 * y
+
+
+def projected(x: Tensor, y: Tensor, lipschitz: float = 0.6, **kwargs: Any) -> Tensor:
+    return lipschitz_projection(x, y, lipschitz, rtol=1e-12, **kwargs).value
+
+
+def test_projecting_twice_changes_nothing(problem: tuple[Tensor, Tensor]) -> None:
+    x, y = problem
+    once = projected(x, y)
+    torch.testing.assert_close(projected(x, once), once, atol=1e-9, rtol=0)
+
+
+def test_shifts_and_scales_pass_through(problem: tuple[Tensor, Tensor]) -> None:
+    x, y = problem
+    f = projected(x, y)
+    torch.testing.assert_close(projected(x, y + 100.0), f + 100.0, atol=1e-5, rtol=0)
+    scaled = projected(x, 1e-5 * y, 0.6e-5)
+    torch.testing.assert_close(scaled, 1e-5 * f, atol=1e-10, rtol=0)
+    torch.testing.assert_close(projected(7.0 * x, y, 0.6 / 7), f, atol=1e-5, rtol=0)
+
+
+def test_rotating_the_outputs_rotates_the_answer(
+    problem: tuple[Tensor, Tensor],
+) -> None:
+    x, y = problem
+    turn = torch.tensor([[0.6, 0.8], [-0.8, 0.6]], dtype=torch.float64)
+    torch.testing.assert_close(
+        projected(x, y @ turn), projected(x, y) @ turn, atol=1e-5, rtol=0
+    )
+
+
+def test_relabelling_people_relabels_the_answer(
+    problem: tuple[Tensor, Tensor], generator: torch.Generator
+) -> None:
+    x, y = problem
+    order = torch.randperm(60, generator=generator)
+    torch.testing.assert_close(
+        projected(x[order], y[order]), projected(x, y)[order], atol=1e-5, rtol=0
+    )
+
+
+def test_keeps_the_mean_and_never_expands(
+    problem: tuple[Tensor, Tensor], generator: torch.Generator
+) -> None:
+    x, y = problem
+    other = y + normal(60, 2, generator=generator)
+    f, g = projected(x, y), projected(x, other)
+    torch.testing.assert_close(f.mean(0), y.mean(0), atol=1e-12, rtol=0)
+    assert (f - g).norm() <= (y - other).norm() * (1 + 1e-6)
+
+
+def test_a_larger_constant_costs_less(problem: tuple[Tensor, Tensor]) -> None:
+    x, y = problem
+    costs = [lipschitz_projection(x, y, k).objective for k in (0.0, 0.2, 0.6, 2.0, 9.0)]
+    assert costs == sorted(costs, reverse=True)
+
+
+@pytest.mark.parametrize("tile_size", [4, 59, 60, 1000])
+def test_tiles_do_not_matter(tile_size: int, problem: tuple[Tensor, Tensor]) -> None:
+    x, y = problem
+    f = projected(x, y, tile_size=tile_size)
+    torch.testing.assert_close(f, projected(x, y), atol=1e-5, rtol=0)
+
+
+def test_same_input_same_output(problem: tuple[Tensor, Tensor]) -> None:
+    x, y = problem
+    first, second = (lipschitz_projection(x, y, 0.6) for _ in range(2))
+    assert torch.equal(first.value, second.value)
+    assert first[1:6] == second[1:6]
+
+
+def test_a_callable_is_the_distance_it_computes(
+    problem: tuple[Tensor, Tensor],
+) -> None:
+    x, y = problem
+    distance = CallableDistance(torch.cdist)
+    torch.testing.assert_close(
+        projected(x, y, distance=distance), projected(x, y), atol=1e-5, rtol=0
+    )
+
+
+# The certificate.
+
+
+@pytest.mark.parametrize("rtol", [1e-2, 1e-6, 1e-12])
+@pytest.mark.parametrize("num_outputs", [1, 4])
+def test_certificate_bounds_the_error(
+    rtol: float, num_outputs: int, generator: torch.Generator
+) -> None:
+    x, y = normal(200, 5, generator=generator), normal(200, 4, generator=generator)
+    y = y[:, :num_outputs]
+    exact = lipschitz_projection(x, y, 0.3, rtol=1e-13)
+    found = lipschitz_projection(x, y, 0.3, rtol=rtol)
+    assert 0.0 <= found.duality_gap <= rtol
+    assert found.objective <= exact.objective * (1 + rtol) + 1e-9
+    assert found.objective >= exact.objective * (1 - 1e-9)
+    error = float((found.value - exact.value).norm())
+    assert error <= found.error_bound + 1e-5
+    violation = largest_violation(euclidean(x.numpy()), found.value.numpy(), 0.3)
+    assert violation <= 1e-14
+    assert found.max_violation == pytest.approx(violation, abs=1e-15)
+
+
+def test_all_pairs_tight_at_once() -> None:
+    # A straight line: every pair reaches its limit, far more than a tile reports.
+    x = torch.linspace(0.0, 1.0, 300, dtype=torch.float64).unsqueeze(1)
+    found = lipschitz_projection(x, 5.0 * x[:, 0], 1.0, tile_size=64)
+    torch.testing.assert_close(found.value, x[:, 0] + 2.0, atol=1e-4, rtol=0)
+    assert found.max_violation <= 1e-14
+
+
+def test_float32_is_solved_in_float64_and_certified_as_returned(
+    generator: torch.Generator,
+) -> None:
+    x = torch.randn(80, 3, generator=generator)
+    y = 5.0 * torch.randn(80, 2, generator=generator)
+    found = lipschitz_projection(x, y, 0.5, rtol=TIGHT)
+    assert found.value.dtype == torch.float32
+    exact = lipschitz_projection(x.double(), y.double(), 0.5, rtol=TIGHT)
+    torch.testing.assert_close(found.value, exact.value.float(), atol=1e-6, rtol=1e-6)
+    dist = euclidean(x.double().numpy())
+    violation = largest_violation(dist, found.value.double().numpy(), 0.5)
+    assert found.max_violation == pytest.approx(violation, rel=1e-6)
+    assert 0.0 < violation < 1e-6
+
+
+def test_close_neighbours_far_outputs(generator: torch.Generator) -> None:
+    # Distances of 1e-13: shrinking everybody to meet them would cost everything.
+    x = normal(30, 2, generator=generator)
+    x = torch.cat([x, x + 1e-13])
+    y = normal(60, generator=generator)
+    found = lipschitz_projection(x, y, 1.0)
+    assert found.duality_gap <= 1e-6
+    assert found.max_violation <= 1e-9 * float((y - y.mean()).abs().max())
+    expected = projection(euclidean(x.numpy()), y.numpy(), 1.0)
+    np.testing.assert_allclose(found.value.numpy(), expected, atol=1e-3)
+
+
+def test_coordinates_of_any_size(generator: torch.Generator) -> None:
+    x, y = normal(30, 2, generator=generator), normal(30, generator=generator)
+    expected = projected(x, y)
+    for scale in (1e-30, 1e30):
+        value = projected(scale * x, y, 0.6 / scale)
+        torch.testing.assert_close(value, expected, atol=1e-5, rtol=0)
+
+
+def test_inputs_are_left_alone(problem: tuple[Tensor, Tensor]) -> None:
+    x, y = problem
+    before = x.clone(), y.clone()
+    y = y.requires_grad_()
+    found = lipschitz_projection(x, y, 0.6)
+    assert torch.equal(x, before[0])
+    assert torch.equal(y.detach(), before[1])
+    assert not found.value.requires_grad
+
+
+# Failure, and bad input.
+
+
+def test_giving_up_says_by_how_much(problem: tuple[Tensor, Tensor]) -> None:
+    x, y = problem
+    expected = (
+        r"lipschitz_projection stopped after 1 iterations: relative duality gap "
+        r"\d\.\de-\d\d, largest violation \d\.\de[-+]\d\d, 'rtol' is 1e-06\. Raise "
+        r"'max_iter' or 'rtol'"
+    )
+    with pytest.raises(ConvergenceError, match=f"^{expected}$"):
+        lipschitz_projection(x, y, 0.6, max_iter=1)
+
+
+def test_names_the_extra_that_is_missing(
+    problem: tuple[Tensor, Tensor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def without_scipy(name: str) -> object:
+        raise ImportError(name)
+
+    monkeypatch.setattr("pyg_glif._optional.import_module", without_scipy)
+    expected = (
+        r"'pyg_glif\.baselines\.lipschitz_projection' requires 'scipy.sparse' "
+        r"\(install 'pyg_glif\[baselines\]'\)"
+    )
+    with pytest.raises(ImportError, match=f"^{expected}$"):
+        lipschitz_projection(*problem, 0.6)
+
+
+GOOD: dict[str, Any] = {"x": torch.zeros(3, 2), "y_hat": torch.zeros(3)}
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "message"),
+    [
+        (
+            {"x": [[0.0]]},
+            TypeError,
+            "'x' must be a torch.Tensor (got list). Use 'torch.as_tensor'",
+        ),
+        (
+            {"x": torch.zeros(3)},
+            ValueError,
+            "'x' must be 2-dimensional (got shape (3,))",
+        ),
+        (
+            {"x": torch.full((3, 2), torch.nan)},
+            ValueError,
+            "'x' must be finite (got nan at index (0, 0), 6 such values)",
+        ),
+        (
+            {"y_hat": torch.tensor([0.0, torch.nan, 0.0])},
+            ValueError,
+            "'y_hat' must be finite (got nan at index 1, 1 such values)",
+        ),
+        (
+            {"y_hat": torch.zeros(3, dtype=torch.long)},
+            TypeError,
+            "'y_hat' must be float32 or float64 (got torch.int64)",
+        ),
+        (
+            {"y_hat": torch.zeros(3, 0)},
+            ValueError,
+            "'y_hat' must not be empty (got shape (3, 0))",
+        ),
+        (
+            {"y_hat": torch.zeros(3, 1, 1)},
+            ValueError,
+            "'y_hat' must be 1-dimensional or 2-dimensional (got shape (3, 1, 1))",
+        ),
+        (
+            {"y_hat": torch.zeros(4)},
+            ValueError,
+            "'y_hat' must have as many rows as 'x' (got 4 for 3)",
+        ),
+        (
+            {"lipschitz": -1.0},
+            ValueError,
+            "'lipschitz' must be non-negative (got -1.0)",
+        ),
+        (
+            {"lipschitz": math.nan},
+            ValueError,
+            "'lipschitz' must be finite (got nan)",
+        ),
+        (
+            {"lipschitz": "2"},
+            TypeError,
+            "'lipschitz' must be a number (got '2')",
+        ),
+        ({"rtol": 0.0}, ValueError, "'rtol' must be positive (got 0.0)"),
+        ({"max_iter": 0}, ValueError, "'max_iter' must be at least 1 (got 0)"),
+        ({"tile_size": 0}, ValueError, "'tile_size' must be at least 1 (got 0)"),
+        (
+            {"distance": math.dist},
+            TypeError,
+            "'distance' must be a FairDistance (got builtin_function_or_method)",
+        ),
+    ],
+)
+def test_rejects_bad_input(
+    change: dict[str, Any], kind: type[Exception], message: str
+) -> None:
+    arguments = {**GOOD, "lipschitz": 1.0, **change}
+    with pytest.raises(kind) as caught:
+        lipschitz_projection(**arguments)
+    assert str(caught.value) == message

@@ -1,0 +1,42 @@
+import json
+from pathlib import Path
+
+from pyg_glif.experiments.records import Record, Run, summarize
+from pyg_glif.experiments.report import Report, Table, describe
+
+
+def report() -> Report:
+    records = (
+        Record("Baseline", {}, {"score": 0.5}),
+        Record("GLIF", {"tau": 3.0, "lam": 0.1}, {"score": 0.25}),
+    )
+    runs = tuple(Run("bios", "text", seed, {}, records) for seed in (0, 1))
+    table = Table("All of it", {"score": "score"}, summarize(runs), {"score": 1})
+    return Report("bios", "text", runs, (table,), ("Mind this.",), (Path("a.md"),))
+
+
+def test_report() -> None:
+    assert repr(report()) == "Report('bios', variant='text', seeds=[0, 1])"
+    assert report().to_markdown() == (
+        "# Bios (text), seeds 0, 1\n\n"
+        "**All of it**\n\n"
+        "| method | setting | score |\n"
+        "|---|---|---:|\n"
+        "| Baseline | - | 0.5 ± 0.0 |\n"
+        "| GLIF | tau² = 9, lam = 0.1 | 0.2 ± 0.0 |\n\n"
+        "Mind this.\n"
+    )
+
+
+def test_plain_data_is_json() -> None:
+    plain = json.loads(json.dumps(report().to_dict(), allow_nan=False))
+    assert plain["files"] == ["a.md"]
+    (table,) = plain["tables"]
+    assert table["rows"][1]["mean"] == {"score": 0.25}
+    assert table["rows"][1]["setting"] == {"tau": 3.0, "lam": 0.1}
+
+
+def test_settings_show_squared_radii() -> None:
+    assert describe({"tau": 8**0.5, "lam": 0.1}) == "tau² = 8, lam = 0.1"
+    assert describe({"L": 2.25}) == "L = 2.25"
+    assert describe({}) == "-"

@@ -1,0 +1,190 @@
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from pyg_glif.datasets import Sentiment
+from pyg_glif.experiments import (
+    Run,
+    draw_sentiment,
+    report_sentiment,
+    reproduce_sentiment,
+    run_sentiment,
+)
+from pyg_glif.experiments.people import People
+from pyg_glif.metric_learning import SensitiveSVD
+from tests.experiments.small import RECIPE, SENTIMENT
+
+pytestmark = pytest.mark.lightning
+
+METHODS = [
+    "Baseline",
+    "GLIF",
+    "GLIF-NRW",
+    "GLIF-density",
+    "IF-constraints",
+    "In-processing",
+    "SenSeI",
+]
+
+
+@pytest.fixture(scope="module")
+def runs() -> list[Run]:
+    return [run_sentiment(seed, SENTIMENT) for seed in (0, 1)]
+
+
+@pytest.fixture(scope="module")
+def people() -> People:
+    dataset = Sentiment(seed=0)
+    return People.of(dataset[0], SensitiveSVD(50).fit(dataset.side_x))
+
+
+def test_every_method_has_one_chosen_setting(runs: list[Run]) -> None:
+    for run in runs:
+        assert [r.method for r in run.records if r.chosen] == METHODS
+    # Three radii and the chosen one, at which there is one more strength.
+    glif = [r.setting for r in runs[0].records if r.method == "GLIF"]
+    assert len(glif) == 5
+    assert {"tau": 8**0.5, "lam": 1.0} in glif
+
+
+def test_same_seed_same_numbers(runs: list[Run]) -> None:
+    again = run_sentiment(1, SENTIMENT)
+    assert again.records == runs[1].records
+    assert again.extras == runs[1].extras
+    assert again.records != runs[0].records
+
+
+def test_global_randomness_is_neither_used_nor_changed(runs: list[Run]) -> None:
+    torch.manual_seed(123)
+    before = torch.get_rng_state()
+    small = replace(SENTIMENT, recipe=replace(RECIPE, num_steps=3), rhos=())
+    first = run_sentiment(0, small)
+    assert torch.equal(torch.get_rng_state(), before)
+    torch.manual_seed(7)
+    assert run_sentiment(0, small).records == first.records
+
+
+def test_measures_match_their_formulas(people: People) -> None:
+    generator = torch.Generator().manual_seed(3)
+    logit = torch.randn(len(people.y), generator=generator, dtype=torch.float64)
+    y, names = logit.numpy(), people.is_name.numpy()
+    race, gender = people.race.numpy()[names], people.gender.numpy()[names]
+    found = people.measure(logit)
+    right = (y[~names] > 0) == (people.y.numpy()[~names] == 1)
+    assert found["accuracy"] == pytest.approx(right.mean())
+    n = y[names]
+    assert found["name_std"] == pytest.approx(n.std(ddof=1))
+    assert found["relative_std"] == pytest.approx(n.std(ddof=1) / y[~names].std(ddof=1))
+    assert found["race_gap"] == pytest.approx(
+        abs(n[race == 0].mean() - n[race == 1].mean())
+    )
+    assert found["gender_gap"] == pytest.approx(
+        abs(n[gender == 0].mean() - n[gender == 1].mean())
+    )
+
+
+def test_smoothed_records_match_the_closed_form(
+    people: People, runs: list[Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[torch.Tensor] = []
+    measure = People.measure
+
+    def spy(self: People, logit: torch.Tensor) -> dict[str, float]:
+        seen.append(logit)
+        return measure(self, logit)
+
+    monkeypatch.setattr(People, "measure", spy)
+    run_sentiment(0, replace(SENTIMENT, penalties=(), rhos=()))
+    y = seen[0].double().numpy()
+    # Orthogonal complement of the side set's leading right singular vectors.
+    side = Sentiment(seed=0).side_x.double().numpy()
+    basis = np.linalg.svd(side, full_matrices=False)[2][:50]
+    x = people.x.double().numpy()
+    z = x - x @ basis.T @ basis
+    sq_dist = ((z[:, None] - z[None]) ** 2).sum(-1)
+    weight = np.where(sq_dist <= 8.0, np.exp(-1e-4 * sq_dist), 0.0)
+    lap = np.diag(weight.sum(1)) - weight
+    fair = np.linalg.solve(np.eye(len(y)) + 0.1 * lap, y)
+    chosen = next(r for r in runs[0].records if r.method == "GLIF" and r.chosen)
+    expected = measure(people, torch.from_numpy(fair))
+    assert chosen.metrics == pytest.approx(expected, rel=1e-3)
+
+
+def test_violations_count_every_pair_once(runs: list[Run], people: People) -> None:
+    found = runs[0].extras["violations"]
+    n, names = len(people.y), int(people.is_name.sum())
+    assert sum(found["pairs"]) == n * (n - 1) // 2
+    assert sum(found["name_pairs"]) == names * (names - 1) // 2
+    assert found["lipschitz"] == 2.25
+    for part, whole in (("after", "pairs"), ("name_after", "name_pairs")):
+        assert all(p <= w for p, w in zip(found[part], found[whole], strict=True))
+
+
+def test_projected_outputs_break_no_constraint(runs: list[Run]) -> None:
+    tight, loose = (
+        next(
+            r.metrics["name_std"]
+            for r in runs[0].records
+            if r.method == "IF-constraints" and r.setting["L"] == lipschitz
+        )
+        for lipschitz in (1.0, 2.25)
+    )
+    assert tight < loose
+
+
+def test_report_and_plots(runs: list[Run]) -> None:
+    report = report_sentiment(runs)
+    assert repr(report) == "Report('sentiment', variant='us', seeds=[0, 1])"
+    assert [row.method for row in report.tables[0].rows] == METHODS
+    floor = report.tables[0].rows[0].mean["accuracy"] - 0.01
+    assert all(row.mean["accuracy"] >= floor for row in report.tables[1].rows)
+    figures = draw_sentiment(runs)
+    assert sorted(figures) == ["figure2", "radius", "strength"]
+    left, middle, right = figures["figure2"].axes
+    assert left.get_xlabel() == "test accuracy"
+    assert [t.get_text() for t in left.get_legend().get_texts()] == METHODS
+    assert middle.get_ylabel() == "race gap"
+    assert right.get_ylabel() == "share of pairs that break L = 2.25"
+
+
+def test_reproduce_writes_what_it_says(tmp_path: Path) -> None:
+    config = replace(SENTIMENT, recipe=replace(RECIPE, num_steps=5))
+    report = reproduce_sentiment([4], out=tmp_path / "new" / "out", config=config)
+    assert {path.name for path in report.files} == {
+        "sentiment_us_seed_4.json",
+        "sentiment_us.md",
+        "sentiment_us_figure2.png",
+        "sentiment_us_radius.png",
+        "sentiment_us_strength.png",
+    }
+    for path in report.files:
+        assert path.stat().st_size > 100
+        if path.suffix == ".png":
+            assert path.read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "new/out/sentiment_us.md").read_text() == report.to_markdown()
+    plain = json.loads((tmp_path / "new/out/sentiment_us_seed_4.json").read_text())
+    assert plain["config"]["recipe"]["num_steps"] == 5
+    assert "torch" in plain["versions"]
+
+
+@pytest.mark.dataset
+@pytest.mark.parametrize("variant", ["nyc", "word2vec"])
+def test_other_variants_run(
+    variant: str, shared_data: Callable[[str], Path], tmp_path: Path
+) -> None:
+    shared_data("sentiment")
+    config = replace(SENTIMENT, recipe=replace(RECIPE, num_steps=3), rhos=())
+    report = reproduce_sentiment([0], variant=variant, out=tmp_path, config=config)
+    assert report.variant == variant
+
+
+@pytest.mark.parametrize("seeds", [[], [1, 1]])
+def test_seeds_are_different_and_not_none(seeds: list[int], tmp_path: Path) -> None:
+    msg = f"'seeds' must hold one or more different seeds \\(got \\{seeds}\\)"
+    with pytest.raises(ValueError, match=msg):
+        reproduce_sentiment(seeds, out=tmp_path)

@@ -1,0 +1,136 @@
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from pyg_glif.experiments import Run, draw_text, report_text, reproduce_bios, run_text
+from pyg_glif.experiments.runtimes import measure_runtimes
+from pyg_glif.experiments.texts import Texts
+from tests.experiments.small import text_config
+
+SIZES = {"bios": {"limit": 0.1}, "toxicity": {"limit": 160, "max_length": 150}}
+METHODS = [
+    "Baseline",
+    "GLIF",
+    "GLIF-NRW",
+    "GLIF-density",
+    "In-processing",
+    "SenSeI",
+    "GLIF, half arrive later",
+]
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Encodings that the tests of this module share."""
+    pytest.importorskip("sentence_transformers", reason="the extra 'text' is missing")
+    return tmp_path_factory.mktemp("encodings")
+
+
+def some_texts(generator: torch.Generator) -> tuple[Texts, torch.Tensor]:
+    """Four originals of three classes, the first two with alterations."""
+    group = torch.tensor([0, 0, 0, 1, 1, 2, 3])
+    original = torch.tensor([1, 0, 0, 1, 0, 1, 1]).bool()
+    y = torch.tensor([0, 0, 0, 1, 1, 2, 0])
+    x = torch.randn(7, 3, generator=generator)
+    logits = 5.0 * torch.nn.functional.one_hot(torch.tensor([0, 0, 1, 1, 1, 0, 0]), 3)
+    return Texts(x, y, group, original, 3), logits
+
+
+def test_measures_are_of_originals_and_of_altered_groups(
+    generator: torch.Generator,
+) -> None:
+    texts, logits = some_texts(generator)
+    # Originals: both of class 0 right, 1 right, 2 wrong. One of two groups agrees.
+    assert texts.balanced_accuracy(logits) == pytest.approx((1 + 1 + 0) / 3)
+    assert texts.measure(logits)["consistency"] == pytest.approx(0.5)
+    assert texts.inconsistency(logits) == pytest.approx(0.5)
+
+
+def test_runtimes_name_method_and_rows(generator: torch.Generator) -> None:
+    from pyg_glif.distances import Euclidean
+
+    x = torch.randn(40, 3, generator=generator)
+    y = torch.randn(40, 2, generator=generator)
+    setting = {"tau": 1.0, "lam": 1.0}
+    found = measure_runtimes(x, y, Euclidean(), setting, (0.5, 1.0), seed=0)
+    methods = ("closed form", "coordinate descent", "conjugate gradients")
+    assert list(found) == [f"{m}, {n} rows" for n in (20, 40) for m in methods]
+    assert all(seconds > 0 for seconds in found.values())
+
+
+@pytest.mark.dataset
+@pytest.mark.lightning
+@pytest.mark.parametrize("dataset", ["bios", "toxicity"])
+def test_runs_on_a_tenth_of_the_texts(
+    dataset: str, shared_data: Callable[[str], Path], cache: Path
+) -> None:
+    shared_data(dataset)
+    config = text_config(dataset, root=cache, **SIZES[dataset])
+    run = run_text(0, config)
+    assert [r.method for r in run.records if r.chosen] == METHODS
+    grid = [r for r in run.records if r.method == "GLIF" and r.setting["lam"] > 0]
+    assert len(grid) == 2
+    for record in run.records:
+        assert 0 <= record.metrics["balanced_accuracy"] <= 1
+        assert 0 <= record.metrics["consistency"] <= 1
+    assert run.records == run_text(0, config).records
+    report = report_text([run])
+    assert "not the paper's data" in report.to_markdown()
+    assert "| rows | closed form |" in report.to_markdown()
+    figures = draw_text([run])
+    assert figures["figure3"].axes[0].get_ylabel() == "prediction consistency"
+
+
+@pytest.mark.dataset
+@pytest.mark.lightning
+def test_smoothed_records_match_the_closed_form(
+    shared_data: Callable[[str], Path], cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared_data("bios")
+    seen: list[tuple[Texts, torch.Tensor]] = []
+    measure = Texts.measure
+
+    def spy(self: Texts, logits: torch.Tensor) -> dict[str, float]:
+        seen.append((self, logits))
+        return measure(self, logits)
+
+    monkeypatch.setattr(Texts, "measure", spy)
+    config = text_config("bios", root=cache, **SIZES["bios"])
+    run = run_text(0, replace(config, taus=(0.9,)))
+    texts, logits = seen[0]
+    from pyg_glif.datasets import Bios
+    from pyg_glif.metric_learning import FACE
+
+    data = Bios(cache, seed=0, **SIZES["bios"])
+    distance = FACE(5).fit(data.face_x, data.face_group)
+    z = distance.embed(texts.x).double().numpy()
+    sq_dist = ((z[:, None] - z[None]) ** 2).sum(-1)
+    weight = np.where(sq_dist <= 0.81, np.exp(-1e-4 * sq_dist), 0.0)
+    lap = np.diag(weight.sum(1)) - weight
+    fair = np.linalg.solve(np.eye(len(z)) + 10.0 * lap, logits.double().numpy())
+    expected = measure(texts, torch.from_numpy(fair))
+    glif = next(r for r in run.records if r.method == "GLIF" and r.setting["lam"] > 0)
+    assert glif.metrics == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.dataset
+@pytest.mark.lightning
+def test_reproduce_writes_what_it_says(
+    shared_data: Callable[[str], Path], cache: Path, tmp_path: Path
+) -> None:
+    shared_data("bios")
+    config = text_config("bios", root=cache, **SIZES["bios"])
+    report = reproduce_bios([1], out=tmp_path, config=config)
+    assert {path.name for path in report.files} == {
+        "bios_text_seed_1.json",
+        "bios_text.md",
+        "bios_text_figure3.png",
+        "bios_text_radius.png",
+    }
+    assert (
+        Run.read(tmp_path / "bios_text_seed_1.json").records == report.runs[0].records
+    )
