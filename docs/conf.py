@@ -27,7 +27,7 @@ extensions = [
     "sphinx.ext.mathjax",
     "sphinx.ext.napoleon",
 ]
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "results/*.md"]  # these are parts of pages
 
 html_theme = "furo"
 html_title = f"pyg_glif {release}"
@@ -66,7 +66,9 @@ def public_modules() -> list[ModuleType]:
 
 
 def summary(value: object) -> str:
-    """First paragraph of a docstring, on one line."""
+    """First paragraph of a docstring, on one line; the type of a constant."""
+    if not (inspect.isclass(value) or inspect.isroutine(value)):
+        return f"A constant, ``{type(value).__name__}``."
     return " ".join((inspect.getdoc(value) or "").split("\n\n")[0].split())
 
 
@@ -104,11 +106,12 @@ def overview(module: ModuleType) -> list[str]:
 def entry(module: ModuleType, name: str) -> str:
     """The autodoc directive of one export."""
     value = getattr(module, name)
-    kind = "data"
     if inspect.isclass(value):
         kind = "exception" if issubclass(value, BaseException) else "class"
     elif inspect.isroutine(value):
         kind = "function"
+    else:  # autodoc would print the docstring of its class
+        return f".. py:data:: {module.__name__}.{name}\n\n   {summary(value)}\n"
     return f".. auto{kind}:: {module.__name__}.{name}\n"
 
 

@@ -16,8 +16,10 @@ examples:
     pyg-glif reproduce sentiment
   a quick look, one seed:
     pyg-glif reproduce sentiment --seeds 1 --out look
-  another embedding of words:
+  another side set of names:
     pyg-glif reproduce sentiment --variant nyc --seeds 3
+  biographies, a tenth of them, one seed (needs the extra 'text'):
+    pyg-glif reproduce bios --limit 0.1 --seeds 1
 """
 _NAMES = ("sentiment", "bios", "toxicity")
 
@@ -32,7 +34,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="repeat with seeds 0 to N-1 (default: 10)",
     )
-    parser.add_argument("--variant", metavar="V", help="variant of the data")
+    parser.add_argument(
+        "--variant",
+        metavar="V",
+        help="data of sentiment: us, nyc, word2vec, glove42b; of the others: text, "
+        "embeddings (default: the first)",
+    )
+    parser.add_argument(
+        "--limit",
+        type=float,
+        metavar="SHARE",
+        help="share of the texts of bios or toxicity (default: all)",
+    )
     parser.add_argument(
         "--out", metavar="DIR", help="folder for results (default: results/NAME)"
     )
@@ -47,6 +60,9 @@ def run(args: argparse.Namespace) -> Outcome:
         raise UsageError(f"NAME must be one of {known} (got '{args.name}')")
     if args.seeds < 1:
         raise UsageError(f"--seeds must be at least 1 (got {args.seeds})")
+    limit = {} if args.limit is None else {"limit": args.limit}
+    if limit and args.name == "sentiment":
+        raise UsageError("--limit is for bios and toxicity (got NAME 'sentiment')")
     out = _folder(Path(args.out or Path("results", args.name)))
     silent = args.quiet or args.no_progress
     report = EXPERIMENTS[args.name](
@@ -54,6 +70,7 @@ def run(args: argparse.Namespace) -> Outcome:
         variant=args.variant,
         out=out,
         progress=False if silent else None,
+        **limit,
     )
     files = [str(path) for path in report.files]
     written = "\n".join(f"written  {path}" for path in files)

@@ -174,6 +174,7 @@ def violations(axes: Any, found: Mapping[str, Any]) -> None:
     axes.set(
         xlabel="fair distance",
         xlim=(0.0, edges[last + 1]),
+        ylim=(0.0, 1.35 * max(*before, *after, *names)),  # room for the legend
         ylabel=f"share of pairs that break L = {found['lipschitz']:g}",
     )
     _tidy(axes)

@@ -1,5 +1,6 @@
 """Rows on which a text classifier is judged: texts as written and altered."""
 
+import math
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -53,7 +54,9 @@ class Texts:
         return 1.0 - float(prediction_consistency(logits, self.group))
 
     def measure(self, logits: Tensor) -> dict[str, float]:
-        """Both, as the paper reports them."""
+        """Both, as the paper reports them; NaN where there is no solution."""
+        if logits.isnan().any():
+            return {"balanced_accuracy": math.nan, "consistency": math.nan}
         return {
             "balanced_accuracy": self.balanced_accuracy(logits),
             "consistency": 1.0 - self.inconsistency(logits),

@@ -33,7 +33,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
         return FakeReport([options["out"] / "table.md"])
 
     fake = ModuleType("pyg_glif.experiments")
-    fake.EXPERIMENTS = {"sentiment": runner}  # type: ignore[attr-defined]
+    fake.EXPERIMENTS = {"sentiment": runner, "bios": runner}  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "pyg_glif.experiments", fake)
     return seen
 
@@ -63,7 +63,9 @@ def test_reproduce_options(shell: Shell, calls: list[dict[str, Any]]) -> None:
 
 
 def test_reproduce_refuses(shell: Shell, calls: list[dict[str, Any]]) -> None:
-    shell("reproduce", "adult").fails(2, "NAME must be one of sentiment (got 'adult')")
+    shell("reproduce", "adult").fails(
+        2, "NAME must be one of sentiment, bios (got 'adult')"
+    )
     shell("reproduce", "sentiment", "--seeds", 0).fails(
         2, "--seeds must be at least 1 (got 0)"
     )
@@ -72,3 +74,13 @@ def test_reproduce_refuses(shell: Shell, calls: list[dict[str, Any]]) -> None:
         2, "--out: the folder 'file/x' cannot be written (Not a directory)"
     )
     assert calls == []
+
+
+def test_reproduce_takes_a_share_of_the_texts(
+    shell: Shell, calls: list[dict[str, Any]]
+) -> None:
+    shell("reproduce", "bios", "--limit", 0.1)
+    assert calls[0]["limit"] == 0.1
+    shell("reproduce", "sentiment", "--limit", 0.1).fails(
+        2, "--limit is for bios and toxicity (got NAME 'sentiment')"
+    )

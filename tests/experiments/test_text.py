@@ -1,14 +1,21 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from torch_geometric.data import Data
 
+from pyg_glif.datasets import Bios
+from pyg_glif.distances import Euclidean
 from pyg_glif.experiments import Run, draw_text, report_text, reproduce_bios, run_text
 from pyg_glif.experiments.runtimes import measure_runtimes
 from pyg_glif.experiments.texts import Texts
+from pyg_glif.experiments.training import fit
+from pyg_glif.lightning import FairClassifier
+from pyg_glif.metric_learning import FACE
 from tests.experiments.small import text_config
 
 SIZES = {"bios": {"limit": 0.1}, "toxicity": {"limit": 160, "max_length": 150}}
@@ -51,8 +58,6 @@ def test_measures_are_of_originals_and_of_altered_groups(
 
 
 def test_runtimes_name_method_and_rows(generator: torch.Generator) -> None:
-    from pyg_glif.distances import Euclidean
-
     x = torch.randn(40, 3, generator=generator)
     y = torch.randn(40, 2, generator=generator)
     setting = {"tau": 1.0, "lam": 1.0}
@@ -87,6 +92,32 @@ def test_runs_on_a_tenth_of_the_texts(
 
 @pytest.mark.dataset
 @pytest.mark.lightning
+def test_networks_never_see_test_texts(
+    shared_data: Callable[[str], Path], cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared_data("bios")
+    seen: list[Data] = []
+
+    def spy(classifier: FairClassifier, data: Data, *args: Any, **kwargs: Any) -> Any:
+        seen.append(data)
+        return fit(classifier, data, *args, **kwargs)
+
+    monkeypatch.setattr("pyg_glif.experiments.text.fit", spy)
+    run_text(0, text_config("bios", root=cache, **SIZES["bios"]))
+    data = Bios(cache, seed=0, **SIZES["bios"])[0]
+    test = {tuple(row) for row in data.x[data.test_mask].tolist()}
+    labelled = set()
+    for training in seen:
+        assert not test & {tuple(row) for row in training.x.tolist()}
+        labelled.add(int((training.y >= 0).sum()))
+    # To choose: training texts. To be judged: validation texts as written, too.
+    num_train = int(data.train_mask.sum())
+    num_val = int((data.val_mask & data.original).sum())
+    assert labelled == {num_train, num_train + num_val}
+
+
+@pytest.mark.dataset
+@pytest.mark.lightning
 def test_smoothed_records_match_the_closed_form(
     shared_data: Callable[[str], Path], cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -102,9 +133,6 @@ def test_smoothed_records_match_the_closed_form(
     config = text_config("bios", root=cache, **SIZES["bios"])
     run = run_text(0, replace(config, taus=(0.9,)))
     texts, logits = seen[0]
-    from pyg_glif.datasets import Bios
-    from pyg_glif.metric_learning import FACE
-
     data = Bios(cache, seed=0, **SIZES["bios"])
     distance = FACE(5).fit(data.face_x, data.face_group)
     z = distance.embed(texts.x).double().numpy()
@@ -123,8 +151,9 @@ def test_reproduce_writes_what_it_says(
     shared_data: Callable[[str], Path], cache: Path, tmp_path: Path
 ) -> None:
     shared_data("bios")
-    config = text_config("bios", root=cache, **SIZES["bios"])
-    report = reproduce_bios([1], out=tmp_path, config=config)
+    config = text_config("bios", root=cache)
+    report = reproduce_bios([1], limit=0.1, out=tmp_path, config=config)
+    assert report.runs[0].config["options"]["limit"] == 0.1
     assert {path.name for path in report.files} == {
         "bios_text_seed_1.json",
         "bios_text.md",
