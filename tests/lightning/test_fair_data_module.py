@@ -102,6 +102,29 @@ def test_balanced_batches_draw_all_rows_alike(people: Data) -> None:
         assert float((of_class - mean).abs().max()) < 6 * mean**0.5
 
 
+def test_unlabelled_rows_join_balanced_batches() -> None:
+    y = torch.tensor([0, 0, 0, 1, -1, -1])
+    data = Data(x=torch.zeros(6, 1), y=y)
+    module = FairDataModule(
+        data, batch_size=4, balanced=True, num_unlabelled=3, steps_per_epoch=20
+    )
+    drawn = set()
+    for _, label, index in module.train_dataloader():
+        assert label.tolist() == [0, 0, 1, 1, -1, -1, -1]
+        drawn |= set(index[4:].tolist())
+    assert drawn == {4, 5}
+
+
+def test_unlabelled_rows_must_be_there_and_wanted(people: Data) -> None:
+    message = "'num_unlabelled' must be 0 unless 'balanced' is true (got 2)"
+    with pytest.raises(ValueError, match=re.escape(message)):
+        FairDataModule(people, num_unlabelled=2)
+    people.y = people.y.clamp(min=0)
+    module = FairDataModule(people, batch_size=6, balanced=True, num_unlabelled=2)
+    with pytest.raises(ValueError, match="'y < 0' must not be empty"):
+        module.train_dataloader()
+
+
 @pytest.mark.parametrize("balanced", [False, True])
 def test_seed_and_epoch_settle_the_batches(people: Data, balanced: bool) -> None:
     def draw(seed: int, count: int = 3) -> list[list[list[int]]]:
