@@ -7,8 +7,6 @@ the words and names of the experiments' data (see ``PYG_GLIF_DATA``) and the pac
 """
 
 import argparse
-import csv
-import gzip
 import multiprocessing
 import time
 from typing import Any
@@ -18,76 +16,32 @@ import report
 import torch
 from common import PeakMemory, interleaved, write
 from data import embedding_like
-from torch import Tensor, nn
+from torch import Tensor
 
-from pyg_glif._data import find_data
 from pyg_glif.baselines import Projection, lipschitz_projection
+from pyg_glif.datasets import Sentiment
 from pyg_glif.distances import FairDistance
+from pyg_glif.experiments import Recipe
+from pyg_glif.experiments.training import fit, logits_of
+from pyg_glif.lightning import FairClassifier
 from pyg_glif.metric_learning import SensitiveSVD
 
 PARTS = ("sentiment", "scaling")
 CONSTANTS = (1.5, 2.25, 4.0)
 SIZES = (1_000, 3_000, 10_000)
-HIDDEN, STEPS, BATCH = 1_000, 1_000, 256
-GROUPS = ("Black", "White")  # whose names count
-
-
-def lexicon(name: str) -> list[str]:
-    """Words of one list, its notice left out."""
-    path = find_data("sentiment", name)
-    lines = path.read_text(encoding="latin1").splitlines()
-    return [line.strip() for line in lines if line.strip() and line[0] != ";"]
-
-
-def names(file: str, column: str) -> list[str]:
-    """One column of a table of names, each name once."""
-    with gzip.open(find_data("sentiment", file), "rt", encoding="utf-8") as table:
-        rows = csv.DictReader(table)
-        kept = (row for row in rows if row.get("ethnicity", "White") in GROUPS)
-        return sorted({row[column] for row in kept})
 
 
 def sentiment(seed: int = 0) -> tuple[Tensor, Tensor, FairDistance]:
     """Test words and names, a classifier's margins for them, a fair distance."""
-    stored = np.load(find_data("sentiment", "glove_6b_100d.npz"))
-    row = {str(word): index for index, word in enumerate(stored["words"])}
-    vectors = torch.from_numpy(stored["vectors"])
-
-    def of(words: list[str]) -> Tensor:
-        return vectors[[row[word] for word in words if word in row]]
-
-    good, bad = of(lexicon("positive-words.txt")), of(lexicon("negative-words.txt"))
-    words = torch.cat([good, bad])
-    label = torch.arange(len(words)) < len(good)
-    generator = torch.Generator().manual_seed(seed)
-    order = torch.randperm(len(words), generator=generator)
-    test, train = order[: len(words) // 10], order[len(words) // 10 :]
-    people = torch.cat([words[test], of(names("names.csv.gz", "glove_key"))])
-    margin = train_margins(words[train], label[train], people, generator)
-    distance = SensitiveSVD(num_components=50).fit(
-        of(names("nyc_baby_names.csv.gz", "name"))
-    )
-    return people, margin, distance
-
-
-def train_margins(
-    x: Tensor, label: Tensor, people: Tensor, generator: torch.Generator
-) -> Tensor:
-    """Differences of the two logits of a small network, ``[N]``."""
-    with torch.random.fork_rng():
-        torch.manual_seed(int(generator.initial_seed()))
-        model = nn.Sequential(
-            nn.Linear(x.size(1), HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, 2)
-        )
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
-    for _ in range(STEPS):
-        batch = torch.randint(len(x), (BATCH,), generator=generator)
-        loss = nn.functional.cross_entropy(model(x[batch]), label[batch].long())
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    logits = model(people).detach().double()
-    return logits[:, 1] - logits[:, 0]
+    dataset = Sentiment(variant="nyc", seed=seed)
+    data = dataset[0]
+    recipe = Recipe(hidden_channels=1_000, num_steps=1_000, lr=1e-3, batch_size=256)
+    classifier = FairClassifier(recipe.network(data.num_features, 2, seed))
+    fit(classifier, data, recipe, seed)
+    people = data.x[data.test_mask | data.name_mask]
+    logits = logits_of(classifier, people).double()
+    distance = SensitiveSVD(num_components=50).fit(dataset.side_x)
+    return people, logits[:, 1] - logits[:, 0], distance
 
 
 def all_at_once(dist: np.ndarray, y: np.ndarray, lipschitz: float) -> np.ndarray:
