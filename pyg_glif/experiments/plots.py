@@ -8,13 +8,16 @@ from typing import Any
 from pyg_glif._optional import require
 from pyg_glif.experiments.records import Summary
 
-# The palette of Okabe and Ito, and a marker each for print without colour.
+# The palette of Okabe and Ito with two more, and a marker each for print without
+# colour.
 _STYLES = {
     "Baseline": ("#000000", "s"),
     "GLIF": ("#0072B2", "o"),
     "GLIF-NRW": ("#E69F00", "^"),
     "GLIF-density": ("#009E73", "D"),
     "In-processing": ("#CC79A7", "v"),
+    "In-processing + GLIF": ("#882255", "*"),
+    "GLIF, half arrive later": ("#999999", "h"),
     "IF-constraints": ("#D55E00", "P"),
     "SenSeI": ("#56B4E9", "X"),
 }
@@ -75,7 +78,7 @@ def trade_off(
     """
     for method, points in curves.items():
         colour, marker = _STYLES.get(method, _FALLBACK)
-        sound = [p for p in points if p.status == "CONVERGED"]
+        sound = [p for p in points if p.num_failed == 0]
         axes.plot(
             [p.mean[across[0]] for p in sound],
             [p.mean[up[0]] for p in sound],
@@ -119,8 +122,8 @@ def along(
     power = 2 if squared else 1
     for method, points in curves.items():
         colour, marker = _STYLES.get(method, _FALLBACK)
-        sound = [p for p in points if p.status == "CONVERGED"]
-        saddles = [p for p in points if p.status == "INDEFINITE"]
+        sound = [p for p in points if p.num_failed == 0]
+        saddles = [p for p in points if p.num_failed > 0]
         axes.plot(
             [p.setting[name] ** power for p in sound],
             [p.mean[metric[0]] for p in sound],

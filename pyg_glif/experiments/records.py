@@ -85,8 +85,9 @@ class Summary:
         mean (dict): Mean of each metric.
         std (dict): Standard deviation of each over the seeds (of the sample); NaN
             for one seed.
-        num_seeds (int): How many runs it is over.
-        status (str): ``"CONVERGED"`` unless some run ended otherwise.
+        num_seeds (int): How many runs it is over; those without an answer do not
+            count in mean and deviation.
+        num_failed (int): How many of them have no minimum.
     """
 
     method: str
@@ -94,7 +95,7 @@ class Summary:
     mean: Mapping[str, float]
     std: Mapping[str, float]
     num_seeds: int
-    status: str
+    num_failed: int = 0
 
     def cell(self, metric: str, digits: int = 3) -> str:
         """``0.910 ± 0.006``, or the mean alone for one seed."""
@@ -129,7 +130,7 @@ def fairest(
     """Of each method, the setting with least unfairness whose score is high enough."""
     best: dict[str, Summary] = {}
     for summary in summaries:
-        usable = summary.status == "CONVERGED" and summary.mean[score] >= floor
+        usable = summary.num_failed == 0 and summary.mean[score] >= floor
         held = best.get(summary.method)
         if usable and (
             held is None or summary.mean[unfairness] < held.mean[unfairness]
@@ -141,7 +142,6 @@ def fairest(
 def _summary(records: Sequence[Record]) -> Summary:
     """Of records that belong together."""
     first, metrics = records[0], records[0].metrics
-    failed = [r.status for r in records if r.status != "CONVERGED"]
     return Summary(
         method=first.method,
         setting={
@@ -153,20 +153,23 @@ def _summary(records: Sequence[Record]) -> Summary:
         },
         std={name: _std([r.metrics[name] for r in records]) for name in metrics},
         num_seeds=len(records),
-        status=failed[0] if failed else "CONVERGED",
+        num_failed=sum(record.status != "CONVERGED" for record in records),
     )
 
 
 def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values)
+    """Of what there is; NaN if there is nothing."""
+    found = [value for value in values if not math.isnan(value)]
+    return math.fsum(found) / len(found) if found else math.nan
 
 
 def _std(values: Sequence[float]) -> float:
-    """Standard deviation of a sample."""
-    if len(values) < 2:
+    """Standard deviation of a sample, of what there is."""
+    found = [value for value in values if not math.isnan(value)]
+    if len(found) < 2:
         return math.nan
-    mean = _mean(values)
-    return math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (len(values) - 1))
+    mean = _mean(found)
+    return math.sqrt(math.fsum((v - mean) ** 2 for v in found) / (len(found) - 1))
 
 
 def _without_nan(plain: Any) -> Any:

@@ -31,7 +31,7 @@ class Table:
         lines.append("|---|---|" + "---:|" * len(self.columns))
         for row in self.rows:
             numbers = (row.cell(m, self.digits.get(m, 3)) for m in self.columns)
-            cells = [row.method, describe(row.setting), *numbers]
+            cells = [_label(row), describe(row.setting), *numbers]
             lines.append("| " + " | ".join(cells) + " |")
         return "\n".join(lines)
 
@@ -93,6 +93,13 @@ class Report:
             "notes": list(self.notes),
             "files": [str(path) for path in self.files],
         }
+
+
+def _label(row: Summary) -> str:
+    """The method, and a warning where some of its solutions are none."""
+    if row.num_failed == 0:
+        return row.method
+    return f"{row.method} (no minimum in {row.num_failed} of {row.num_seeds} seeds)"
 
 
 def describe(setting: Mapping[str, float]) -> str:

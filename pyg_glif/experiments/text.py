@@ -93,13 +93,14 @@ def run_text(seed: int, config: TextConfig, *, progress: bool | None = None) -> 
     chosen: dict[str, Setting] = {}
     for method, normalization in METHODS.items():
         with clock(method):
-            found = task.choose(val, normalization)
-            records += task.smoothed(test, method, normalization, found)
-            chosen[method] = found
+            chosen[method] = task.choose(val, normalization, config.max_loss)
+            records += task.smoothed(test, method, normalization, chosen[method])
     with clock("In-processing"):
-        records += task.trained("In-processing", task.penalized(), val)
+        found, best = task.trained("In-processing", task.penalized(), val)
+        records += [*found, task.combined(*best, val)]
     with clock("SenSeI"):
-        records += task.trained("SenSeI", task.robust(), val)
+        found, _ = task.trained("SenSeI", task.robust(), val)
+        records += found
     with clock("Newcomers"):
         records += task.newcomers(test, chosen["GLIF"])
     seconds = measure_runtimes(
@@ -186,7 +187,9 @@ class _Task:
         val, test = found
         return val, test
 
-    def choose(self, logits: Tensor, normalization: Normalization) -> Setting:
+    def choose(
+        self, logits: Tensor, normalization: Normalization, max_loss: float
+    ) -> Setting:
         """Radius and strength that serve validation texts best."""
         found = tune(
             self.val.x,
@@ -195,7 +198,7 @@ class _Task:
             unfairness=self.val.inconsistency,
             taus=self.config.taus,
             lams=self.config.lams,
-            max_loss=self.config.max_loss,
+            max_loss=max_loss,
             distance=self.distance,
             theta=self.config.theta,
             normalization=normalization,
@@ -265,15 +268,30 @@ class _Task:
         method: str,
         tried: Iterator[tuple[Setting, tuple[Tensor, Tensor]]],
         baseline: Tensor,
-    ) -> Iterator[Record]:
-        """Trained settings on the test rows, the best on validation rows marked."""
+    ) -> tuple[list[Record], tuple[Tensor, Tensor]]:
+        """Trained settings on the test rows, and the logits of the chosen one."""
         floor = self.val.balanced_accuracy(baseline) - self.config.max_loss
         found = [(setting, *logits) for setting, logits in tried]
         usable = [f for f in found if self.val.balanced_accuracy(f[1]) >= floor]
         best = min(usable or found, key=lambda f: self.val.inconsistency(f[1]))
-        for setting, val, test in found:
-            metrics = self.test.measure(test)
-            yield Record(method, setting, metrics, chosen=val is best[1])
+        records = [
+            Record(method, setting, self.test.measure(test), chosen=val is best[1])
+            for setting, val, test in found
+        ]
+        return records, best[1:]
+
+    def combined(self, val: Tensor, test: Tensor, baseline: Tensor) -> Record:
+        """GLIF on top of a network that was trained with the penalty."""
+        spent = self.val.balanced_accuracy(baseline) - self.val.balanced_accuracy(val)
+        chosen = self.choose(val, None, max(0.0, self.config.max_loss - spent))
+        post = GLIFPostProcessor(
+            distance=self.distance,
+            tau=chosen["tau"],
+            lam=chosen["lam"],
+            theta=self.config.theta,
+        )
+        metrics = self.test.measure(post.fit_transform(self.test.x, test))
+        return Record("In-processing + GLIF", chosen, metrics, chosen=True)
 
     def newcomers(self, logits: Tensor, chosen: Setting) -> Iterator[Record]:
         """GLIF where every second test row, at random, arrives after the fit."""

@@ -72,7 +72,17 @@ def test_what_was_chosen_may_differ_between_seeds() -> None:
 def test_one_saddle_marks_the_setting() -> None:
     bad = record("a", 1.0, 0.5, status="INDEFINITE")
     (found,) = summarize([run_of(0, record("a", 1.0, 0.5)), run_of(1, bad)])
-    assert found.status == "INDEFINITE"
+    assert (found.num_failed, found.num_seeds) == (1, 2)
+
+
+def test_runs_without_an_answer_do_not_spoil_the_mean() -> None:
+    lost = Record("a", {"lam": 1.0}, {"score": math.nan, "gap": 0.5}, "INDEFINITE")
+    runs = [run_of(0, record("a", 1.0, 0.25)), run_of(1, lost)]
+    (found,) = summarize(runs)
+    assert found.mean == {"score": 0.25, "gap": pytest.approx(0.625)}
+    assert math.isnan(found.std["score"])
+    (nothing,) = summarize(runs[1:])
+    assert math.isnan(nothing.mean["score"])
 
 
 def test_the_fairest_keeps_to_its_floor_and_is_no_saddle() -> None:

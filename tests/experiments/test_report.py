@@ -28,6 +28,13 @@ def test_report() -> None:
     )
 
 
+def test_a_table_says_where_there_is_no_minimum() -> None:
+    saddle = Record("GLIF-NRW", {"lam": 1.0}, {"score": 0.5}, "INDEFINITE")
+    rows = summarize([Run("bios", "text", 0, {}, (saddle,))])
+    text = Table("One", {"score": "score"}, rows, {}).to_markdown()
+    assert "| GLIF-NRW (no minimum in 1 of 1 seeds) | lam = 1 | 0.500 |" in text
+
+
 def test_plain_data_is_json() -> None:
     plain = json.loads(json.dumps(report().to_dict(), allow_nan=False))
     assert plain["files"] == ["a.md"]

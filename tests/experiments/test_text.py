@@ -25,6 +25,7 @@ METHODS = [
     "GLIF-NRW",
     "GLIF-density",
     "In-processing",
+    "In-processing + GLIF",
     "SenSeI",
     "GLIF, half arrive later",
 ]
