@@ -142,6 +142,7 @@ def along(
                 label=f"{method}: a saddle, no minimum",
             )
     axes.set(xlabel=label, ylabel=metric[1], xscale="log")
+    _name_ticks(axes, {p.setting[name] ** power for c in curves.values() for p in c})
     _tidy(axes)
 
 
@@ -181,6 +182,14 @@ def violations(axes: Any, found: Mapping[str, Any]) -> None:
         ylabel=f"share of pairs that break L = {found['lipschitz']:g}",
     )
     _tidy(axes)
+
+
+def _name_ticks(axes: Any, values: set[float]) -> None:
+    """Few settings are named one by one; their decades would say too little."""
+    if len(values) <= _MANY:
+        ticks = sorted(values)
+        axes.set_xticks(ticks, [f"{value:.2g}" for value in ticks], fontsize=8)
+        axes.set_xticks([], minor=True)
 
 
 def _shares(part: Sequence[float], whole: Sequence[float]) -> list[float]:
