@@ -9,7 +9,7 @@ VENV ?= .venv
 PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
 # Seeds of the demonstration; its time grows with them.
-SEEDS ?= 2
+SEEDS ?= 1
 
 .PHONY: demo test lint docs sparse benchmark clean
 

@@ -195,8 +195,8 @@ def _runtimes(run: Run) -> str:
     methods = ("closed form", "coordinate descent", "conjugate gradients")
     lines = [
         "**Seconds from features to fair outputs, seed "
-        f"{run.seed} (closed form: dense; coordinate descent: ten epochs, on our "
-        "graph; conjugate gradients: to 1e-6)**",
+        f"{run.seed}, one thread (closed form: dense; coordinate descent: ten epochs, "
+        "on our graph; conjugate gradients: to 1e-6)**",
         "",
         "| rows | " + " | ".join(methods) + " |",
         "|---:|" + "---:|" * len(methods),

@@ -84,6 +84,20 @@ def logits_of(classifier: FairClassifier, x: Tensor) -> Tensor:  # [N, F] -> [N,
 
 
 @contextmanager
+def one_thread() -> Iterator[None]:
+    """Runs torch on one thread, so that sums have one order on every machine.
+
+    Training magnifies the last digit: on two threads a network ends up elsewhere.
+    """
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(1)
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@contextmanager
 def quiet() -> Iterator[None]:
     """Keeps Lightning from telling about devices and loaders."""
     loggers = [logging.getLogger(name) for name in _LOGGERS]

@@ -59,6 +59,17 @@ def test_same_seed_same_numbers(runs: list[Run]) -> None:
     assert again.records != runs[0].records
 
 
+def test_numbers_do_not_depend_on_the_number_of_threads(runs: list[Run]) -> None:
+    before = torch.get_num_threads()
+    try:
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            assert run_sentiment(0, SENTIMENT).records == runs[0].records
+            assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)
+
+
 def test_global_randomness_is_neither_used_nor_changed(runs: list[Run]) -> None:
     torch.manual_seed(123)
     before = torch.get_rng_state()
