@@ -26,7 +26,7 @@ from pyg_glif.typing import Normalization
 
 # Squared radii for the tables. 30 is the published one, on vectors that are longer;
 # the others give the test set about as many neighbours (16 on average).
-_SQ_TAU = {"us": 8.0, "nyc": 8.0, "word2vec": 2.0, "glove42b": 30.0}
+_SQ_TAU = {"us": 8.0, "nyc": 8.0, "word2vec": 6.3, "glove42b": 30.0}
 _RECIPE = Recipe(hidden_channels=1000, num_steps=2000, lr=1e-3)
 _BINS = 24
 

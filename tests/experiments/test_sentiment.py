@@ -184,6 +184,20 @@ def test_reproduce_writes_what_it_says(tmp_path: Path) -> None:
 
 
 @pytest.mark.dataset
+@pytest.mark.parametrize("variant", ["us", "nyc", "word2vec"])
+def test_the_default_radius_gives_about_16_neighbours(
+    variant: str, shared_data: Callable[[str], Path]
+) -> None:
+    shared_data("sentiment")
+    dataset = Sentiment(variant=variant)
+    people = People.of(dataset[0], SensitiveSVD(50).fit(dataset.side_x))
+    tau = replace(SENTIMENT, variant=variant).radius
+    z = people.distance.embed(people.x).double().numpy()
+    within = ((z[:, None] - z[None]) ** 2).sum(-1) <= tau**2
+    assert within.sum() / len(z) - 1 == pytest.approx(16, abs=0.6)
+
+
+@pytest.mark.dataset
 @pytest.mark.parametrize("variant", ["nyc", "word2vec"])
 def test_other_variants_run(
     variant: str, shared_data: Callable[[str], Path], tmp_path: Path
