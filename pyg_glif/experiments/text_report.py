@@ -11,6 +11,7 @@ from pyg_glif.experiments.records import Run, Summary, summarize, summarize_chos
 from pyg_glif.experiments.report import Report, Table
 from pyg_glif.experiments.runner import run_all
 from pyg_glif.experiments.text import TextConfig, run_text
+from pyg_glif.experiments.training import Recipe
 
 # Radius and strength for all seeds: the published ones on the authors' embeddings.
 _FIXED = {
@@ -36,6 +37,23 @@ TOXICITY = TextConfig(
     taus=tuple(sq_tau**0.5 for sq_tau in (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7)),
     curve_lam=1.0,
 )
+# What changes on the authors' embeddings: settings of the paper and of its scripts.
+_PUBLISHED: dict[str, dict[str, Any]] = {
+    "bios": {
+        "taus": tuple(sq_tau**0.5 for sq_tau in (4.0, 8.0, 12.0, 16.0, 20.0, 30.0)),
+        "lams": (1.0, 10.0, 30.0),
+        "curve_lam": 10.0,
+        "penalty_tau": 4.0,
+        "recipe": Recipe(hidden_channels=2000, num_steps=10_000, lr=1e-5),
+    },
+    "toxicity": {
+        "taus": tuple(sq_tau**0.5 for sq_tau in (0.1, 0.2, 0.3, 0.4, 0.6, 1.0)),
+        "lams": (1.0, 10.0, 30.0),
+        "curve_lam": 30.0,
+        "penalty_tau": 0.4**0.5,
+        "recipe": Recipe(hidden_channels=2000, num_steps=10_000, lr=1e-3),
+    },
+}
 
 
 def reproduce_bios(
@@ -127,7 +145,9 @@ def draw_text(runs: Sequence[Run]) -> dict[str, Any]:
 
 def _with(config: TextConfig, source: str | None, limit: float | None) -> TextConfig:
     """Settings with what the caller wants to be different."""
-    if source is not None:
+    if source == "embeddings" != config.source:
+        config = replace(config, source=source, **_PUBLISHED[config.dataset])
+    elif source is not None:
         config = replace(config, source=source)
     if limit is not None:
         config = replace(config, options={**config.options, "limit": limit})

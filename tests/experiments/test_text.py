@@ -10,7 +10,15 @@ from torch_geometric.data import Data
 
 from pyg_glif.datasets import Bios
 from pyg_glif.distances import Euclidean
-from pyg_glif.experiments import Run, draw_text, report_text, reproduce_bios, run_text
+from pyg_glif.experiments import (
+    Run,
+    TextConfig,
+    draw_text,
+    report_text,
+    reproduce_bios,
+    reproduce_toxicity,
+    run_text,
+)
 from pyg_glif.experiments.runtimes import measure_runtimes
 from pyg_glif.experiments.texts import Texts
 from pyg_glif.experiments.training import fit
@@ -66,6 +74,35 @@ def test_runtimes_name_method_and_rows(generator: torch.Generator) -> None:
     methods = ("closed form", "coordinate descent", "conjugate gradients")
     assert list(found) == [f"{m}, {n} rows" for n in (20, 40) for m in methods]
     assert all(seconds > 0 for seconds in found.values())
+
+
+@pytest.mark.parametrize(
+    ("reproduce", "tau", "lam"),
+    [(reproduce_bios, 4.0, 10.0), (reproduce_toxicity, 0.4**0.5, 30.0)],
+)
+def test_embeddings_take_the_published_settings(
+    reproduce: Callable[..., Any],
+    tau: float,
+    lam: float,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: list[TextConfig] = []
+
+    def spy(seed: int, config: TextConfig, **options: Any) -> None:
+        seen.append(config)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("pyg_glif.experiments.text_report.run_text", spy)
+    with pytest.raises(KeyboardInterrupt):
+        reproduce([0], variant="embeddings", limit=0.1, out=tmp_path)
+    (config,) = seen
+    assert config.source == "embeddings"
+    assert tau in config.taus
+    assert lam in config.lams
+    assert config.curve_lam == lam
+    assert config.recipe.num_steps == 10_000
+    assert config.options["limit"] == 0.1
 
 
 @pytest.mark.dataset
