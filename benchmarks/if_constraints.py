@@ -7,14 +7,13 @@ the words and names of the experiments' data (see ``PYG_GLIF_DATA``) and the pac
 """
 
 import argparse
-import multiprocessing
 import time
 from typing import Any
 
 import numpy as np
 import report
 import torch
-from common import PeakMemory, interleaved, write
+from common import PeakMemory, in_fresh_process, interleaved, write
 from data import embedding_like
 from torch import Tensor
 
@@ -134,8 +133,8 @@ def alone(num_rows: int, lipschitz: float) -> dict[str, Any]:
 
 def scaling(num_rows: int, lipschitz: float) -> dict[str, Any]:
     """Peak memory is that of one problem, not of those before it."""
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        return pool.apply(alone, (num_rows, lipschitz))
+    found: dict[str, Any] = in_fresh_process(alone, num_rows, lipschitz)
+    return found
 
 
 def main() -> None:

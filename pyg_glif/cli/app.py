@@ -12,8 +12,9 @@ from importlib import import_module
 from importlib.metadata import version
 from typing import NoReturn
 
+from pyg_glif._plain import plain
 from pyg_glif.cli.arguments import add
-from pyg_glif.cli.base import Outcome, Run, UsageError, plain
+from pyg_glif.cli.base import Outcome, Run, UsageError
 from pyg_glif.cli.options import COMMON
 from pyg_glif.cli.surroundings import surroundings
 

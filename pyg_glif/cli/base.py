@@ -1,7 +1,6 @@
 """What commands take and give."""
 
 import argparse
-import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -45,18 +44,3 @@ def aligned(rows: list[tuple[str, Any]]) -> str:
 def short(value: Any) -> str:
     """A number in five digits, anything else as it is."""
     return f"{value:.5g}" if isinstance(value, float) else str(value)
-
-
-def plain(value: Any) -> Any:
-    """Data that every JSON reader takes: it has no infinities and no NaN."""
-    if isinstance(value, dict):
-        return {str(key): plain(entry) for key, entry in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(entry) for entry in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        if math.isnan(value):
-            return None
-        return "Infinity" if value > 0 else "-Infinity"
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    return str(value)

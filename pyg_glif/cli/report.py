@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from pyg_glif.cli.base import plain
+from pyg_glif._plain import plain
 from pyg_glif.cli.files import write_text
 from pyg_glif.cli.labels import accuracy, classes
 from pyg_glif.cli.people import People

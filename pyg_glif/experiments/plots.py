@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from pyg_glif._optional import require
+from pyg_glif.experiments.paper import METHODS
 from pyg_glif.experiments.records import Summary
 
 # The palette of Okabe and Ito with two more, and a marker each for print without
@@ -42,16 +43,22 @@ def save(figure: Any, path: Path) -> Path:
     return path
 
 
-def curves_of(summaries: Iterable[Summary], along: str, **fixed: float) -> Curves:
-    """Settings grouped by method, ordered along one hyperparameter.
+def radius_curves(summaries: Iterable[Summary], lam: float) -> Curves:
+    """GLIF variants along the radius at one strength; trained methods as they come."""
 
-    Methods without that hyperparameter keep their own order. ``fixed`` picks one
-    value of the others, where a method has them.
-    """
+    def belongs(summary: Summary) -> bool:
+        if "tau" not in summary.setting:
+            return True
+        return summary.method in METHODS and summary.setting["lam"] == lam
+
+    return curves_of(filter(belongs, summaries), "tau")
+
+
+def curves_of(summaries: Iterable[Summary], along: str) -> Curves:
+    """Settings by method, ordered along a hyperparameter if the method has it."""
     curves: dict[str, list[Summary]] = {}
     for summary in summaries:
-        if all(summary.setting.get(k, v) == v for k, v in fixed.items()):
-            curves.setdefault(summary.method, []).append(summary)
+        curves.setdefault(summary.method, []).append(summary)
     for points in curves.values():
         points.sort(key=lambda s: s.setting.get(along, 0.0))
     return curves

@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pyg_glif._plain import plain
+
 #: What identifies a setting: ``{"tau": 2.83, "lam": 0.1}``.
 Setting = Mapping[str, float]
 
@@ -58,21 +60,19 @@ class Run:
     def write(self, folder: Path) -> Path:
         """Writes ``<experiment>_<variant>_seed_<seed>.json``."""
         path = folder / f"{self.experiment}_{self.variant}_seed_{self.seed}.json"
-        plain = _without_nan(asdict(self))
-        path.write_text(
-            json.dumps(plain, indent=1, allow_nan=False, default=str) + "\n"
-        )
+        text = json.dumps(plain(asdict(self)), indent=1, allow_nan=False)
+        path.write_text(text + "\n")
         return path
 
     @classmethod
     def read(cls, path: Path) -> "Run":
         """A run as it was written."""
-        plain = json.loads(path.read_text())
+        found = json.loads(path.read_text())
         records = tuple(
             Record(**{**item, "metrics": _with_nan(item["metrics"])})
-            for item in plain.pop("records")
+            for item in found.pop("records")
         )
-        return cls(records=records, **plain)
+        return cls(records=records, **found)
 
 
 @dataclass(frozen=True)
@@ -170,15 +170,6 @@ def _std(values: Sequence[float]) -> float:
         return math.nan
     mean = _mean(found)
     return math.sqrt(math.fsum((v - mean) ** 2 for v in found) / (len(found) - 1))
-
-
-def _without_nan(plain: Any) -> Any:
-    """JSON has no NaN: ``None`` stands for it."""
-    if isinstance(plain, dict):
-        return {key: _without_nan(value) for key, value in plain.items()}
-    if isinstance(plain, (list, tuple)):
-        return [_without_nan(value) for value in plain]
-    return None if isinstance(plain, float) and math.isnan(plain) else plain
 
 
 def _with_nan(metrics: Mapping[str, float | None]) -> dict[str, float]:

@@ -138,6 +138,7 @@ class _Task:
     data: Data
     side_x: Tensor
     people: People
+    graph: tuple[Tensor, Tensor]
     seed: int
     progress: bool | None
 
@@ -147,7 +148,11 @@ class _Task:
         dataset = Sentiment(variant=config.variant, seed=seed)
         learner = SensitiveSVD(num_components=config.num_components)
         people = People.of(dataset[0], learner.fit(dataset.side_x))
-        return cls(config, dataset[0], dataset.side_x, people, seed, progress)
+        tau = max(*config.taus, config.radius)
+        graph = fair_radius_graph(
+            people.x, tau, distance=people.distance, progress=progress
+        )
+        return cls(config, dataset[0], dataset.side_x, people, graph, seed, progress)
 
     def train(
         self, make: Callable[[MLP], FairClassifier], recipe: Recipe, side: int = 0
@@ -184,14 +189,10 @@ def _smoothed(
     """A GLIF variant: along the radii, then along the strengths."""
     config, people = task.config, task.people
     taus = sorted({*config.taus, config.radius})
-    edge_index, sq_dist = fair_radius_graph(
-        people.x, max(taus), distance=people.distance, progress=task.progress
-    )
     sweep = partial(
         glif_path,
         logit,
-        edge_index,
-        sq_dist,
+        *task.graph,
         theta=config.theta,
         normalization=normalization,
         progress=task.progress,

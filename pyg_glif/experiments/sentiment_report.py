@@ -8,7 +8,6 @@ from typing import Any
 from pyg_glif.experiments import plots
 from pyg_glif.experiments.records import (
     Run,
-    Summary,
     fairest,
     summarize,
     summarize_chosen,
@@ -87,9 +86,7 @@ def draw_sentiment(runs: Sequence[Run]) -> dict[str, Any]:
     """The three panels of Figure 2, and sweeps over radius and strength."""
     config, chosen = runs[0].config, summarize_chosen(runs)
     summaries = summarize(runs)
-    by_radius = plots.curves_of(
-        (s for s in summaries if _is_swept(s, "tau", config["lam"])), "tau"
-    )
+    by_radius = plots.radius_curves(summaries, config["lam"])
     figure, (left, middle, right) = plots.new_figure(3)
     across, edge = ("accuracy", "test accuracy"), chosen[0].mean["accuracy"] - _SHOWN
     for axes, metric in ((left, "name_std"), (middle, "race_gap")):
@@ -112,8 +109,3 @@ def draw_sentiment(runs: Sequence[Run]) -> dict[str, Any]:
         label = ("lam", "strength lam", (metric, _COLUMNS[metric]))
         plots.along(axes, strengths, *label)
     return {"figure2": figure, "radius": sweep, "strength": strength}
-
-
-def _is_swept(summary: Summary, name: str, lam: float) -> bool:
-    """Whether a point lies on the curve along ``name``: others keep their own."""
-    return name not in summary.setting or summary.setting["lam"] == lam

@@ -89,8 +89,7 @@ def run_text(seed: int, config: TextConfig, *, progress: bool | None = None) -> 
     with clock("Data"):
         task = _Task.of(config, seed, progress)
     with clock("Baseline"):
-        baseline = task.train(partial(FairClassifier, lr=config.recipe.lr))
-    val, test = baseline
+        val, test = task.train(partial(FairClassifier, lr=config.recipe.lr))
     records = [Record("Baseline", {}, task.test.measure(test), chosen=True)]
     chosen: dict[str, Setting] = {}
     for method, normalization in METHODS.items():
@@ -104,7 +103,7 @@ def run_text(seed: int, config: TextConfig, *, progress: bool | None = None) -> 
         found, _ = task.trained("SenSeI", task.robust(), val)
         records += found
     with clock("Newcomers"):
-        records += task.newcomers(test, chosen["GLIF"])
+        records.append(task.newcomers(test, chosen["GLIF"]))
     seconds = measure_runtimes(
         task.test.x, test, task.distance, chosen["GLIF"], config.shares, seed
     )
@@ -130,6 +129,7 @@ class _Task:
     distance: FairDistance
     val: Texts
     test: Texts
+    test_graph: tuple[Tensor, Tensor]
     counts: Mapping[str, int]
     seed: int
     progress: bool | None
@@ -141,10 +141,8 @@ class _Task:
         kind = {"bios": Bios, "toxicity": Toxicity}[config.dataset]
         dataset = kind(**options, **config.options)
         data = dataset[0]
-        distance = FACE(num_factors=config.num_factors).fit(
-            dataset.face_x, dataset.face_group
-        )
-        face_x = dataset.face_x
+        face_x = dataset.face_x  # encoded at every access
+        distance = FACE(num_factors=config.num_factors).fit(face_x, dataset.face_group)
         known = data.train_mask | data.val_mask & data.original
         val, test = Texts.of(data, data.val_mask), Texts.of(data, data.test_mask)
         counts = {
@@ -161,6 +159,9 @@ class _Task:
             distance=distance,
             val=val,
             test=test,
+            test_graph=fair_radius_graph(
+                test.x, max(config.taus), distance=distance, progress=progress
+            ),
             counts=counts,
             seed=seed,
             progress=progress,
@@ -218,16 +219,9 @@ class _Task:
         """A GLIF variant on the test rows: the whole grid, what was chosen marked."""
         if chosen["lam"] == 0:  # nothing was worth its price on validation texts
             yield Record(method, chosen, self.test.measure(logits), chosen=True)
-        edge_index, sq_dist = fair_radius_graph(
-            self.test.x,
-            max(self.config.taus),
-            distance=self.distance,
-            progress=self.progress,
-        )
         path = glif_path(
             logits,
-            edge_index,
-            sq_dist,
+            *self.test_graph,
             lams=self.config.lams,
             taus=self.config.taus,
             theta=self.config.theta,
@@ -286,32 +280,30 @@ class _Task:
         """GLIF on top of a network that was trained with the penalty."""
         spent = self.val.balanced_accuracy(baseline) - self.val.balanced_accuracy(val)
         chosen = self.choose(val, None, max(0.0, self.config.max_loss - spent))
-        post = GLIFPostProcessor(
-            distance=self.distance,
-            tau=chosen["tau"],
-            lam=chosen["lam"],
-            theta=self.config.theta,
-        )
-        metrics = self.test.measure(post.fit_transform(self.test.x, test))
+        fair = self.post_processor(chosen).fit_transform(self.test.x, test)
+        metrics = self.test.measure(fair)
         return Record("In-processing + GLIF", chosen, metrics, chosen=True)
 
-    def newcomers(self, logits: Tensor, chosen: Setting) -> Iterator[Record]:
+    def newcomers(self, logits: Tensor, chosen: Setting) -> Record:
         """GLIF where every second test row, at random, arrives after the fit."""
         generator = torch.Generator().manual_seed(self.seed)
         late = torch.zeros(len(logits), dtype=torch.bool)
         order = torch.randperm(len(logits), generator=generator)
         late[order[: len(logits) // 2]] = True
-        post = GLIFPostProcessor(
+        post, value = self.post_processor(chosen), logits.clone()
+        value[~late] = post.fit_transform(self.test.x[~late], logits[~late])
+        value[late] = post.transform(self.test.x[late], logits[late])
+        metrics = self.test.measure(value)
+        return Record("GLIF, half arrive later", chosen, metrics, chosen=True)
+
+    def post_processor(self, chosen: Setting) -> GLIFPostProcessor:
+        """GLIF at a chosen radius and strength."""
+        return GLIFPostProcessor(
             distance=self.distance,
             tau=chosen["tau"],
             lam=chosen["lam"],
             theta=self.config.theta,
         )
-        value = logits.clone()
-        value[~late] = post.fit_transform(self.test.x[~late], logits[~late])
-        value[late] = post.transform(self.test.x[late], logits[late])
-        metrics = self.test.measure(value)
-        yield Record("GLIF, half arrive later", chosen, metrics, chosen=True)
 
 
 def _with_unlabelled(data: Data, mask: Tensor, extra: Tensor) -> Data:

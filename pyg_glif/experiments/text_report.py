@@ -127,9 +127,7 @@ def report_text(runs: Sequence[Run]) -> Report:
 def draw_text(runs: Sequence[Run]) -> dict[str, Any]:
     """Figure 3 of the paper, and sweeps over the radius."""
     summaries, chosen = summarize(runs), summarize_chosen(runs)
-    lam = runs[0].config["curve_lam"]
-    curve = [s for s in summaries if _on_curve(s, lam)]
-    by_radius = plots.curves_of(curve, "tau")
+    by_radius = plots.radius_curves(summaries, runs[0].config["curve_lam"])
     figure, (axes,) = plots.new_figure(1)
     across = ("balanced_accuracy", _COLUMNS["balanced_accuracy"])
     edge = chosen[0].mean["balanced_accuracy"] - _SHOWN
@@ -163,13 +161,6 @@ def _reproduce(
         return run_text(seed, config, progress=progress)
 
     return run_all(run, seeds, folder, report_text, draw_text, progress)
-
-
-def _on_curve(summary: Summary, lam: float) -> bool:
-    """Trained methods keep their own curve; GLIF variants follow the radius."""
-    if "tau" in summary.setting and summary.method not in METHODS:
-        return False
-    return "tau" not in summary.setting or summary.setting["lam"] == lam
 
 
 def _at_fixed_setting(runs: Sequence[Run]) -> list[Summary]:
