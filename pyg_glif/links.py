@@ -39,6 +39,7 @@ from pyg_glif._validate import (
     check_row_sums,
     check_scalar,
     check_tensor,
+    check_unbatched,
 )
 
 __all__ = ["Identity", "Link", "Log", "Logit", "Softmax"]
@@ -225,6 +226,7 @@ def _check_outputs(y_hat: Tensor) -> Tensor:
     """Finite floating-point outputs."""
     y_hat = check_tensor("y_hat", y_hat)
     check_floating("y_hat", y_hat)
+    check_unbatched("y_hat", y_hat, "Call once for each set of outputs")
     check_finite("y_hat", y_hat)
     return y_hat
 
