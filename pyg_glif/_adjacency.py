@@ -13,7 +13,9 @@ from pyg_glif._validate import (
     check_floating,
     check_indices,
     check_non_negative,
+    check_tensor,
     check_unbatched,
+    full_precision,
 )
 
 # Two directions of one edge may be computed in a different order: exp(-theta d^2)
@@ -57,6 +59,7 @@ def _to_coo(
         check_indices("edge_index", edges, num_nodes)
         row, col = edges[0], edges[1]
         if weight is not None:
+            weight = full_precision(check_tensor("edge_weight", weight))
             weight = check_edge_values("edge_weight", weight, row.numel())
         return row, col, weight, num_nodes
     if weight is not None:
@@ -77,6 +80,7 @@ def _matrix_to_coo(
     if hasattr(graph, "sparse_sizes") and hasattr(graph, "coo"):  # SparseTensor
         row, col, value = graph.coo()
         if value is not None:
+            value = full_precision(value)
             check_floating("edge_index", value)
         return row, col, value, (graph.sparse_size(0), graph.sparse_size(1))
     if not isinstance(graph, Tensor) or graph.layout == torch.strided:

@@ -471,11 +471,16 @@ def check_two_classes(name: str, classes: Tensor) -> None:
         raise ValueError(msg)
 
 
-def check_signal(name: str, value: object) -> Tensor:
+def full_precision(value: Tensor) -> Tensor:
+    """float16 and bfloat16 as float32, which holds them exactly; others as they are."""
+    return value.float() if value.dtype in (torch.float16, torch.bfloat16) else value
+
+
+def check_signal(name: str, value: object, *, half: bool = False) -> Tensor:
     """Finite floating-point values, ``[N]`` or ``[N, C]``."""
     value = check_tensor(name, value)
     check_rank(name, value, 1, 2)
-    check_floating(name, value)
+    check_floating(name, full_precision(value) if half else value)
     check_finite(name, value.detach())
     return value
 

@@ -71,6 +71,9 @@ class LaplacianOperator:
         tensor([-3.,  3.,  0.])
     """
 
+    # How often an edge was repeated at most; its weights were then added up.
+    _repeats = 0
+
     def __init__(
         self,
         edge_index: Any,
