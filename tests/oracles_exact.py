@@ -84,9 +84,10 @@ def smooth_bipartite(
     with mpmath.workdps(_DIGITS):
         a, b, w = len(left), len(right), mpmath.mpf(weight)
         own = {"left": b * w, "right": a * w}
-        pull, diagonal = mpmath.mpf(lam) * w, {
-            side: mpmath.mpf(lam) * d for side, d in own.items()
-        }
+        pull, diagonal = (
+            mpmath.mpf(lam) * w,
+            {side: mpmath.mpf(lam) * d for side, d in own.items()},
+        )
         if normalization is not None:
             assert normalization == "density"
             deg = {side: d + _SELF_WEIGHT for side, d in own.items()}
