@@ -134,7 +134,12 @@ def check_integer(name: str, value: Tensor) -> None:
 
 
 def check_batch(batch: object, num_nodes: int) -> Tensor:
-    """One non-negative graph number per node, in any order."""
+    """One non-negative graph number per node, in any order, renumbered from 0.
+
+    The numbers come back consecutive and in the same order, so that whoever uses
+    them as positions or coordinates depends on how many graphs there are, not on
+    what they are called.
+    """
     batch = check_tensor("batch", batch)
     check_integer("batch", batch)
     if batch.dim() != 1 or batch.numel() != num_nodes:
@@ -142,7 +147,8 @@ def check_batch(batch: object, num_nodes: int) -> Tensor:
         raise ValueError(f"{msg} (got shape {tuple(batch.shape)} for {num_nodes})")
     if batch.numel() and int(batch.min()) < 0:
         raise ValueError(f"'batch' must be non-negative (got {int(batch.min())})")
-    return batch.long()
+    consecutive: Tensor = torch.unique(batch.long(), return_inverse=True)[1]
+    return consecutive
 
 
 def check_indices(name: str, value: Tensor, num_nodes: int) -> None:
