@@ -1,8 +1,7 @@
 import re
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from pyg_glif.text import has_gender, swap_gender
 from pyg_glif.text._role import role_of_her
