@@ -15,7 +15,7 @@ from pyg_glif.experiments.clock import Clock
 from pyg_glif.experiments.paper import LAMS, LIPSCHITZ, METHODS, SQ_TAUS
 from pyg_glif.experiments.people import People
 from pyg_glif.experiments.records import Record, Run
-from pyg_glif.experiments.training import Recipe, fit, logits_of, one_thread
+from pyg_glif.experiments.training import Recipe, fit, logits_of, same_numbers
 from pyg_glif.experiments.versions import versions
 from pyg_glif.functional import glif_smooth
 from pyg_glif.graph import edge_weights, fair_radius_graph
@@ -89,13 +89,14 @@ class SentimentConfig:
         return replace(self.recipe, batch_size=self.fair_batch_size)
 
 
-@one_thread()
+@same_numbers()
 def run_sentiment(
     seed: int, config: SentimentConfig | None = None, *, progress: bool | None = None
 ) -> Run:
     r"""One seed of the experiment: every method on one split and one network.
 
-    Runs on one thread, so that the same seed gives the same numbers.
+    Runs on one thread and in float32, so that on one machine the same seed gives the
+    same numbers.
 
     Args:
         seed (int): Of the split, the network and the batches.

@@ -70,6 +70,16 @@ def test_numbers_do_not_depend_on_the_number_of_threads(runs: list[Run]) -> None
         torch.set_num_threads(before)
 
 
+def test_numbers_do_not_depend_on_the_default_dtype(runs: list[Run]) -> None:
+    before = torch.get_default_dtype()
+    try:
+        torch.set_default_dtype(torch.float64)
+        assert run_sentiment(0, SENTIMENT).records == runs[0].records
+        assert torch.get_default_dtype() == torch.float64
+    finally:
+        torch.set_default_dtype(before)
+
+
 def test_global_randomness_is_neither_used_nor_changed(runs: list[Run]) -> None:
     torch.manual_seed(123)
     before = torch.get_rng_state()
@@ -136,16 +146,34 @@ def test_violations_count_every_pair_once(runs: list[Run], people: People) -> No
         assert all(p <= w for p, w in zip(found[part], found[whole], strict=True))
 
 
-def test_projected_outputs_break_no_constraint(runs: list[Run]) -> None:
-    tight, loose = (
-        next(
-            r.metrics["name_std"]
-            for r in runs[0].records
-            if r.method == "IF-constraints" and r.setting["L"] == lipschitz
-        )
-        for lipschitz in (1.0, 2.25)
-    )
-    assert tight < loose
+def test_projected_outputs_break_no_constraint(
+    people: People, runs: list[Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[torch.Tensor] = []
+    measure = People.measure
+
+    def spy(self: People, logit: torch.Tensor) -> dict[str, float]:
+        seen.append(logit)
+        return measure(self, logit)
+
+    monkeypatch.setattr(People, "measure", spy)
+    run = run_sentiment(0, replace(SENTIMENT, penalties=(), rhos=()))
+    pairs = zip(run.records, seen, strict=True)
+    side = Sentiment(seed=0).side_x.double().numpy()
+    basis = np.linalg.svd(side, full_matrices=False)[2][:50]
+    x = people.x.double().numpy()
+    z = x - x @ basis.T @ basis
+    dist = np.sqrt(((z[:, None] - z[None]) ** 2).sum(-1))
+    before = seen[0].double().numpy()
+    spread = np.ptp(before)
+    projected = {r.setting["L"]: y for r, y in pairs if r.method == "IF-constraints"}
+    assert sorted(projected) == [1.0, 2.25]
+    for lipschitz, value in projected.items():
+        y = value.double().numpy()
+        gap = np.abs(y[:, None] - y[None]) - lipschitz * dist
+        assert gap.max() <= 1e-4 * spread
+        # The constraints bind: outputs as they were break them by far.
+        assert (np.abs(before[:, None] - before[None]) - lipschitz * dist).max() > 1
 
 
 def test_report_and_plots(runs: list[Run]) -> None:
