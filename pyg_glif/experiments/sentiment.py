@@ -48,7 +48,7 @@ class SentimentConfig:
         lipschitz (tuple of float): Constants :math:`L` of the IF-constraints: the
             paper's, and larger ones for vectors that are shorter than the paper's.
         chosen_lipschitz (float): The constant in the tables, and whose violations are
-            counted. (default: 4, which costs about as much accuracy as GLIF)
+            counted. (default: 4)
         penalties (tuple of float): Weights of the Laplacian loss in training.
         chosen_penalty (float): The weight in the tables.
         num_side (int): Names of the side set in each batch of the same.

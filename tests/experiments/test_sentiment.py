@@ -16,6 +16,8 @@ from pyg_glif.experiments import (
     run_sentiment,
 )
 from pyg_glif.experiments.people import People
+from pyg_glif.experiments.training import Recipe, fit, logits_of
+from pyg_glif.lightning import FairClassifier
 from pyg_glif.metric_learning import SensitiveSVD
 from tests.experiments.small import RECIPE, SENTIMENT
 
@@ -88,6 +90,21 @@ def test_global_randomness_is_neither_used_nor_changed(runs: list[Run]) -> None:
     assert torch.equal(torch.get_rng_state(), before)
     torch.manual_seed(7)
     assert run_sentiment(0, small).records == first.records
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_examples_of_the_tutorial_hold_for_other_seeds(seed: int) -> None:
+    """What docs/sentiment.md says of two names, the page's own seed apart."""
+    dataset = Sentiment()
+    data = dataset[0]
+    recipe = Recipe(hidden_channels=1000, num_steps=300, lr=1e-3, batch_size=200)
+    classifier = fit(
+        FairClassifier(recipe.network(100, 2, seed)), data, recipe, seed=seed
+    )
+    outputs = logits_of(classifier, data.x)
+    score = dict(zip(dataset.words, outputs[:, 1] - outputs[:, 0], strict=True))
+    assert score["frank"] > 4
+    assert score["marcellus"] < -7
 
 
 def test_measures_match_their_formulas(people: People) -> None:
@@ -180,6 +197,8 @@ def test_report_and_plots(runs: list[Run]) -> None:
     report = report_sentiment(runs)
     assert repr(report) == "Report('sentiment', variant='us', seeds=[0, 1])"
     assert [row.method for row in report.tables[0].rows] == METHODS
+    assert "Means over the seeds ±" in report.to_markdown()
+    assert "seeds" not in report_sentiment(runs[:1]).to_markdown()
     floor = report.tables[0].rows[0].mean["accuracy"] - 0.01
     assert all(row.mean["accuracy"] >= floor for row in report.tables[1].rows)
     figures = draw_sentiment(runs)
