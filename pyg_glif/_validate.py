@@ -7,7 +7,7 @@ of the others.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 import torch
 from torch import Tensor
@@ -135,7 +135,12 @@ def check_integer(name: str, value: Tensor) -> Tensor:
 
 
 def check_batch(batch: object, num_nodes: int) -> Tensor:
-    """One non-negative graph number per node, in any order."""
+    """One non-negative graph number per node, in any order, renumbered from 0.
+
+    The numbers come back consecutive and in the same order, so that whoever uses
+    them as positions or coordinates depends on how many graphs there are, not on
+    what they are called.
+    """
     batch = check_tensor("batch", batch)
     batch = check_integer("batch", batch)
     if batch.dim() != 1 or batch.numel() != num_nodes:
@@ -143,7 +148,8 @@ def check_batch(batch: object, num_nodes: int) -> Tensor:
         raise ValueError(f"{msg} (got shape {tuple(batch.shape)} for {num_nodes})")
     if batch.numel() and int(batch.min()) < 0:
         raise ValueError(f"'batch' must be non-negative (got {int(batch.min())})")
-    return batch.long()
+    consecutive: Tensor = torch.unique(batch.long(), return_inverse=True)[1]
+    return consecutive
 
 
 def check_indices(name: str, value: Tensor, num_nodes: int) -> None:
@@ -753,38 +759,3 @@ def check_texts(name: str, value: object, *, minimum: int = 0) -> list[str]:
         msg = f"'{name}' must hold at least {minimum} texts (got {len(texts)})"
         raise ValueError(msg)
     return texts
-
-
-def check_words(name: str, value: Iterable[str]) -> None:
-    """Single words, of letters only."""
-    for word in value:
-        if not word.isalpha():
-            raise ValueError(f"'{name}' must hold single words (got {word!r})")
-
-
-def check_names(name: str, value: object) -> None:
-    """A mapping from word to word, or none."""
-    if value is None:
-        return
-    if not isinstance(value, Mapping):
-        got = type(value).__name__
-        raise TypeError(f"'{name}' must map names to names (got {got})")
-    # Called for every text: the slow checks run only where the quick one fails.
-    try:
-        words = all(map(str.isalpha, value)) and all(map(str.isalpha, value.values()))
-    except TypeError:
-        words = False
-    if not words:
-        for texts in (value.keys(), value.values()):
-            check_words(name, check_texts(name, texts))
-
-
-def check_terms(name: str, value: object) -> tuple[str, ...]:
-    """At least one term, none of them blank."""
-    terms = check_texts(name, value)
-    if not terms:
-        raise ValueError(f"'{name}' must hold at least one term (got none)")
-    for term in terms:
-        if not term.strip():
-            raise ValueError(f"'{name}' must not hold blank terms (got {term!r})")
-    return tuple(terms)

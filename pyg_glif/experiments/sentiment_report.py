@@ -30,7 +30,7 @@ _NOTE = (
     "Names should be alike: shown are the standard deviation of their logits, the same "
     "in units of that of test words (which tells fair networks from timid ones), and "
     "the differences between the average logits of White and Black, and of female and "
-    "male names. Lower is better. Means over the seeds ± their standard deviation."
+    "male names. Lower is better."
 )
 
 
@@ -79,7 +79,9 @@ def report_sentiment(runs: Sequence[Run]) -> Report:
         best,
         _DIGITS,
     )
-    return Report("sentiment", runs[0].variant, tuple(runs), (given, read), (_NOTE,))
+    spread = "Means over the seeds ± their standard deviation."
+    note = f"{_NOTE} {spread if len(runs) > 1 else 'One seed.'}"
+    return Report("sentiment", runs[0].variant, tuple(runs), (given, read), (note,))
 
 
 def draw_sentiment(runs: Sequence[Run]) -> dict[str, Any]:

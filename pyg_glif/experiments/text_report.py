@@ -182,9 +182,8 @@ def _data_note(runs: Sequence[Run]) -> str:
         if runs[0].variant == "text"
         else "The authors' embeddings."
     )
-    return (
-        f"{whose} Seed {runs[0].seed} has {counts}. Settings are means over the seeds."
-    )
+    means = " Settings are means over the seeds." if len(runs) > 1 else ""
+    return f"{whose} Seed {runs[0].seed} has {counts}.{means}"
 
 
 def _published(experiment: str) -> str:

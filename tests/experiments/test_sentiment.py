@@ -163,6 +163,14 @@ def test_report_and_plots(runs: list[Run]) -> None:
     assert right.get_ylabel() == "share of pairs that break L = 2.25"
 
 
+def test_one_seed_is_not_called_a_mean(runs: list[Run]) -> None:
+    means = "Means over the seeds ± their standard deviation."
+    assert report_sentiment(runs).to_markdown().rstrip().endswith(means)
+    alone = report_sentiment(runs[:1]).to_markdown()
+    assert "±" not in alone
+    assert "over the seeds" not in alone
+
+
 def test_reproduce_writes_what_it_says(tmp_path: Path) -> None:
     config = replace(SENTIMENT, recipe=replace(RECIPE, num_steps=5))
     report = reproduce_sentiment([4], out=tmp_path / "new" / "out", config=config)

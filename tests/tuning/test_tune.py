@@ -8,8 +8,7 @@ import torch
 from pyg_glif.links import Logit
 from pyg_glif.solvers import SolveStatus
 from pyg_glif.tuning import TunePoint, TuneResult, tune
-from tests import oracles
-from tests import oracles_inductive as oracle
+from tests import oracles, oracles_inductive as oracle
 
 TAUS, LAMS, THETA = (0.3, 0.6, 1.2), (0.01, 0.1, 1.0, 10.0), 0.5
 
