@@ -129,8 +129,12 @@ def check_width(name: str, value: Tensor, width: int) -> None:
 
 def check_integer(name: str, value: Tensor) -> Tensor:
     """Whole numbers that can be indices or labels, of any width, as int64."""
-    if value.is_floating_point() or value.is_complex() or value.dtype == torch.bool:
-        raise TypeError(f"'{name}' must hold whole numbers (got {value.dtype})")
+    dtype = value.dtype
+    if dtype.is_floating_point or dtype.is_complex or dtype == torch.bool:
+        raise TypeError(f"'{name}' must hold whole numbers (got {dtype})")
+    # What int64 cannot hold is negative if its bits are read as int64.
+    if dtype == torch.uint64 and bool((value.view(torch.int64) < 0).any()):
+        raise ValueError(f"'{name}' must hold whole numbers below 2**63")
     return value.long()
 
 
@@ -583,10 +587,14 @@ def check_similar(name: str, value: object, num_pairs: int) -> Tensor:
 
 def check_both_judgements(name: str, value: Tensor) -> None:
     """Pairs of both kinds: nothing can be learned from one."""
-    if not bool((value > 0).any()):
-        raise ValueError(f"'{name}' must call some pairs similar (got none)")
-    if not bool((value < 1).any()):
-        raise ValueError(f"'{name}' must call some pairs dissimilar (got none)")
+    for kind, value_is, found in (
+        ("similar (above 0)", 0, value > 0),
+        ("dissimilar (below 1)", 1, value < 1),
+    ):
+        if not bool(found.any()):
+            msg = f"'{name}' must judge at least one pair {kind}"
+            msg = f"{msg} (got {len(value)} pairs, all {value_is})"
+            raise ValueError(f"{msg}. Nothing can be learned from one kind of pair")
 
 
 def check_separable_pairs(name: str, contradicts: Tensor) -> None:
