@@ -106,7 +106,8 @@ def _canonical(
         row, col, weight = row[keep], col[keep], weight[keep]
     key = row * num_nodes + col
     if bool((key[1:] > key[:-1]).all()):
-        return row.contiguous(), col.contiguous(), weight
+        # Copies, because an operator outlives the call that hands in its edges.
+        return row.clone(), col.clone(), weight
     key, inverse = torch.unique(key, return_inverse=True)
     weight = weight.new_zeros(key.numel()).index_add(0, inverse, weight)
     row = key.div(num_nodes, rounding_mode="floor")

@@ -127,14 +127,15 @@ def check_width(name: str, value: Tensor, width: int) -> None:
         raise ValueError(msg)
 
 
-def check_integer(name: str, value: Tensor) -> None:
-    """Whole numbers of any kind that can be indices or labels."""
+def check_integer(name: str, value: Tensor) -> Tensor:
+    """Whole numbers that can be indices or labels, of any width, as int64."""
     dtype = value.dtype
     if dtype.is_floating_point or dtype.is_complex or dtype == torch.bool:
         raise TypeError(f"'{name}' must hold whole numbers (got {dtype})")
     # What int64 cannot hold is negative if its bits are read as int64.
     if dtype == torch.uint64 and bool((value.view(torch.int64) < 0).any()):
         raise ValueError(f"'{name}' must hold whole numbers below 2**63")
+    return value.long()
 
 
 def check_batch(batch: object, num_nodes: int) -> Tensor:
@@ -145,7 +146,7 @@ def check_batch(batch: object, num_nodes: int) -> Tensor:
     what they are called.
     """
     batch = check_tensor("batch", batch)
-    check_integer("batch", batch)
+    batch = check_integer("batch", batch)
     if batch.dim() != 1 or batch.numel() != num_nodes:
         msg = "'batch' must have one entry per node"
         raise ValueError(f"{msg} (got shape {tuple(batch.shape)} for {num_nodes})")
@@ -174,10 +175,10 @@ def check_edges(
     if edge_index.dim() != 2 or edge_index.size(0) != 2:
         msg = f"'{name}' must have shape [2, num_edges]"
         raise ValueError(f"{msg} (got {tuple(edge_index.shape)})")
-    check_integer(name, edge_index)
+    edge_index = check_integer(name, edge_index)
     if num_nodes is not None:
         check_indices(name, edge_index, num_nodes)
-    return edge_index.long()
+    return edge_index
 
 
 def check_edge_values(name: str, value: object, num_edges: int) -> Tensor:
@@ -260,13 +261,13 @@ def check_pairs(name: str, value: object) -> Tensor:
     if value.dim() != 2 or value.size(1) != 2:
         msg = f"'{name}' must have shape [num_pairs, 2]"
         raise ValueError(f"{msg} (got {tuple(value.shape)})")
-    check_integer(name, value)
+    value = check_integer(name, value)
     loops = (value[:, 0] == value[:, 1]).nonzero()
     if loops.numel():
         where = int(loops[0])
         msg = f"'{name}' must name two different nodes per pair"
         raise ValueError(f"{msg} (got {tuple(value[where].tolist())} at index {where})")
-    return value.long()
+    return value
 
 
 def check_judgements(name: str, value: object, num_pairs: int) -> Tensor:
@@ -443,9 +444,10 @@ def check_num_directions(
 
 
 def check_group(name: str, value: object, num_rows: int) -> Tensor:
-    """One whole number per row, any numbers."""
+    """One whole number or truth value per row, any numbers."""
     value = check_tensor(name, value)
-    check_integer(name, value)
+    if value.dtype != torch.bool:
+        check_integer(name, value)
     if value.dim() != 1 or value.numel() != num_rows:
         msg = f"'{name}' must have one entry per row"
         raise ValueError(f"{msg} (got shape {tuple(value.shape)} for {num_rows})")

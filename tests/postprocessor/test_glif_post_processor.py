@@ -217,13 +217,13 @@ def test_constructor_rejects(
             [["a"], ["b"]],
             [0.0, 1.0],
             TypeError,
-            "'x' must hold numbers (got <U1). Encode text and categories first",
+            "'x' must hold numbers (got <U1). Encode text, categories and dates first",
         ),
         (
             [[1j], [0]],
             [0.0, 1.0],
             TypeError,
-            "'x' must hold real numbers (got torch.complex128)",
+            "'x' must hold real numbers (got complex128)",
         ),
     ],
 )
