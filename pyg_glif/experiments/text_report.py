@@ -118,7 +118,10 @@ def report_text(runs: Sequence[Run]) -> Report:
     tables = [Table("Hyperparameters chosen on validation texts", _COLUMNS, chosen, {})]
     fixed = _at_fixed_setting(runs)
     if len(fixed) > 1:
-        tables.append(Table("The same setting for all seeds", _COLUMNS, fixed, {}))
+        title = "At a fixed setting"
+        if len(runs) > 1:
+            title = "The same setting for all seeds"
+        tables.append(Table(title, _COLUMNS, fixed, {}))
     notes = (
         _data_note(runs),
         *_seeds_note(runs),
