@@ -2,12 +2,10 @@
 
 from importlib.metadata import version
 
-from pyg_glif.functional import glif_smooth, laplacian_penalty
-from pyg_glif.graph import edge_weights, fair_radius_graph, suggest_tau
-from pyg_glif.nn import GLIFConv, LaplacianLoss
-from pyg_glif.path import glif_path
-from pyg_glif.postprocessor import GLIFPostProcessor
-from pyg_glif.transforms import AnnotatorGraph, FairRadiusGraph, GLIFSmooth
+import lazy_loader
+
+# Names are looked up in '__init__.pyi' and imported when they are first used.
+__getattr__, __dir__, _attached = lazy_loader.attach_stub(__name__, __file__)
 
 __version__ = version("pyg_glif")
 

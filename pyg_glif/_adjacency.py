@@ -124,15 +124,11 @@ def _canonical(
 
 def _symmetric_pattern(row: Tensor, col: Tensor, num_nodes: int) -> Pattern:
     """The pattern, once every edge is known to have its reverse."""
-    fits = max(num_nodes, row.numel()) < 2**31
-    colidx = col.to(torch.int32 if fits else torch.int64)
-    # Sorting by column lists the transpose in canonical order.
-    reverse = torch.sort(colidx, stable=True)[1]
+    pattern = Pattern.of(row, col, num_nodes)
+    reverse = pattern.reverse
     if not (torch.equal(col[reverse], row) and torch.equal(row[reverse], col)):
         _raise_one_directional(row, col, num_nodes)
-    count = torch.bincount(row, minlength=num_nodes)
-    ptr = torch.cat([count.new_zeros(1), count.cumsum(0)]).to(colidx.dtype)
-    return Pattern(row, col, reverse, ptr, colidx, num_nodes)
+    return pattern
 
 
 def _raise_one_directional(row: Tensor, col: Tensor, num_nodes: int) -> None:

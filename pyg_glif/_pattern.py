@@ -15,6 +15,7 @@ is the derivative of another, so that they can be differentiated any number of t
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -31,14 +32,28 @@ class Pattern:
 
     row: Tensor  # [E] int64
     col: Tensor  # [E] int64
-    reverse: Tensor  # [E] position of (col, row)
     rowptr: Tensor  # [N + 1] int32 where it fits
     colidx: Tensor  # [E] same dtype as rowptr
     num_nodes: int
 
     def __post_init__(self) -> None:
-        for name in ("row", "col", "reverse", "rowptr", "colidx"):
+        for name in ("row", "col", "rowptr", "colidx"):
             object.__setattr__(self, name, plain(getattr(self, name)))
+
+    @classmethod
+    def of(cls, row: Tensor, col: Tensor, num_nodes: int) -> "Pattern":
+        """The pattern of entries in canonical order."""
+        fits = max(num_nodes, row.numel()) < 2**31
+        colidx = col.to(torch.int32 if fits else torch.int64)
+        count = torch.bincount(row, minlength=num_nodes)
+        ptr = torch.cat([count.new_zeros(1), count.cumsum(0)]).to(colidx.dtype)
+        return cls(row, col, ptr, colidx, num_nodes)
+
+    @cached_property
+    def reverse(self) -> Tensor:  # [E]
+        """Position of (column, row); only gradients and checks need it."""
+        # Sorting by column lists the transpose in canonical order.
+        return plain(torch.sort(self.colidx, stable=True)[1])
 
     @property
     def num_edges(self) -> int:

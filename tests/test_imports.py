@@ -1,10 +1,16 @@
 """Imports point down: who may import whom, read from the syntax tree."""
 
 import ast
+import importlib
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
+
+import pyg_glif
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = "pyg_glif"
@@ -15,12 +21,12 @@ RANKS: dict[str, tuple[int, set[str] | int]] = {
     "typing": (0, set()),
     "errors": (0, set()),
     "distances": (1, set()),
+    "laplacian": (1, set()),
     "text": (1, set()),
     "datasets": (2, {"text"}),
     "metric_learning": (2, {"distances"}),
-    "graph": (2, {"distances"}),
+    "graph": (2, {"distances", "laplacian"}),
     "links": (3, set()),
-    "laplacian": (3, set()),
     "solvers": (4, {"laplacian"}),
     "functional": (5, {"graph", "laplacian", "solvers", "links"}),
     "path": (5, {"graph", "laplacian", "solvers", "links"}),
@@ -126,6 +132,7 @@ def faults(source: str, module: str) -> list[str]:
 
 SOURCES = sorted((ROOT / PACKAGE).rglob("*.py"))
 FRONTS = [path for path in SOURCES if path.match(f"{PACKAGE}/*/__init__.py")]
+PARTS = [name for name in RANKS if name != "__main__"]
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=module_name)
@@ -136,20 +143,84 @@ def test_imports_point_down(path: Path) -> None:
     assert faults(path.read_text(), module) == []
 
 
+# All that a package may hold whose names are in a stub and are imported when used.
+LAZY = """
+import lazy_loader
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+"""
+
+
+def rank_of_name(name: str) -> tuple[bool, bool, str]:
+    """Constants, classes, functions, each by name: the order of the linter."""
+    return not name.isupper(), not name[0].isupper(), name
+
+
 @pytest.mark.parametrize("path", FRONTS, ids=module_name)
 def test_init_is_imports_and_a_sorted_all(path: Path) -> None:
     _, *body = ast.parse(path.read_text()).body
+    if "lazy_loader" in path.read_text():
+        assert ast.dump(ast.Module(body, [])) == ast.dump(ast.parse(LAZY))
+        body = ast.parse(path.with_suffix(".pyi").read_text()).body
     names = [a.name for n in body if isinstance(n, ast.ImportFrom) for a in n.names]
     rest = [node for node in body if not isinstance(node, ast.ImportFrom)]
     if names or rest:
         (last,) = rest
         assert isinstance(last, ast.Assign)
+        assert ast.literal_eval(last.value) == sorted(names, key=rank_of_name)
 
-        # Constants, classes, functions, each by name: the order of the linter.
-        def rank(name: str) -> tuple[bool, bool, str]:
-            return not name.isupper(), not name[0].isupper(), name
 
-        assert ast.literal_eval(last.value) == sorted(names, key=rank)
+def test_the_top_level_names_every_part_and_every_export() -> None:
+    stub = (ROOT / PACKAGE / "__init__.pyi").read_text()
+    found = {name for _, name, _ in imports(ast.parse(stub))}
+    assert found == {*PARTS, *pyg_glif.__all__}
+    listed = [n for n in ast.parse(stub).body if isinstance(n, ast.Assign)]
+    assert ast.literal_eval(listed[0].value) == pyg_glif.__all__
+    assert pyg_glif.__all__ == sorted(pyg_glif.__all__, key=rank_of_name)
+
+
+@pytest.mark.parametrize("name", ["", *PARTS])
+def test_every_name_of_a_stub_is_there(name: str) -> None:
+    module = importlib.import_module(f"{PACKAGE}.{name}".rstrip("."))
+    for export in getattr(module, "__all__", ()):
+        assert not isinstance(getattr(module, export), ModuleType), export
+    if not name:
+        assert {part for part in PARTS if not getattr(pyg_glif, part)} == set()
+
+
+def test_a_function_is_not_hidden_by_the_module_it_lives_in() -> None:
+    code = (
+        "import pyg_glif.metrics.group_gap, pyg_glif.postprocessor.audit\n"
+        "from pyg_glif.metrics import group_gap\n"
+        "from pyg_glif.postprocessor import audit\n"
+        "print(group_gap.__name__, audit.__name__)\n"
+    )
+    assert fresh(code) == "group_gap audit"
+
+
+def fresh(code: str) -> str:
+    """What a new process prints."""
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+BIG = {"torch_geometric", "pytorch_lightning", "lightning", "torchmetrics"}
+BIG |= {"torch._dynamo", "pandas", "sklearn", "scipy", "matplotlib"}
+
+
+@pytest.mark.parametrize(
+    ("statement", "absent"),
+    [
+        ("import pyg_glif", BIG | {"torch", "numpy"}),
+        ("from pyg_glif import fair_radius_graph, edge_weights, suggest_tau", BIG),
+        # torch loads its compiler for whatever is marked as not to be compiled.
+        ("from pyg_glif import glif_smooth, glif_path", BIG - {"torch._dynamo"}),
+        ("from pyg_glif import LaplacianLoss", BIG - {"torch._dynamo"}),
+    ],
+)
+def test_nothing_is_loaded_before_it_is_used(statement: str, absent: set[str]) -> None:
+    code = f"import sys\n{statement}\nprint({absent} & sys.modules.keys())"
+    assert fresh(code) == "set()"
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,12 @@ from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 from torch_geometric import EdgeIndex
 
-from pyg_glif._pattern import connected_components as our_components
-from pyg_glif._pattern import edge_dot, edge_energy, spmm
+from pyg_glif._pattern import (
+    connected_components as our_components,
+    edge_dot,
+    edge_energy,
+    spmm,
+)
 from pyg_glif.laplacian import LaplacianOperator, dirichlet_energy
 from pyg_glif.typing import Normalization
 from tests import oracles

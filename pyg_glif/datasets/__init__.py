@@ -1,7 +1,5 @@
 """Data sets of the paper's experiments, as PyG data sets without a graph."""
 
-from pyg_glif.datasets.bios import Bios
-from pyg_glif.datasets.sentiment import Sentiment
-from pyg_glif.datasets.toxicity import Toxicity
+import lazy_loader
 
-__all__ = ["Bios", "Sentiment", "Toxicity"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,6 +1,5 @@
 """Layers and losses."""
 
-from pyg_glif.nn.glif_conv import GLIFConv
-from pyg_glif.nn.laplacian_loss import LaplacianLoss
+import lazy_loader
 
-__all__ = ["GLIFConv", "LaplacianLoss"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

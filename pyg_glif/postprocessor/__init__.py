@@ -1,19 +1,5 @@
 """The post-processor people deploy, its explanations and its audit."""
 
-from pyg_glif.postprocessor.audit import audit
-from pyg_glif.postprocessor.explanation import Explanation
-from pyg_glif.postprocessor.fitted import TransformInfo
-from pyg_glif.postprocessor.glif_post_processor import GLIFPostProcessor
-from pyg_glif.postprocessor.report import AuditReport, Estimate, Measure, Pair, Person
+import lazy_loader
 
-__all__ = [
-    "AuditReport",
-    "Estimate",
-    "Explanation",
-    "GLIFPostProcessor",
-    "Measure",
-    "Pair",
-    "Person",
-    "TransformInfo",
-    "audit",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

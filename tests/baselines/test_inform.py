@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from torch.autograd import gradcheck
 from torch_geometric.data import Data
 

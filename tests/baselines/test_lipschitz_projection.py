@@ -4,8 +4,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from torch import Tensor
 
 from pyg_glif.baselines import Projection, lipschitz_projection
@@ -117,8 +116,11 @@ def test_lipschitz_infinity_changes_nothing(
     assert found.multipliers.shape == (0, *shape[1:])
 
 
-def test_fair_outputs_are_returned_to_the_last_bit(generator: torch.Generator) -> None:
-    x = torch.randn(50, 3, generator=generator)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_fair_outputs_are_returned_to_the_last_bit(
+    dtype: torch.dtype, generator: torch.Generator
+) -> None:
+    x = torch.randn(50, 3, generator=generator, dtype=dtype)
     y = (0.1 * x[:, 0]).contiguous()
     found = lipschitz_projection(x, y, 1.0)
     assert torch.equal(found.value, y)

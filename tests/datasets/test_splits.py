@@ -3,8 +3,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from sklearn.model_selection import train_test_split
 
 from pyg_glif.datasets import _splits

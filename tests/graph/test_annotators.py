@@ -2,8 +2,7 @@ from fractions import Fraction
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from torch import Tensor
 
 from pyg_glif.graph import annotator_graph

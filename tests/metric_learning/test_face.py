@@ -1,8 +1,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from pyg_glif.metric_learning import FACE
 from tests import oracles_metric_learning

@@ -3,8 +3,7 @@ from importlib import import_module
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from sklearn.neighbors import NearestNeighbors
 from torch import Tensor
 

@@ -1,8 +1,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from torch import Tensor
 
 from pyg_glif.metrics import PredictionConsistency, prediction_consistency

@@ -14,8 +14,7 @@ from pyg_glif.metrics import (
     prediction_consistency,
 )
 from pyg_glif.postprocessor import AuditReport, Estimate, audit
-from tests import oracles
-from tests import oracles_inductive as oracle
+from tests import oracles, oracles_inductive as oracle
 from tests.postprocessor.people import People, people
 
 

@@ -1,0 +1,47 @@
+# Every public part, so that 'import pyg_glif' gives access to all of them.
+from . import (
+    baselines as baselines,
+    cli as cli,
+    datasets as datasets,
+    distances as distances,
+    errors as errors,
+    experiments as experiments,
+    functional as functional,
+    graph as graph,
+    laplacian as laplacian,
+    lightning as lightning,
+    links as links,
+    metric_learning as metric_learning,
+    metrics as metrics,
+    nn as nn,
+    path as path,
+    postprocessor as postprocessor,
+    solvers as solvers,
+    text as text,
+    transforms as transforms,
+    tuning as tuning,
+    typing as typing,
+)
+from .functional import glif_smooth, laplacian_penalty
+from .graph import edge_weights, fair_radius_graph, suggest_tau
+from .nn import GLIFConv, LaplacianLoss
+from .path import glif_path
+from .postprocessor import GLIFPostProcessor
+from .transforms import AnnotatorGraph, FairRadiusGraph, GLIFSmooth
+
+__version__: str
+
+__all__ = [
+    "AnnotatorGraph",
+    "FairRadiusGraph",
+    "GLIFConv",
+    "GLIFPostProcessor",
+    "GLIFSmooth",
+    "LaplacianLoss",
+    "edge_weights",
+    "fair_radius_graph",
+    "glif_path",
+    "glif_smooth",
+    "laplacian_penalty",
+    "suggest_tau",
+]
