@@ -205,4 +205,4 @@ class LipschitzViolations(Metric):
             distance=self.distance,
             rtol=self.rtol,
         )
-        return torch.tensor(found.share, device=self.device)
+        return torch.tensor(found.share, dtype=torch.float32, device=self.device)
