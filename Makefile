@@ -1,5 +1,6 @@
 # make demo   sets everything up and runs the main job (SEEDS=n for more or fewer)
 # make test   sets everything up and runs the tests
+# make torture  hostile random cases for MINUTES=n (SEED=n, CASE=campaign:n repeats one)
 # make lint   format, lint, types        make docs   builds the documentation
 # make sparse adds torch-sparse (compiles for about ten minutes, once)
 # make benchmark  measures everything again (some hours) and fills its tables
@@ -10,8 +11,12 @@ PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
 # Seeds of the demonstration; its time grows with them.
 SEEDS ?= 1
+# The adversarial campaign: where it starts, how long it takes, one case to repeat.
+SEED ?= 0
+MINUTES ?= 3
+CASE ?=
 
-.PHONY: demo test lint docs sparse benchmark clean
+.PHONY: demo test torture lint docs sparse benchmark clean
 
 $(READY): pyproject.toml constraints.txt
 	test -x $(PY) || $(PYTHON) -m venv $(VENV)
@@ -23,6 +28,9 @@ demo: $(READY)
 
 test: $(READY)
 	$(PY) -m pytest
+
+torture: $(READY)
+	$(PY) -m tests.torture --seed $(SEED) --minutes $(MINUTES) $(if $(CASE),--case $(CASE))
 
 lint: $(READY)
 	$(PY) -m ruff format --check .

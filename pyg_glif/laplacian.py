@@ -29,7 +29,7 @@ from torch import Tensor
 
 from pyg_glif._adjacency import to_adjacency
 from pyg_glif._lanczos import smallest_eigenvalue
-from pyg_glif._pattern import column_energy, connected_components, spmm
+from pyg_glif._pattern import Pattern, column_energy, connected_components, spmm
 from pyg_glif._validate import check_batch, check_choice, check_count, check_rank
 from pyg_glif.typing import Normalization
 
@@ -71,6 +71,9 @@ class LaplacianOperator:
         tensor([-3.,  3.,  0.])
     """
 
+    # How often an edge was repeated at most; its weights were then added up.
+    _repeats = 0
+
     def __init__(
         self,
         edge_index: Any,
@@ -85,10 +88,52 @@ class LaplacianOperator:
             check_count("num_nodes", num_nodes, minimum=0)
         elif batch is not None:
             num_nodes = batch.numel()
-        self.normalization = normalization
-        self.pattern, self.weight = to_adjacency(edge_index, edge_weight, num_nodes)
-        self.deg = self.pattern.row_sum(self.weight)  # [N], without the self-weight
-        self.batch = self._checked_batch(batch)
+        pattern, weight, repeats = to_adjacency(edge_index, edge_weight, num_nodes)
+        if batch is not None:
+            batch = _checked_batch(batch, pattern)
+        self._set(pattern, weight, normalization, batch, repeats)
+
+    @classmethod
+    def from_sorted(
+        cls,
+        edge_index: Tensor,
+        edge_weight: Tensor,
+        num_nodes: int,
+        *,
+        normalization: Normalization = None,
+        batch: Tensor | None = None,
+    ) -> "LaplacianOperator":
+        """The operator of a graph that is known to be in order, without a check.
+
+        Args:
+            edge_index (Tensor): Both directions of every edge, each once, sorted by
+                row and column, without self-loops.
+            edge_weight (Tensor): Finite, non-negative weights, the same number in
+                both directions.
+            num_nodes (int): Number of nodes.
+            normalization (str, optional): As above. (default: :obj:`None`)
+            batch (Tensor, optional): Graph numbers from 0 without gaps; no edge joins
+                two graphs. (default: :obj:`None`)
+        """
+        check_choice("normalization", normalization, (None, "nrw", "density"))
+        out = cls.__new__(cls)
+        pattern = Pattern.of(edge_index[0], edge_index[1], num_nodes)
+        out._set(pattern, edge_weight.double(), normalization, batch)
+        return out
+
+    def _set(
+        self,
+        pattern: Pattern,
+        weight: Tensor,
+        normalization: Normalization,
+        batch: Tensor | None,
+        repeats: int = 0,
+    ) -> None:
+        """Takes on a graph that has been checked."""
+        self.pattern, self.weight = pattern, weight
+        self.normalization, self.batch = normalization, batch
+        self._repeats = repeats  # additions behind the weight of a repeated edge
+        self.deg = pattern.row_sum(weight)  # [N], without the self-weight
         self.diagonal, self.off_diagonal = self._entries()  # a: [N], v: [E]
 
     def __repr__(self) -> str:
@@ -112,6 +157,30 @@ class LaplacianOperator:
         """Whether no eigenvalue is negative, which holds for all but ``"nrw"``."""
         return self.normalization != "nrw"
 
+    @property
+    def keeps_constants(self) -> bool:
+        """Whether what is constant on every component has a product of zero."""
+        return self.is_psd
+
+    @property
+    def roundings(self) -> int:
+        r"""How many float64 operations in a row an entry times ``lam`` stands for.
+
+        The entry :math:`\lambda v_{ij}` that a solver works with, scale included, is off
+        by a factor of at most :math:`(1 + 2^{-53})^n` for this :math:`n`.
+        """
+        given = self._repeats + 2  # repeated edges added, the mean of both directions
+        if self.normalization is None:
+            return given
+        rowptr = self.pattern.rowptr
+        longest = int(rowptr.diff().max()) if self.num_nodes else 0
+        deg = given + longest
+        scale = deg + self._mean_roundings
+        half = given + deg + 12  # the weight, and a root of the degree at both ends
+        if self.normalization == "density":
+            return half + scale
+        return half + 2 * (half + longest + 4) + scale
+
     @cached_property
     def lam_scale(self) -> Tensor:  # 0-d, or [N] for a batch
         """What the method multiplies ``lam`` by, one or the average degree."""
@@ -134,6 +203,13 @@ class LaplacianOperator:
             # Both ends of an edge are in one graph and so have one scale.
             value = scale[self.pattern.row] * self.off_diagonal
             return smallest_eigenvalue(self.pattern, scale * self.diagonal, value)
+
+    @property
+    def _mean_roundings(self) -> int:
+        """Additions in the longest chain of an average degree, and its division."""
+        if self.batch is None:
+            return max(self.num_nodes, 2).bit_length() + 2
+        return int(torch.bincount(self.batch).max()) + 2
 
     def matmul(self, f: Tensor) -> Tensor:  # [N] or [N, C]
         """Product with a vector or a block of columns, in float64 inside."""
@@ -164,19 +240,6 @@ class LaplacianOperator:
             energy = energy + surplus @ x.square()
         return (energy[0] if f.dim() == 1 else energy).to(f.dtype)
 
-    def _checked_batch(self, batch: Tensor | None) -> Tensor | None:
-        """Graph numbers, once no edge is known to cross graphs."""
-        if batch is None:
-            return None
-        batch = check_batch(batch, self.num_nodes)
-        crosses = batch[self.pattern.row] != batch[self.pattern.col]
-        if bool(crosses.any()):
-            at = int(crosses.nonzero()[0])
-            edge = (int(self.pattern.row[at]), int(self.pattern.col[at]))
-            msg = "'batch' must put both ends of every edge into one graph"
-            raise ValueError(f"{msg} (got edge {edge} between two)")
-        return batch
-
     def _entries(self) -> tuple[Tensor, Tensor]:  # a: [N], v: [E]
         """Diagonal and negated off-diagonal entries of the Laplacian."""
         row, col = self.pattern.row, self.pattern.col
@@ -187,6 +250,18 @@ class LaplacianOperator:
             row_sum=self.pattern.row_sum,
             ends=lambda node: (node[row], node[col]),
         )
+
+
+def _checked_batch(batch: Tensor, pattern: Pattern) -> Tensor:
+    """Graph numbers, once no edge is known to cross graphs."""
+    batch = check_batch(batch, pattern.num_nodes)
+    crosses = batch[pattern.row] != batch[pattern.col]
+    if bool(crosses.any()):
+        at = int(crosses.nonzero()[0])
+        edge = (int(pattern.row[at]), int(pattern.col[at]))
+        msg = "'batch' must put both ends of every edge into one graph"
+        raise ValueError(f"{msg} (got edge {edge} between two)")
+    return batch
 
 
 def dense_entries(
@@ -237,16 +312,26 @@ def _entries(
 def _lam_scale(
     deg: Tensor, normalization: Normalization, batch: Tensor | None
 ) -> Tensor:  # 0-d, or [N] for a batch
-    """One, or the average degree of each graph with the self-weight counted."""
+    """One, or the average degree of each graph with the self-weight counted.
+
+    ``batch`` must be numbered from 0 without gaps, as ``check_batch`` returns it.
+    """
     if normalization is None or deg.numel() == 0:
         return torch.ones((), dtype=torch.float64, device=deg.device)
     deg = deg + SELF_WEIGHT
     if batch is None:
-        return deg.mean()
-    num_graphs = int(batch.max()) + 1
-    total = deg.new_zeros(num_graphs).index_add(0, batch, deg)
-    count = torch.bincount(batch, minlength=num_graphs)
-    return (total / count.clamp(min=1))[batch]
+        return _pairwise_sum(deg) / deg.numel()
+    count = torch.bincount(batch)
+    total = deg.new_zeros(count.numel()).index_add(0, batch, deg)
+    return (total / count)[batch]
+
+
+def _pairwise_sum(x: Tensor) -> Tensor:  # [N] -> 0-d
+    """The sum in as many roundings as ``N`` has binary digits, in a fixed order."""
+    while x.numel() > 1:
+        half = x.numel() // 2
+        x = torch.cat([x[:half] + x[half : 2 * half], x[2 * half :]])
+    return x.sum()
 
 
 def dirichlet_energy(

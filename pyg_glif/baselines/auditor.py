@@ -127,7 +127,8 @@ class Auditor:
         generator = generator or torch.Generator().manual_seed(0)
         objective = _Objective(gain, x, distance, dual)
         with torch.no_grad():
-            start = _Candidates(x, objective(x))
+            # A copy: where nothing worse is found, it is what the caller gets.
+            start = _Candidates(x.clone(), objective(x))
         found = start
         if directions.size(1):
             steps, lr = self.num_subspace_steps, self.subspace_lr
@@ -165,7 +166,7 @@ def free_directions(distance: FairDistance, num_features: int) -> Tensor:
     if isinstance(distance, SensitiveSubspace):
         return distance.directions
     if not isinstance(distance, Mahalanobis):
-        return torch.zeros(num_features, 0)
+        return torch.zeros(num_features, 0, dtype=torch.float32)
     factor = distance.factor.detach()
     left, values, _ = torch.linalg.svd(factor.double(), full_matrices=True)
     limit = max(factor.shape) * torch.finfo(factor.dtype).eps * values[0]
@@ -205,6 +206,11 @@ def _modules(part: object) -> list[nn.Module]:
     return list(part.modules()) if isinstance(part, nn.Module) else []
 
 
+def _full_precision(x: Tensor) -> torch.autocast:
+    """No autocast: only the model may be computed in half precision."""
+    return torch.autocast(x.device.type, enabled=False)
+
+
 class _Objective:
     """Gain minus the price of the distance, row by row."""
 
@@ -218,15 +224,19 @@ class _Objective:
         self.gain = gain
         self.distance = distance
         self.dual = dual.detach() if isinstance(dual, Tensor) else dual
-        with torch.no_grad():
+        with torch.no_grad(), _full_precision(x):
             self.z = distance.embed(x)
 
     def sq_dist(self, x: Tensor) -> Tensor:  # [N, F] -> [N]
         """Squared fair distance from where the search began."""
-        return (self.distance.embed(x) - self.z).square().sum(dim=1)
+        with _full_precision(x):
+            return (self.distance.embed(x) - self.z).square().sum(dim=1)
 
     def __call__(self, x: Tensor) -> Tensor:  # [N, F] -> [N]
-        gain = check_row_values("gain(x)", self.gain(x), len(x))
+        gain = self.gain(x)
+        if isinstance(gain, Tensor) and gain.dtype in (torch.float16, torch.bfloat16):
+            gain = gain.float()  # of a model under autocast
+        gain = check_row_values("gain(x)", gain, len(x))
         if x.requires_grad:
             check_differentiable("gain(x)", gain, "x")
         return gain - self.dual * self.sq_dist(x)
@@ -259,13 +269,15 @@ def _ascend(
         return start
     origin, best = start.x, start
     width = origin.size(1) if basis is None else basis.size(1)
-    noise = 2 * torch.rand(len(origin), width, generator=generator) - 1
-    shift = (lr * noise).to(origin).requires_grad_()
+    # The same draws whatever torch's default dtype is.
+    noise = torch.rand(len(origin), width, generator=generator, dtype=torch.float32)
+    shift = (lr * (2 * noise - 1)).to(origin).requires_grad_()
     optimizer = torch.optim.Adam([shift], lr=lr, maximize=True)
     for step in range(num_steps + 1):
         last = step == num_steps
         with torch.set_grad_enabled(not last):
-            x = origin + (shift if basis is None else shift @ basis.T)
+            with _full_precision(origin):
+                x = origin + (shift if basis is None else shift @ basis.T)
             value = objective(x)
             total = value.sum()
         best = best.keep_better(_Candidates(x.detach(), value.detach()))

@@ -110,7 +110,7 @@ def _from_edges(edges: Tensor, weight: Tensor | None, num_nodes: int) -> Tensor:
     """Edges and weights as a matrix; repeated edges add up."""
     edges = check_edges(edges, num_nodes, name="similarity")
     if weight is None:
-        weight = torch.ones(edges.size(1), device=edges.device)
+        weight = torch.ones(edges.size(1), dtype=torch.float32, device=edges.device)
     weight = check_edge_values("edge_weight", weight, edges.size(1))
     return _matrix(edges, weight, (num_nodes, num_nodes)).coalesce()
 
@@ -118,7 +118,8 @@ def _from_edges(edges: Tensor, weight: Tensor | None, num_nodes: int) -> Tensor:
 def _from_sparse_tensor(matrix: Any) -> Tensor:
     """A ``SparseTensor``; without values its entries are ones."""
     row, col, value = matrix.coo()
-    value = torch.ones(row.numel(), device=row.device) if value is None else value
+    if value is None:
+        value = torch.ones(row.numel(), dtype=torch.float32, device=row.device)
     return _matrix(torch.stack([row, col]), value, tuple(matrix.sparse_sizes()))
 
 

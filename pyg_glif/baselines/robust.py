@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -59,8 +58,8 @@ class RobustTerm(nn.Module):
         self.auditor = Auditor() if auditor is None else auditor
         self.distance = distance
         start = max(check_scalar("dual", dual, minimum=0.0), _MIN_DUAL)
-        self.register_buffer("dual", torch.tensor(start))
-        self._directions: Tensor | None = None
+        self.register_buffer("dual", torch.tensor(start, dtype=torch.float32))
+        self._last: tuple[list[tuple[Tensor, int]], Tensor] | None = None
 
     def _search(
         self,
@@ -70,15 +69,13 @@ class RobustTerm(nn.Module):
         generator: torch.Generator | None,
     ) -> WorstCase:
         """Audits ``model`` in evaluation mode, its gradients left alone."""
-        if self._directions is None:
-            self._directions = free_directions(self.distance, x.size(1))
         with frozen(model, self.distance), evaluating(model):
             return self.auditor.search(
                 gain,
                 x,
                 self.distance,
                 self.dual,
-                directions=self._directions,
+                directions=self._free_directions(x.size(1)),
                 generator=generator,
             )
 
@@ -91,11 +88,21 @@ class RobustTerm(nn.Module):
         gap = (spent - self.eps) / max(spent, self.eps)
         self.dual.mul_(math.exp(self.dual_lr * gap)).clamp_(min=_MIN_DUAL)
 
-    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
-        """Forgets the free directions: the distance may be another one now."""
-        self._directions = None
-        super()._load_from_state_dict(*args, **kwargs)
+    def _free_directions(self, num_features: int) -> Tensor:
+        """Those of the distance, found anew whenever its tensors have changed."""
+        tensors = [*self.distance.parameters(), *self.distance.buffers()]
+        state = [(tensor, tensor._version) for tensor in tensors]
+        if self._last is None or not _unchanged(self._last[0], state):
+            self._last = state, free_directions(self.distance, num_features)
+        return self._last[1]
 
     def extra_repr(self) -> str:
         """What the printed term shows."""
         return f"eps={self.eps}, auditor={self.auditor}"
+
+
+def _unchanged(old: list[tuple[Tensor, int]], new: list[tuple[Tensor, int]]) -> bool:
+    """Whether these are the same tensors, with nothing written to them since."""
+    if len(old) != len(new):
+        return False
+    return all(a is b and m == n for (a, m), (b, n) in zip(old, new, strict=True))

@@ -128,5 +128,9 @@ class SenSeIRegularizer(RobustTerm):
 
 
 def _sq_change(f: Tensor, other: Tensor) -> Tensor:  # [N] or [N, C] -> [N]
-    """Squared Euclidean distance of outputs, row by row."""
-    return (f - other).square().reshape(len(f), -1).sum(dim=1)
+    """Squared Euclidean distance of outputs, row by row, in single precision or more.
+
+    In half precision a change of 256 would already be infinite when squared.
+    """
+    dtype = torch.promote_types(f.dtype, torch.float32)
+    return (f.to(dtype) - other.to(dtype)).square().reshape(len(f), -1).sum(dim=1)

@@ -1,6 +1,7 @@
 """``pyg-glif smooth``: fair outputs from a file."""
 
 import argparse
+import warnings
 from typing import TYPE_CHECKING, Any
 
 from pyg_glif.cli._command import (
@@ -157,7 +158,9 @@ def _fit(args: argparse.Namespace) -> dict[str, Any]:
     if report is not None:
         report.write(args.audit)
     if args.save:
-        _save(args.save, post, people)
+        # With the names of the columns, so that newcomers may have them in any order.
+        columns = {"features": people.features, "outputs": people.outputs}
+        post.save(args.save, metadata={"columns": columns})
     return _facts(people, post, args.metric)
 
 
@@ -168,7 +171,12 @@ def _correct(args: argparse.Namespace) -> dict[str, Any]:
     post, saved = _load(args.post)
     people = read_people(args, saved)
     people.named(people.y)
-    found, info = post.transform(people.x, people.y, joint=args.joint, return_info=True)
+    with warnings.catch_warnings():
+        # Columns were read by the names of the fit, and are in their order.
+        warnings.filterwarnings("ignore", message=".*taken by position")
+        found, info = post.transform(
+            people.x, people.y, joint=args.joint, return_info=True
+        )
     _write(args, people, found)
     return {
         "people": len(people),
@@ -233,39 +241,19 @@ def _movement(before: "Tensor", after: "Tensor") -> dict[str, float]:
     }
 
 
-def _save(path: str, post: "GLIFPostProcessor", people: "People") -> None:
-    """Writes a fit, its columns in the header, so that newcomers come in any order."""
-    import json
-
-    from safetensors import safe_open
-    from safetensors.torch import save_file
-
-    from pyg_glif.cli._files import replacing
-
-    columns = {"features": people.features, "outputs": people.outputs}
-    with replacing(path) as beside:
-        post.save(beside)
-        with safe_open(beside, framework="pt") as file:
-            header = {**file.metadata(), _KEY: json.dumps(columns)}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        save_file(tensors, beside, metadata=header)
-
-
-_KEY = "pyg_glif.columns"
-
-
 def _load(path: str) -> "tuple[GLIFPostProcessor, dict[str, list[str]]]":
-    """A fit and its columns, none if Python code wrote the file."""
-    import json
+    """A fit and its columns, as far as whoever fitted it named them."""
     from pathlib import Path
-
-    from safetensors import safe_open
 
     from pyg_glif.postprocessor import GLIFPostProcessor
 
     if not Path(path).is_file():
         raise UsageError(f"--post: '{path}' does not exist")
     post = GLIFPostProcessor.load(path)
-    with safe_open(path, framework="pt") as file:
-        columns: dict[str, list[str]] = json.loads(file.metadata().get(_KEY, "{}"))
-    return post, columns
+    names = {"features": "feature_names_in_", "outputs": "output_names_"}
+    columns = {
+        name: getattr(post, attribute).tolist()
+        for name, attribute in names.items()
+        if hasattr(post, attribute)
+    }
+    return post, post.metadata_.get("columns", columns)

@@ -4,10 +4,12 @@ from pyg_glif.graph.annotators import annotator_graph
 from pyg_glif.graph.estimate import suggest_tau
 from pyg_glif.graph.index import RadiusIndex
 from pyg_glif.graph.radius import fair_radius_graph
+from pyg_glif.graph.similarity import SimilarityGraph
 from pyg_glif.graph.weights import edge_sq_dist, edge_weights
 
 __all__ = [
     "RadiusIndex",
+    "SimilarityGraph",
     "annotator_graph",
     "edge_sq_dist",
     "edge_weights",

@@ -1,9 +1,13 @@
-"""Which of some candidate pairs are edges: the one place that decides.
+"""What an edge is: the one place that decides.
 
-A pair is an edge iff ``sqrt(sum((z_i - z_j)**2)) <= tau`` in float64. Float32
-squared distances with a bound on their error settle almost every pair; the few
-whose interval holds ``tau**2`` are evaluated from the definition.
+A pair is an edge iff ``sqrt(sum((z_i - z_j)**2)) <= tau`` in float64, or, where a
+function gives the distance, iff what it returns is ``<= tau`` in its own precision.
+Float32 squared distances with a bound on their error settle almost every pair; the
+few whose interval holds ``tau`` are evaluated from the definition.
 """
+
+import math
+from collections.abc import Iterator
 
 import numpy as np
 import torch
@@ -11,9 +15,22 @@ from torch import Tensor
 
 from pyg_glif.graph.points import Points
 
-# Float32 results below this share of the squared norms have lost digits.
-_CANCELLED = 1.0 / 32.0
 _CHUNK_ENTRIES = 1 << 17  # float64 entries per gathered block: stays in cache
+# Up to so many coordinates, evaluating every edge from the definition costs little.
+_FEW_FEATURES = 64
+
+
+def sq_dist_error(dtype: torch.dtype, num_features: int) -> float:
+    """Bound on the relative error of the squared distances that edges carry.
+
+    Float32 products are kept for pairs on which they have lost no more than five
+    bits (a factor of 32) to cancellation; the others are evaluated in float64.
+    """
+    if dtype == torch.float64:
+        return (num_features + 2) * torch.finfo(dtype).eps
+    if num_features <= _FEW_FEATURES:
+        return 1e-5
+    return 32.0 * (num_features + 16) * torch.finfo(dtype).eps / 2
 
 
 def decide(
@@ -39,45 +56,86 @@ def decide(
     Returns:
         The kept ``i`` and ``j`` and their squared distances in the dtype of ``z``.
     """
-    bound = (tau * right.scale) ** 2
-    error = right.error(norms)
-    if right.z.dtype == torch.float64:
+    bound, error = right.bound(tau), right.error(norms)
+    dtype, scale = right.z.dtype, right.scale
+    if dtype == torch.float64:
         unsure = sq <= bound + error
     else:
-        unsure = ((sq - bound).abs() <= error) | (sq <= norms * _CANCELLED)
+        inaccurate = error > sq * sq_dist_error(dtype, right.num_features)
+        unsure = ((sq - bound).abs() <= error) | inaccurate
     keep = sq <= bound
-    sq_dist = (sq / right.scale**2).to(right.z.dtype)
+    sq_dist = (sq / scale / scale).to(dtype)
     where = unsure.nonzero().view(-1)
     if where.numel():
         exact, inside = _evaluate(left.z, right.z, i[where], j[where], tau)
         keep[where] = inside
-        sq_dist[where] = exact.to(sq_dist.dtype)
+        sq_dist[where] = exact.to(dtype)
     return i[keep], j[keep], sq_dist[keep]
+
+
+def called_within(dist: Tensor, tau: float) -> Tensor:
+    """Which distances that a function returned are within ``tau``."""
+    return dist <= tau
+
+
+def edges_within(
+    z: Tensor, edge_index: Tensor, sq_dist: Tensor, tau: float
+) -> Tensor:  # [N, D], [2, E], [E] -> [E]
+    """Which edges of a search are edges at a smaller, finite ``tau`` as well.
+
+    The answer is that of a search at ``tau``: pairs that the error of ``sq_dist``
+    leaves open are evaluated again.
+    """
+    dist = sq_dist.double().sqrt()
+    keep = dist <= tau
+    # The root halves relative errors; twice what is needed covers its own rounding.
+    slack = sq_dist_error(sq_dist.dtype, z.size(1)) * tau
+    unsure = (dist - tau).abs_() <= slack
+    # Squares that the dtype cannot hold to full precision tell nothing.
+    limits = torch.finfo(sq_dist.dtype)
+    unsure |= (sq_dist < 2.0**30 * limits.tiny) | (sq_dist > limits.max)
+    where = unsure.nonzero().view(-1)
+    if where.numel():
+        i, j = edge_index[:, where]
+        keep[where] = _evaluate(z, z, i, j, tau)[1]
+    return keep
+
+
+def exact_distances(z: Tensor, i: Tensor, j: Tensor) -> Tensor:  # -> [K] float64
+    """For each pair the smallest ``tau`` at which it is an edge."""
+    parts = [least_distances(squares) for squares in _squares(z, z, i, j)]
+    return torch.cat(parts) if parts else z.new_empty(0, dtype=torch.float64)
 
 
 def _evaluate(
     z: Tensor, z_right: Tensor, i: Tensor, j: Tensor, tau: float
 ) -> tuple[Tensor, Tensor]:
     """Squared distances in float64 from differences, and whether within ``tau``."""
-    step = max(1, _CHUNK_ENTRIES // max(1, z.size(1)))
     parts, flags = [], []
-    for rows, cols in zip(i.split(step), j.split(step), strict=True):
-        squares = (z[rows].double() - z_right[cols].double()).square_()
+    for squares in _squares(z, z_right, i, j):
         total = squares.sum(1)
         dist = total.sqrt()
         inside = dist <= tau
-        # Only here can the order of summation matter.
-        slack = 2.0 * (z.size(1) + 2) * torch.finfo(torch.float64).eps * tau
-        edge = ((dist - tau).abs() <= slack).nonzero().view(-1)
-        if edge.numel():
-            inside[edge] = _on_boundary(squares[edge], tau)
+        if math.isfinite(tau):
+            # Only here can the order of summation matter.
+            slack = 2.0 * (z.size(1) + 2) * torch.finfo(torch.float64).eps * tau
+            edge = ((dist - tau).abs() <= slack).nonzero().view(-1)
+            if edge.numel():
+                inside[edge] = least_distances(squares[edge]) <= tau
         parts.append(total)
         flags.append(inside)
     return torch.cat(parts), torch.cat(flags)
 
 
-def _on_boundary(squares: Tensor, tau: float) -> Tensor:  # [K, D] -> [K]
-    """Settles pairs that lie at ``tau`` up to the last bits.
+def _squares(z: Tensor, z_right: Tensor, i: Tensor, j: Tensor) -> Iterator[Tensor]:
+    """Squared differences of the coordinates of pairs, a chunk at a time."""
+    step = max(1, _CHUNK_ENTRIES // max(1, z.size(1)))
+    for rows, cols in zip(i.split(step), j.split(step), strict=True):
+        yield (z[rows].double() - z_right[cols].double()).square_()
+
+
+def least_distances(squares: Tensor) -> Tensor:  # [K, D] -> [K]
+    """Distances, the smallest of those that usual orders of summation give.
 
     Float64 sums differ in their last bits with the order of summation. A radius
     that somebody computed as the distance of a pair must include that pair, so it
@@ -86,5 +144,5 @@ def _on_boundary(squares: Tensor, tau: float) -> Tensor:  # [K, D] -> [K]
     host = squares.cpu()
     array = host.numpy()
     sums = [host.sum(1).numpy(), array.sum(1), np.cumsum(array, axis=1)[:, -1]]
-    inside = np.sqrt(np.minimum.reduce(sums)) <= tau
-    return torch.from_numpy(inside).to(squares.device)
+    least = np.sqrt(np.minimum.reduce(sums))
+    return torch.from_numpy(least).to(squares.device)

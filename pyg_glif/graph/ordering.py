@@ -26,7 +26,7 @@ def principal_basis(
     rows = rows - rows.mean(0)
     generator = torch.Generator().manual_seed(0)
     size = (points.num_features, num_directions)
-    basis = torch.randn(size, generator=generator).to(rows.device)
+    basis = torch.randn(size, generator=generator, dtype=rows.dtype).to(rows.device)
     for _ in range(num_rounds):
         basis = torch.linalg.qr(rows.mT @ (rows @ basis)).Q
     spread = rows @ basis

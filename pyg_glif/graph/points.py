@@ -6,9 +6,26 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from pyg_glif._validate import check_finite
+from pyg_glif.distances import FairDistance
+
 # Squared norms between these neither overflow nor underflow in float32.
 _SAFE_SQUARES = (1e-20, 1e20)
 _SAMPLE_ROWS = 1024
+
+
+def coordinates(distance: FairDistance, x: Tensor, name: str = "x") -> Tensor:
+    """Embedded rows ``[N, D]``, finite, with at least one column."""
+    z = distance.embed(x).detach()
+    check_finite(f"distance.embed({name})", z)
+    # Without any column nothing tells people apart; neither does a column of zeros.
+    return z if z.size(1) else z.new_zeros(z.size(0), 1)
+
+
+def own(z: Tensor, x: Tensor) -> Tensor:
+    """``z``, as a copy if it shares its memory with ``x``, which others may change."""
+    shared = z.untyped_storage().data_ptr() == x.untyped_storage().data_ptr()
+    return z.clone() if shared else z
 
 
 @dataclass(frozen=True)
@@ -52,6 +69,11 @@ class Points:
         """
         tiny = 4 * self.num_features * torch.finfo(torch.float32).tiny
         return norms * self.rounding + tiny
+
+    def bound(self, tau: float) -> float:
+        """The square of a radius, in the unit of ``y``; infinite where it overflows."""
+        reach = tau * self.scale
+        return reach * reach
 
     @classmethod
     def from_embedding(cls, z: Tensor, batch: Tensor | None) -> "Points":

@@ -1,7 +1,7 @@
 """The exact similarity graph: who is within the radius of whom."""
 
 from collections.abc import Iterator
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -13,13 +13,13 @@ from pyg_glif._validate import (
     check_choice,
     check_count,
     check_features,
-    check_finite,
     check_scalar,
 )
 from pyg_glif.distances import Euclidean, FairDistance
+from pyg_glif.graph.decide import called_within
 from pyg_glif.graph.estimate import check_memory, sample_pairs
 from pyg_glif.graph.plan import check_search, choose_basis
-from pyg_glif.graph.points import Points
+from pyg_glif.graph.points import Points, coordinates
 from pyg_glif.graph.search import Pairs, plain_pairs, projected_pairs
 
 _CALLABLE_TILE = 512
@@ -83,6 +83,34 @@ def fair_radius_graph(
         (tensor([[0, 1],
                 [1, 0]]), tensor([1., 1.]))
     """
+    found = search_edges(
+        x, tau, distance, batch, strategy, tile_size, memory_budget, progress
+    )
+    return found.edge_index, found.sq_dist
+
+
+class Found(NamedTuple):
+    """What a search returns: the edges in canonical order, and what decided."""
+
+    edge_index: Tensor  # [2, E]
+    sq_dist: Tensor  # [E]
+    tau: float
+    batch: Tensor | None  # [N], numbered from 0
+    z: Tensor | None  # [N, D], coordinates, unless a function gave the distances
+    dist: Tensor | None  # [E], what the function gave
+
+
+def search_edges(
+    x: Tensor,
+    tau: float,
+    distance: FairDistance | None,
+    batch: Tensor | None,
+    strategy: Literal["auto", "projected", "plain"] = "auto",
+    tile_size: int = 256,
+    memory_budget: int | None = None,
+    progress: bool | None = None,
+) -> Found:
+    """Checks the arguments of :func:`fair_radius_graph` and searches."""
     x = check_features("x", x).detach()
     tau = check_scalar("tau", tau, minimum=0.0, allow_inf=True)
     check_choice("strategy", strategy, ("auto", "projected", "plain"))
@@ -93,23 +121,23 @@ def fair_radius_graph(
     if batch is not None:
         batch = check_batch(batch, x.size(0)).to(x.device)
     distance = Euclidean() if distance is None else distance
-    if x.size(0) < 2:
-        return _both_directions(iter(()), x)
     if not distance.is_embedding:
-        pairs = _called_pairs(x, tau, distance, batch, memory_budget, progress)
-        return _both_directions(pairs, x)
-    z = distance.embed(x).detach()
-    check_finite("distance.embed(x)", z)
-    if z.size(1) == 0:  # nothing tells people apart
-        z = z.new_zeros(z.size(0), 1)
-    points = Points.from_embedding(z, batch)
-    check_search(points, tau, memory_budget)
-    basis = choose_basis(points, tau, strategy)
-    if basis is None:
-        pairs = plain_pairs(points, tau, tile_size, progress)
-    else:
-        pairs = projected_pairs(points, tau, basis, tile_size, progress)
-    return _both_directions(pairs, x)
+        called: Iterator[Pairs] = iter(())
+        if x.size(0) > 1:
+            called = _called_pairs(x, tau, distance, batch, memory_budget, progress)
+        edge_index, dist = _both_directions(called, x)
+        return Found(edge_index, dist.square(), tau, batch, None, dist)
+    z = coordinates(distance, x)
+    pairs: Iterator[Pairs] = iter(())
+    if x.size(0) > 1:
+        points = Points.from_embedding(z, batch)
+        check_search(points, tau, memory_budget)
+        basis = choose_basis(points, tau, strategy)
+        if basis is None:
+            pairs = plain_pairs(points, tau, tile_size, progress)
+        else:
+            pairs = projected_pairs(points, tau, basis, tile_size, progress)
+    return Found(*_both_directions(pairs, x), tau, batch, z, None)
 
 
 def _called_pairs(
@@ -120,7 +148,7 @@ def _called_pairs(
     budget: int | None,
     progress: bool | None,
 ) -> Iterator[Pairs]:
-    """Pairs by calling a black-box distance on tiles, each pair of tiles once."""
+    """Pairs and their distances, not squared, from a function called on tiles."""
 
     def block(rows: Tensor, cols: Tensor) -> Tensor:
         dist: Tensor = distance(x[rows], x[cols])
@@ -139,24 +167,24 @@ def _called_pairs(
                 if batch is not None and batch[rows[-1]] < batch[cols[0]]:
                     break
                 dist = block(rows, cols)
-                inside = dist <= tau
+                inside = called_within(dist, tau)
                 if cols is rows:
                     inside = inside.triu(1)
                 if batch is not None:
                     inside &= batch[rows].unsqueeze(1) == batch[cols]
                 r, c = inside.nonzero(as_tuple=True)
-                yield rows[r], cols[c], dist[r, c].square()
+                yield rows[r], cols[c], dist[r, c]
             bar.update()
 
 
 def _both_directions(pairs: Iterator[Pairs], x: Tensor) -> tuple[Tensor, Tensor]:
-    """Edges in both directions, sorted by (row, column), from pairs given once."""
+    """Edges in both directions, sorted by (row, column), and what came with them."""
     size = x.size(0)
     narrow = torch.int32 if size < 2**31 else torch.int64
-    parts = [(i.to(narrow), j.to(narrow), sq) for i, j, sq in pairs if i.numel()]
+    parts = [(i.to(narrow), j.to(narrow), v) for i, j, v in pairs if i.numel()]
     if not parts:
         return torch.empty(2, 0, dtype=torch.long, device=x.device), x.new_empty(0)
-    first, second, sq_dist = (torch.cat(part) for part in zip(*parts, strict=True))
+    first, second, value = (torch.cat(part) for part in zip(*parts, strict=True))
     del parts
     count = first.numel()
     key = torch.empty(2, count, dtype=torch.long, device=x.device)
@@ -175,7 +203,7 @@ def _both_directions(pairs: Iterator[Pairs], x: Tensor) -> tuple[Tensor, Tensor]
     edge_index = torch.empty(2, 2 * count, dtype=torch.long, device=x.device)
     torch.div(key, size, rounding_mode="floor", out=edge_index[0])
     torch.sub(key, edge_index[0], alpha=size, out=edge_index[1])
-    return edge_index, sq_dist[pair]
+    return edge_index, value[pair]
 
 
 def _sorted(key: Tensor) -> Tensor:

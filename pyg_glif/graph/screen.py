@@ -21,7 +21,7 @@ class Workspace:
     """Reused buffers for one block of squared distances and its mask."""
 
     def __init__(self, device: torch.device, num_entries: int) -> None:
-        self._value = torch.empty(num_entries, device=device)
+        self._value = torch.empty(num_entries, dtype=torch.float32, device=device)
         self._mask = torch.empty(num_entries, dtype=torch.bool, device=device)
 
     def within(

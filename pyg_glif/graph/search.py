@@ -76,7 +76,7 @@ def projected_cross_pairs(
 def _finish(tile: Tile, left: Points, right: Points, tau: float) -> Iterator[Pairs]:
     """Decides on the candidates of a tile."""
     a, sq_a = left.y[tile.rows], left.sq_norm[tile.rows]
-    bound = (tau * right.scale) ** 2
+    bound = right.bound(tau)
     for r, j in tile.blocks:
         norms = sq_a[r].add_(right.sq_norm[j])
         sq = norms - 2.0 * sampled_products(r, j, a, right.y)
@@ -109,7 +109,7 @@ class _PlainBlock:
         left, right = self._left, self._right
         rows = _take(left_order, start, stop)
         a, sq_a = left.y[rows] * -2.0, left.sq_norm[rows]
-        bound = (self._tau * right.scale) ** 2
+        bound = right.bound(self._tau)
         limit = bound + right.error(sq_a + self._largest) - sq_a
         for first in columns[:: self._width]:
             cols = _take(right_order, first, min(first + self._width, columns.stop))

@@ -7,7 +7,14 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from pyg_glif._validate import check_batch_form, check_group, check_mask, check_rows
+from pyg_glif._validate import (
+    check_batch_form,
+    check_group,
+    check_mask,
+    check_rank,
+    check_rows,
+    check_tensor,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,9 +40,18 @@ def to_rows(batch: Any, split: str | None = None) -> Rows:
         if y is not None and split is not None and key in batch:
             inside = check_mask(key, batch[key], len(x))
             y = torch.where(inside, y, -1)
-        return Rows(check_rows("x", x), y, None, batch)
+        return Rows(_features(x), y, None, batch)
     parts = (batch,) if isinstance(batch, Tensor) else batch
     check_batch_form("batch", parts, batch)
     x, y, index = (*parts, None, None)[:3]
-    x = check_rows("x", x)
+    x = _features(x)
     return Rows(x, None if y is None else check_group("y", y, len(x)), index)
+
+
+def _features(x: object) -> Tensor:
+    """Rows of features; a trainer may have turned them into half precision."""
+    x = check_tensor("x", x)
+    if x.dtype in (torch.float16, torch.bfloat16):
+        check_rank("x", x, 2)
+        return x
+    return check_rows("x", x)

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from pyg_glif._validate import check_attribute
@@ -32,6 +33,7 @@ class Similarity:
         if self._tau is None:
             msg = "'tau' must be given unless the graph is that of the data (got None)"
             raise ValueError(f"{msg}. Pass 'graph=\"full\"' to take that one")
+        x = x.to(torch.promote_types(x.dtype, torch.float32))  # half precision: more
         edges, sq_dist = fair_radius_graph(
             x, self._tau, distance=self._distance, progress=False
         )
@@ -43,10 +45,11 @@ class Similarity:
         if self._tau is None:
             check_attribute("data", data.keys(), "edge_index")
         keys = ("x", "edge_index", "edge_weight")
-        source = tuple(getattr(data, key, None) for key in keys)
+        parts = [getattr(data, key, None) for key in keys]
+        source = tuple((part, _version(part)) for part in parts)
         if self._last is None or not _same(self._last[0], source):
             if self._tau is None:
-                lap = self._laplacian(source[1], source[2], len(data.x))
+                lap = self._laplacian(parts[1], parts[2], len(data.x))
             else:
                 lap = self.of_rows(data.x)
             self._last = source, lap
@@ -60,6 +63,14 @@ class Similarity:
         )
 
 
+def _version(value: Any) -> int:
+    """How often a tensor has been written to, as far as torch knows."""
+    if not isinstance(value, Tensor) or value.is_inference():
+        return 0
+    return value._version
+
+
 def _same(old: tuple[Any, ...], new: tuple[Any, ...]) -> bool:
-    """Whether these are the very same tensors."""
-    return all(a is b for a, b in zip(old, new, strict=True))
+    """Whether these are the very same tensors, with nothing written to them since."""
+    pairs = zip(old, new, strict=True)
+    return all(a[0] is b[0] and a[1] == b[1] for a, b in pairs)

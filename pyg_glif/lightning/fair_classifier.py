@@ -8,8 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812  (torch's own habit)
 from torch_geometric.data import Data
-from torchmetrics import Metric, MetricCollection
-from torchmetrics.classification import MulticlassAccuracy
+from torchmetrics import Metric
 
 from pyg_glif._validate import (
     check_choice,
@@ -74,8 +73,14 @@ class FairClassifier(LightningModule):
 
     Logged are ``train_loss`` and, if it has two, its parts ``train_cross_entropy`` and
     ``train_regularizer``; for ``val`` and ``test`` the cross-entropy, ``val_accuracy``
-    and ``val_balanced_accuracy``, the mean of the accuracies within classes. Prediction
-    returns logits. Subclasses replace :meth:`regularizer`.
+    and ``val_balanced_accuracy``, the mean of the accuracies within those classes that
+    occur among the labels. These three are over the labelled rows of all batches and,
+    in a distributed run, of all processes; without any labelled row they are not
+    logged. Prediction returns logits. Subclasses replace :meth:`regularizer`.
+
+    Under mixed or half precision the model runs as the trainer says; similarity graph,
+    penalty and cross-entropy are computed in single precision, or in double if the
+    model is.
 
     Example:
         >>> from pyg_glif.lightning import MLP
@@ -125,8 +130,8 @@ class FairClassifier(LightningModule):
             normalization, reduction, theta if reduction == "consistent" else None
         )
         self.num_classes = _num_classes(model, num_classes)
-        self.val_metrics = self._metrics("val_")
-        self.test_metrics = self._metrics("test_")
+        self.val_tally = _Tally(self.num_classes)
+        self.test_tally = _Tally(self.num_classes)
         self._takes = set(inspect.signature(model.forward).parameters)
         self._similarity = Similarity(tau, distance, theta, normalization)
         self._everybody: Data | None = None
@@ -155,13 +160,15 @@ class FairClassifier(LightningModule):
         if self.lam == 0:
             return None
         everybody = self._everybody
-        if everybody is None:
-            lap = self._similarity.of_rows(x)
-        else:
-            if x is not everybody.x:
-                logits = self._logits(to_rows(everybody))
-            lap = self._similarity.of_data(everybody)
-        penalty: Tensor = self.penalty(logits, lap)
+        if everybody is not None and x is not everybody.x:
+            logits = self._logits(to_rows(everybody))
+        # Who is similar must not depend on how precisely the model is computed.
+        with torch.autocast(x.device.type, enabled=False):
+            if everybody is None:
+                lap = self._similarity.of_rows(x)
+            else:
+                lap = self._similarity.of_data(everybody)
+            penalty: Tensor = self.penalty(_at_least_single(logits), lap)
         return self.lam * penalty
 
     def on_fit_start(self) -> None:
@@ -183,13 +190,29 @@ class FairClassifier(LightningModule):
         self.log("train_loss", loss, batch_size=size, prog_bar=True)
         return loss
 
+    def on_validation_epoch_start(self) -> None:
+        """Begins to count."""
+        self.val_tally.start()
+
     def validation_step(self, batch: Any, batch_idx: int) -> Tensor:
-        """Logits of a batch, whose accuracy is logged."""
-        return self._evaluate(batch, "val", self.val_metrics)
+        """Logits of a batch, whose labelled rows are counted."""
+        return self._evaluate(batch, "val", self.val_tally)
+
+    def on_validation_epoch_end(self) -> None:
+        """Logs what all labelled rows have shown."""
+        self._log_tally("val", self.val_tally)
+
+    def on_test_epoch_start(self) -> None:
+        """Begins to count."""
+        self.test_tally.start()
 
     def test_step(self, batch: Any, batch_idx: int) -> Tensor:
-        """Logits of a batch, whose accuracy is logged."""
-        return self._evaluate(batch, "test", self.test_metrics)
+        """Logits of a batch, whose labelled rows are counted."""
+        return self._evaluate(batch, "test", self.test_tally)
+
+    def on_test_epoch_end(self) -> None:
+        """Logs what all labelled rows have shown."""
+        self._log_tally("test", self.test_tally)
 
     def predict_step(
         self, batch: Any, batch_idx: int, dataloader_idx: int = 0
@@ -203,19 +226,12 @@ class FairClassifier(LightningModule):
             self.model.parameters(), lr=self.lr, weight_decay=self.weight_decay
         )
 
-    def _metrics(self, prefix: str) -> MetricCollection:
-        """Accuracy of decisions, overall and as the mean over classes."""
-        metrics: dict[str, Metric | MetricCollection] = {
-            "accuracy": MulticlassAccuracy(self.num_classes, average="micro"),
-            "balanced_accuracy": MulticlassAccuracy(self.num_classes, average="macro"),
-        }
-        return MetricCollection(metrics, prefix=prefix)
-
     def _logits(self, rows: Rows) -> Tensor:  # [B, C]
         """What the model makes of a batch, with the graph it may want."""
         data = {} if rows.data is None else rows.data.to_dict()
         keys = {"edge_index", "edge_weight"} & self._takes & set(data)
-        logits: Tensor = self(rows.x, **{key: data[key] for key in keys})
+        inputs = {key: self._convert(data[key]) for key in keys}
+        logits: Tensor = self(self._convert(rows.x), **inputs)
         check_rank("model(x)", logits, 2)
         check_width("model(x)", logits, self.num_classes)
         return logits
@@ -227,23 +243,30 @@ class FairClassifier(LightningModule):
         if rows.y is None:
             raise ValueError("'y' must be given to train or test (got None)")
         labelled = rows.y >= 0
-        score, target = logits[labelled], rows.y[labelled]
+        score, target = _at_least_single(logits[labelled]), rows.y[labelled]
         if len(target) == 0:
             return 0.0 * logits.sum(), score, target
         return F.cross_entropy(score, target), score, target
 
-    def _evaluate(self, batch: Any, split: str, metrics: MetricCollection) -> Tensor:
-        """Logs what the labelled rows of a batch show."""
+    def _convert(self, value: Any) -> Any:
+        """In the precision of the trainer, which converts batches but no ``Data``."""
+        trainer = self._trainer
+        return (
+            value if trainer is None else trainer.precision_plugin.convert_input(value)
+        )
+
+    def _evaluate(self, batch: Any, split: str, tally: "_Tally") -> Tensor:
+        """Counts the labelled rows of a batch."""
         rows = to_rows(batch, split)
         logits = self._logits(rows)
-        loss, score, target = self._cross_entropy(rows, logits)
-        size = len(target)
-        if size:
-            metrics.update(score, target)
-            shown = split == "val"
-            self.log(f"{split}_cross_entropy", loss, batch_size=size)
-            self.log_dict(metrics, batch_size=size, prog_bar=shown)
+        _, score, target = self._cross_entropy(rows, logits)
+        tally.update(score, target)
         return logits
+
+    def _log_tally(self, split: str, tally: "_Tally") -> None:
+        """Logs the same numbers in every process, or nothing in any."""
+        found = {f"{split}_{key}": value for key, value in tally.compute().items()}
+        self.log_dict(found, prog_bar=split == "val", sync_dist=True)
 
     def _find_everybody(self, rows: Rows) -> Data | None:
         """The whole set, on the device of the model; ``None`` if the batch will do."""
@@ -258,6 +281,59 @@ class FairClassifier(LightningModule):
             msg = "'graph' must be \"batch\" unless the trainer has a data module with"
             raise ValueError(f"{msg} 'data' (got \"full\"). Use 'FairDataModule'")
         return copy.copy(data).to(self.device)  # PyG moves a Data in place
+
+
+class _Tally(Metric):
+    """Loss and decisions of labelled rows, summed over batches and processes.
+
+    A process whose rows have no label takes part in the sums like any other: if it
+    stayed away, the others would wait for it.
+    """
+
+    full_state_update = False
+    loss: Tensor
+    num_right: Tensor
+    num_rows: Tensor
+
+    def __init__(self, num_classes: int) -> None:
+        super().__init__()
+        per_class = torch.zeros(num_classes, dtype=torch.long)
+        loss = torch.zeros((), dtype=torch.float32)
+        self.add_state("loss", loss, dist_reduce_fx="sum")
+        self.add_state("num_right", per_class, dist_reduce_fx="sum")
+        self.add_state("num_rows", per_class.clone(), dist_reduce_fx="sum")
+
+    def start(self) -> None:
+        """Forgets all rows."""
+        self.reset()
+        # torchmetrics warns of a process that has not counted anything at all.
+        no_score = self.loss.new_zeros(0, len(self.num_rows))
+        self.update(no_score, self.num_rows[:0])
+
+    def update(self, score: Tensor, target: Tensor) -> None:  # [B, C], [B]
+        """Adds labelled rows, of which there may be none."""
+        size = len(self.num_rows)
+        right = target[score.argmax(1) == target]
+        self.loss += F.cross_entropy(score, target, reduction="sum")
+        self.num_right += right.bincount(minlength=size)
+        self.num_rows += target.bincount(minlength=size)
+
+    def compute(self) -> dict[str, Tensor]:
+        """Means over rows and over classes that occur; nothing without any row."""
+        occurs = self.num_rows > 0
+        if not bool(occurs.any()):
+            return {}
+        num_right, num_rows = self.num_right[occurs].float(), self.num_rows[occurs]
+        return {
+            "cross_entropy": self.loss / num_rows.sum(),
+            "accuracy": num_right.sum() / num_rows.sum(),
+            "balanced_accuracy": (num_right / num_rows).mean(),
+        }
+
+
+def _at_least_single(value: Tensor) -> Tensor:
+    """In single precision if it is in half, else as it is."""
+    return value.to(torch.promote_types(value.dtype, torch.float32))
 
 
 def _num_classes(model: nn.Module, given: int | None) -> int:

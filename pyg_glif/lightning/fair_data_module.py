@@ -11,7 +11,6 @@ from pyg_glif._validate import (
     check_group,
     check_kind,
     check_mask,
-    check_not_empty,
     check_one_process,
 )
 from pyg_glif.lightning._loader import (
@@ -51,7 +50,8 @@ class FairDataModule(LightningDataModule):
             :class:`FairClassifier` with ``graph="full"`` computes its penalty.
 
     Prediction covers all rows in order, labelled or not. Distributed training is
-    refused.
+    refused. ``data`` is kept as it is, not copied: its tensors are read whenever a
+    batch is made, so change them between fits, not during one.
 
     Example:
         >>> data = Data(x=torch.randn(6, 2), y=torch.tensor([0, 0, 0, 0, 1, -1]))
@@ -77,7 +77,7 @@ class FairDataModule(LightningDataModule):
         check_attribute("data", data.keys(), "x")
         check_attribute("data", data.keys(), "y")
         check_features("x", data.x)
-        self._y = check_group("y", data.y, len(data.x))
+        check_group("y", data.y, len(data.x))
         self.data = data
         self.batch_size = check_count("batch_size", batch_size)
         self.balanced = balanced
@@ -105,11 +105,11 @@ class FairDataModule(LightningDataModule):
         size, steps = self.batch_size, self.steps_per_epoch
         if self.balanced:
             sampler = BalancedSampler(
-                rows, self._y, size, steps, self.seed, self.num_unlabelled
+                rows, self._labels(), size, steps, self.seed, self.num_unlabelled
             )
         else:
             sampler = ShuffledSampler(rows, size, steps, self.seed)
-        return RowLoader(self.data.x, self._y, sampler)
+        return RowLoader(self.data.x, self._labels(), sampler)
 
     def val_dataloader(self) -> RowLoader | NoRows:
         """The validation rows in order; none in a fit without ``val_mask``."""
@@ -128,13 +128,18 @@ class FairDataModule(LightningDataModule):
         """All rows in order."""
         return self._in_order(torch.arange(len(self.data.x)))
 
+    def _labels(self) -> Tensor:
+        """The labels as they are now."""
+        return check_group("y", self.data.y, len(self.data.x))
+
     def _rows(self, key: str) -> Tensor:
         """Positions of the rows in a mask."""
         mask = check_mask(key, self.data[key], len(self.data.x))
         rows = mask.nonzero().squeeze(1)
-        check_not_empty(key, rows)
+        if len(rows) == 0:
+            raise ValueError(f"'{key}' must select at least one row (got none)")
         return rows
 
     def _in_order(self, rows: Tensor) -> RowLoader:
         """Batches of the given rows."""
-        return RowLoader(self.data.x, self._y, rows.split(self.batch_size))
+        return RowLoader(self.data.x, self._labels(), rows.split(self.batch_size))

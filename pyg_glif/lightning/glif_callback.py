@@ -212,14 +212,17 @@ class GLIFCallback(Callback):
         self._parts, self._found = [], None
 
     def _gather(self, split: str, outputs: Any, batch: Any) -> None:
-        """Keeps what a batch shows, on the CPU like the distance."""
-        y_hat = check_step_output(f"{split}_step", outputs).detach().cpu()
+        """Keeps what a batch shows, on the CPU like the distance.
+
+        Kept are copies: a loader may fill the same memory again for the next batch.
+        """
+        y_hat = check_step_output(f"{split}_step", outputs)
         rows = to_rows(batch, split)
         check_same_rows(f"{split}_step(...)", y_hat, "x", rows.x)
         label = rows.y if rows.y is not None else torch.full((len(rows.x),), -1)
-        # Mixed precision may leave half-precision outputs.
-        y_hat = y_hat if y_hat.dtype == torch.float64 else y_hat.float()
-        self._parts.append((rows.x.detach().cpu(), y_hat, label.cpu()))
+        self._parts.append(
+            (_copied(rows.x), _copied(y_hat), label.to("cpu", copy=True))
+        )
 
     # What is kept should be usable where gradients are wanted.
     @torch.inference_mode(False)
@@ -273,6 +276,12 @@ class _Found(NamedTuple):
     solution: Solution
     tau: float
     metrics: dict[str, float]
+
+
+def _copied(value: Tensor) -> Tensor:
+    """On the CPU, and in single precision if it is in half."""
+    dtype = torch.promote_types(value.dtype, torch.float32)
+    return value.detach().to("cpu", dtype, copy=True)
 
 
 def _accuracy(y: Tensor, label: Tensor) -> float | None:

@@ -9,10 +9,12 @@ from pyg_glif.text._words import (
     CAUSATIVES,
     COMPLEMENTS,
     COMPOUNDS,
+    DETERMINERS,
     GIVERS,
     NOT_ADVERBS,
     NOUN_AT_END,
     OBJECT_AT_END,
+    PREDETERMINERS,
     QUANTITIES,
 )
 
@@ -35,8 +37,9 @@ _NUMBER = re.compile(r"\s+(?:\d|two|three|four|five|ten|twenty|thirty|forty)")
 def role_of_her(text: str, end: int) -> Literal["determiner", "object"]:
     """Whether the "her" that ends at ``end`` is followed by its noun."""
     other = _OTHER.match(text, end)
-    if other and other[1].lower() != "and":
-        # "her or his patients", "her/him". But "her and his" are mostly two things.
+    if other and other[1].lower() != "and" and not other[2].lower().startswith("her"):
+        # "her or his patients", "her/him": one thing for either gender. But "her and
+        # his" are mostly two things, and so are "her or her lawyer".
         has_noun = _has_noun(other[2], text, other.end())
     else:
         has_noun = _her_has_noun(text, end)
@@ -94,6 +97,9 @@ def _is_after_object(word: str, text: str, end: int) -> bool:
         return not _is_compound(word, text, end)
     if word in NOUN_AT_END:
         return not _ends_clause(text, end)
+    if word in PREDETERMINERS:
+        following = _NEXT.match(text, end)
+        return following is not None and following["word"].lower() in DETERMINERS
     adverb = word.endswith("ly") and word not in NOT_ADVERBS
     return (adverb or word in OBJECT_AT_END) and _ends_clause(text, end)
 

@@ -45,10 +45,16 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-#: After these "her" is an object, whatever comes next.
-AFTER_OBJECT = _words(
+#: Words that begin a noun phrase of their own: no possessive stands before them.
+DETERMINERS = _words("a an the this these those my your our their his her")
+
+#: Words that stand before those: "gave her all her money", "gave her only a coat".
+PREDETERMINERS = _words("all half twice double such only quite exactly nearly almost")
+
+#: Before these "her" is an object, whatever comes next.
+AFTER_OBJECT = DETERMINERS | _words(
     """
-    a an the this these those another each some any no not my your our their
+    another each some any no not
 
     to of in on at by for from with without within into onto upon about above
     across after against along alongside amid among around as before behind below
@@ -62,8 +68,9 @@ AFTER_OBJECT = _words(
     is are was were am be been has have had do does did would could should shall
     may cannot can't didn't doesn't don't isn't wasn't
 
-    i you we they he she it me us them him himself herself itself themselves
-    yourself myself someone something anyone anything everyone everything nothing
+    i you we they he she it me us them him himself herself itself themselves hers
+    mine yours ours theirs yourself myself someone something anyone anything
+    everyone everything nothing
 
     become get go feel know understand achieve realize realise develop create
     overcome pursue decide think
@@ -97,6 +104,7 @@ NOT_ADVERBS = _words(
 #: Two words that stand for one before a noun: "her in house team".
 COMPOUNDS = frozenset(
     {
+        *("a cappella", "a la"),
         *("in house", "in home", "in depth", "in law", "in laws", "so called"),
         *("on site", "on line", "off site", "off line", "off time", "off season"),
         *("after school", "after hours"),
@@ -148,8 +156,8 @@ QUANTITIES = _words(
     """
 )
 
-#: After these "his" stands alone: "a friend of his who", "his was better".
-AFTER_ALONE = _words(
+#: Before these "his" stands alone: "a friend of his who", "his was better".
+AFTER_ALONE = DETERMINERS | _words(
     """
     to of in on at by for from with without within into as before after during
     since than through until while when where and but or nor if because although

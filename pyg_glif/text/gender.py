@@ -5,18 +5,22 @@ nothing to download.
 """
 
 import re
+import unicodedata
 from collections.abc import Mapping
 
-from pyg_glif._validate import check_kind, check_names
+from pyg_glif._validate import check_kind
+from pyg_glif.text._forms import MARKS, compose
 from pyg_glif.text._role import role_of_her, role_of_his
 from pyg_glif.text._words import ADDRESSES, NOUNS, PRONOUNS, TITLES
+from pyg_glif.text.names import check_names
 
 # Addresses, handles and what is neutral already ("s/he") are matched first, and left
 # as they are. A word that touches a digit ("HER2") or an underscore is none.
 _TOKEN = re.compile(
     r"(?P<skip>https?://\S+|www\.\S+|(?<![\w.+-])[\w.+-]+@[\w.-]+|[@#]\w+"
     r"|(?<!\w)(?:\(s\)|s/)he(?!\w)|(?<!\w)her-\d)"
-    r"|(?<!\w)(?P<word>ma['\u2019]am|her['\u2019]s|[^\W\d_]+)(?!\w)(?P<tail>(?<=s)['\u2019](?!\w))?",
+    rf"|(?<![\w{MARKS}])(?P<word>ma['\u2019]am|her['\u2019]s"
+    rf"|(?:[^\W\d_][{MARKS}]*)+)(?![\w{MARKS}])(?P<tail>(?<=s)['\u2019](?!\w))?",
     re.IGNORECASE,
 )
 _HER = {"determiner": "his", "object": "him"}
@@ -39,7 +43,7 @@ def swap_gender(
         text (str): Any text, in English.
         names (Mapping[str, str], optional): Given name to given name, one word each,
             spelled as in the text; see :func:`pair_names`. They are also found in
-            capitals. (default: :obj:`None`)
+            capitals, and however their accents are stored. (default: :obj:`None`)
         nouns (bool): Also swap nouns that name one person's gender, such as "husband"
             and "mother". (default: :obj:`False`)
 
@@ -58,12 +62,23 @@ def swap_gender(
         'His wife is proud.'
     """
     check_kind("text", text, str)
-    check_names("names", names)
+    known = check_names("names", names)
+    composed, places = compose(text)
+    if places is None:
 
-    def swap(match: re.Match[str]) -> str:
-        return match[0] if match["skip"] else _counterpart(match, names or {}, nouns)
+        def swap(match: re.Match[str]) -> str:
+            return match[0] if match["skip"] else _counterpart(match, known, nouns)
 
-    return _TOKEN.sub(swap, text)
+        return _TOKEN.sub(swap, text)
+    # What changes is stored as the text is: letters and marks apart.
+    pieces, end = [], 0
+    for match in _TOKEN.finditer(composed):
+        other = match[0] if match["skip"] else _counterpart(match, known, nouns)
+        if other != match[0]:
+            pieces += [text[end : places[match.start()]]]
+            pieces += [unicodedata.normalize("NFD", other)]
+            end = places[match.end()]
+    return "".join([*pieces, text[end:]])
 
 
 def has_gender(

@@ -1,12 +1,14 @@
 """Identity terms in texts, and the texts with other terms in their place."""
 
 import re
+import unicodedata
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-from pyg_glif._validate import check_kind, check_terms
+from pyg_glif._validate import check_kind, check_texts
+from pyg_glif.text._forms import MARKS, compose
 
 
 class IdentityTerm(NamedTuple):
@@ -27,11 +29,12 @@ def find_identity_terms(text: str, terms: Sequence[str]) -> list[IdentityTerm]:
     "African American" there is "african american" and neither "african" nor
     "american". The words of a term may be joined by a hyphen or a line break. Other
     forms are other terms: "gays" is not "gay", while "gay-friendly" and "gay's" do
-    hold it.
+    hold it. It does not matter how accents are stored, in the text or in the terms.
 
     Args:
         text (str): Any text.
-        terms (sequence of str): The terms to look for.
+        terms (sequence of str): The terms to look for, each with something beside
+            spaces and hyphens.
 
     Example:
         >>> terms = ["gay", "american", "african american"]
@@ -39,11 +42,8 @@ def find_identity_terms(text: str, terms: Sequence[str]) -> list[IdentityTerm]:
         IdentityTerm(start=0, end=16, term='african american')
     """
     check_kind("text", text, str)
-    pattern, names = _compile(check_terms("terms", terms))
-    return [
-        IdentityTerm(*match.span(), names[_key(match[0])])
-        for match in pattern.finditer(text)
-    ]
+    found = _find(text, _check_terms("terms", terms))
+    return [IdentityTerm(start, end, term) for start, end, term, _ in found]
 
 
 def replace_identity_terms(
@@ -68,15 +68,15 @@ def replace_identity_terms(
         ['Gay men and gay men.', 'Black men and black men.', 'Deaf men and deaf men.']
     """
     check_kind("text", text, str)
-    terms = check_terms("terms", terms)
-    by = terms if by is None else check_terms("by", by)
-    found = list(_compile(terms)[0].finditer(text))
+    terms = _check_terms("terms", terms)
+    by = terms if by is None else _check_terms("by", by, to_find=False)
+    found = _find(text, terms)
     if not found:
         return [text] * len(by)
-    ends = [0, *(match.end() for match in found)]
-    starts = [*(match.start() for match in found), len(text)]
+    ends = [0, *(end for _, end, _, _ in found)]
+    starts = [*(start for start, _, _, _ in found), len(text)]
     between = [text[a:b] for a, b in zip(ends, starts, strict=True)]
-    old = [match[0] for match in found]
+    old = [word for _, _, _, word in found]
     return [_join(between, [_like(word, term) for word in old]) for term in by]
 
 
@@ -94,23 +94,56 @@ def read_terms(path: str | Path) -> tuple[str, ...]:
     """
     lines = Path(path).read_text(encoding="utf-8-sig").splitlines()
     terms = tuple(dict.fromkeys(line.strip() for line in lines if line.strip()))
-    return check_terms("path", terms)
+    return _check_terms("path", terms)
+
+
+def _check_terms(name: str, value: object, *, to_find: bool = True) -> tuple[str, ...]:
+    """At least one term, none of them blank, and something to find in each."""
+    terms = check_texts(name, value)
+    if not terms:
+        raise ValueError(f"'{name}' must hold at least one term (got none)")
+    for term in terms:
+        if not term.strip():
+            raise ValueError(f"'{name}' must not hold blank terms (got {term!r})")
+        # Words of a term may be joined by a hyphen: of hyphens nothing would be left,
+        # and nothing is found everywhere.
+        if to_find and not _words(term):
+            msg = f"'{name}' must not hold terms of hyphens alone (got {term!r})"
+            raise ValueError(msg)
+    return tuple(terms)
+
+
+def _find(text: str, terms: tuple[str, ...]) -> list[tuple[int, int, str, str]]:
+    """Start, end, term and the text's own word, with its accents composed."""
+    pattern, names = _compile(terms)
+    composed, places = compose(text)
+    found = []
+    for match in pattern.finditer(composed):
+        start, end = match.span()
+        if places is not None:
+            start, end = places[start], places[end]
+        # Which alternative matched is certain; the word itself may be another one
+        # for Python's lower(), as "\u0131" (a small i without a dot) is for "i".
+        found.append((start, end, names[(match.lastindex or 0) - 1], match[0]))
+    return found
 
 
 @lru_cache(maxsize=8)
-def _compile(terms: tuple[str, ...]) -> tuple[re.Pattern[str], dict[str, str]]:
-    """A pattern for all terms, and how the list spells each of them."""
+def _compile(terms: tuple[str, ...]) -> tuple[re.Pattern[str], list[str]]:
+    """A pattern with a group for each term, and how the list spells them."""
     names: dict[str, str] = {}
     for term in terms:
-        names.setdefault(_key(term), term.strip())
-    longest_first = sorted(names, key=len, reverse=True)
-    words = (r"(?:\s+|-)".join(map(re.escape, key.split())) for key in longest_first)
-    return re.compile(rf"(?<!\w)(?:{'|'.join(words)})(?!\w)", re.IGNORECASE), names
+        names.setdefault(" ".join(_words(term)).lower(), term.strip())
+    longest_first = [names[key] for key in sorted(names, key=len, reverse=True)]
+    words = (r"(?:\s+|-)".join(map(re.escape, _words(t))) for t in longest_first)
+    groups = "|".join(f"({word})" for word in words)
+    pattern = rf"(?<![\w{MARKS}])(?:{groups})(?![\w{MARKS}])"
+    return re.compile(pattern, re.IGNORECASE), longest_first
 
 
-def _key(term: str) -> str:
-    """A term without what spellings of it differ in."""
-    return " ".join(term.lower().replace("-", " ").split())
+def _words(term: str) -> list[str]:
+    """The words of a term, which hyphens or spaces separate, accents composed."""
+    return unicodedata.normalize("NFC", term).replace("-", " ").split()
 
 
 def _like(word: str, term: str) -> str:
@@ -121,7 +154,7 @@ def _like(word: str, term: str) -> str:
         return term
     parts = word.replace("-", " ").split()
     if all(part[0].isupper() for part in parts):
-        return re.sub(r"(?<!\w)\w", lambda match: match[0].upper(), term)
+        return re.sub(r"(?<![^\s-])\w", lambda match: match[0].upper(), term)
     return term[0].upper() + term[1:]
 
 

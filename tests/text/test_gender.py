@@ -1,9 +1,16 @@
+import csv
+import gzip
 import re
+import sys
+import unicodedata
+from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings, strategies as st
 
 from pyg_glif.text import has_gender, swap_gender
+from pyg_glif.text._forms import MARKS, compose
 from pyg_glif.text._role import role_of_her
 from pyg_glif.text._words import NOUNS
 
@@ -92,6 +99,20 @@ HIS_AND_HER = [
     ("thank her or him.", "thank him or her."),
     ("his and hers", "hers and his"),
     ("invite her and his son", "invite him and her son"),
+    # Before another possessive, or what stands before one.
+    ("Give her her money", "Give him his money"),
+    ("Give him his money", "Give her her money"),
+    ("She told her his name", "He told him her name"),
+    ("He showed her his.", "She showed him hers."),
+    ("told her hers was better", "told him his was better"),
+    ("gave her back her coat", "gave him back his coat"),
+    ("gave her all her money", "gave him all his money"),
+    ("gave her half the money", "gave him half the money"),
+    ("her only child, her half brother", "his only child, his half brother"),
+    ("Ask her or her lawyer", "Ask him or his lawyer"),
+    ("a friend of his my wife knows", "a friend of hers my wife knows"),
+    ("her a cappella group", "his a cappella group"),
+    ("she/her/hers", "he/him/his"),
 ]
 TITLES = [
     ("Mr. Lee", "Ms. Lee"),
@@ -156,7 +177,7 @@ def test_swap_gender_of_nouns() -> None:
 
 def test_swap_gender_of_endless_alternatives() -> None:
     assert swap_gender("her/his/" * 5000).count("/") == 10_000
-    assert swap_gender("her " * 5000) == "his " * 4999 + "him "
+    assert swap_gender("her " * 5000) == "him " * 5000
 
 
 GENDERED = re.compile(
@@ -201,6 +222,126 @@ def test_swapping_twice_gives_the_text_back_up_to_titles(text: str) -> None:
     assert third.sub("_", again) == third.sub("_", text).replace("James'", "James's")
 
 
+# Male and female form of each part of speech a pronoun can be.
+FORMS = {
+    "S": ("he", "she"),
+    "O": ("him", "her"),
+    "D": ("his", "her"),
+    "A": ("his", "hers"),
+    "R": ("himself", "herself"),
+}
+# Clauses in which parts of speech follow each other directly, or almost.
+CLAUSES = st.sampled_from(
+    [
+        "{S} gave {O} {D} money",
+        "{S} told {O} {S} was late",
+        "{S} showed {O} {A}",
+        "{S} told {O} {A} was better",
+        "{S} handed {O} back {D} coat",
+        "{S} gave {O} all {D} time",
+        "{S} met {O} and {D} sister",
+        "that plan of {A} {S} sold",
+        "that dog of {A} {D} sister fed",
+        "{D} work was {A}",
+        "{S} hurt {R}",
+        "we thanked {O}",
+        "{S} lost {D} keys",
+    ]
+)
+
+
+@given(
+    st.lists(st.tuples(CLAUSES, st.lists(st.booleans(), min_size=6, max_size=6))),
+    st.sampled_from([", ", ". ", "; ", "\n\n", " \u2013 "]),
+)
+@settings(deadline=None, max_examples=300)
+def test_pronouns_of_clauses_are_swapped_and_come_back(
+    clauses: list[tuple[str, list[bool]]], joint: str
+) -> None:
+    """Whoever of either gender does what to whom, with the forms of the grammar."""
+
+    def fill(flip: bool) -> str:
+        texts = []
+        for clause, women in clauses:
+            choice = iter(women)
+            texts.append(
+                re.sub(
+                    r"{(\w)}",
+                    lambda slot, c=choice: FORMS[slot[1]][next(c) != flip],
+                    clause,
+                )
+            )
+        return joint.join(texts)
+
+    assert swap_gender(fill(False)) == fill(True)
+    assert swap_gender(swap_gender(fill(False))) == fill(False)
+
+
+ACCENTED = {"José": "Renée", "Renée": "José", "Zoë": "Ỹves", "Ỹves": "Zoë"}
+# Letters whose marks melt into them, and some whose marks never do.
+ACCENTS = st.lists(
+    st.sampled_from(
+        [
+            *("he", "She", "her", "Mr.", "José", "RENÉE", "Zoë's", "Ỹves'", "Hérault"),
+            *("fiancé", "naïve", "e\u0323\u0301", "x\u030che", "he\u0331", "\uac00"),
+            *("her", "work", "❤\ufe0fhe", "."),
+        ]
+    ),
+    max_size=10,
+).map(" ".join)
+
+
+@given(ACCENTS | st.text(max_size=40))
+@settings(deadline=None, max_examples=300)
+def test_it_does_not_matter_how_accents_are_stored(text: str) -> None:
+    composed, apart = (unicodedata.normalize(form, text) for form in ("NFC", "NFD"))
+    for names in (ACCENTED, {nfd(a): nfd(b) for a, b in ACCENTED.items()}):
+        expected = swap_gender(composed, names=ACCENTED, nouns=True)
+        swapped = swap_gender(apart, names=names, nouns=True)
+        assert swapped == nfd(expected)
+        assert swap_gender(composed, names=names, nouns=True) == expected
+
+
+def nfd(text: str) -> str:
+    """A text whose accents are characters of their own."""
+    return unicodedata.normalize("NFD", text)
+
+
+def test_an_accent_is_part_of_its_word() -> None:
+    for text in ("Hérault", "hé", "Hermès", "he\u0331", "x\u030che"):
+        assert swap_gender(nfd(text)) == nfd(text)
+    assert swap_gender(nfd("José ran"), names={"Jose": "Ann"}) == nfd("José ran")
+    assert swap_gender(nfd("José ran"), names={"José": "Ann"}) == "Ann ran"
+    assert swap_gender("❤\ufe0fhe") == "❤\ufe0fshe"
+    # Everything else stays as it is stored, also where a text mixes both forms.
+    mixed = "na\u0131\u0308ve caf\u00e9, cafe\u0301, he"
+    assert swap_gender(mixed) == mixed.replace("he", "she")
+    assert not has_gender(nfd("Hérault naïve"))
+
+
+@given(st.text())
+@settings(deadline=None, max_examples=300)
+def test_compose_is_nfc_and_knows_where_it_came_from(text: str) -> None:
+    text = unicodedata.normalize("NFD", text)
+    composed, places = compose(text)
+    assert composed == unicodedata.normalize("NFC", text)
+    if places is not None:
+        assert places == sorted(places)
+        assert (len(places), places[-1]) == (len(composed) + 1, len(text))
+        pieces = [text[a:b] for a, b in pairwise(places)]
+        assert "".join(pieces) == text
+
+
+def test_marks_are_those_of_unicode() -> None:
+    mark = re.compile(f"[{MARKS}]")
+    for code in range(sys.maxunicode + 1):
+        character = chr(code)
+        name = unicodedata.name(character, "")
+        expected = unicodedata.category(character)[0] == "M"
+        expected &= "VARIATION SELECTOR" not in name
+        assert bool(mark.match(character)) == expected, hex(code)
+
+
 def test_swap_gender_of_biographies(shared_data) -> None:
     """The documented share that comes back, which is what the rules get right."""
     pandas = pytest.importorskip("pandas")
@@ -212,20 +353,37 @@ def test_swap_gender_of_biographies(shared_data) -> None:
     assert len(back) / len(gendered) > 0.98
 
 
-def test_role_of_her_against_writers(shared_data) -> None:
-    """Put "her" for every "his" and "him": which one was it?"""
-    pandas = pytest.importorskip("pandas")
-    table = pandas.read_csv(shared_data("bios") / "bias_in_bios_subset.csv.gz")
+FILES = (
+    "bios/bias_in_bios_subset",
+    "toxicity/jigsaw_test_balanced",
+    "toxicity/wikipedia_identity_comments",
+    "toxicity/davidson_tweets",
+)
+
+
+@pytest.mark.dataset
+@pytest.mark.parametrize("number", range(4))
+def test_role_of_her_against_writers(number: int, shared_data) -> None:
+    """Put "her" for every "his" and "him": which one was it? As documented."""
+    path = shared_data(f"{FILES[number]}.csv.gz")
+    with gzip.open(path, "rt", encoding="utf-8", newline="") as file:
+        texts = [row["text"] for row in csv.DictReader(file)]
     right = {"his": [], "him": []}
-    for text in table["text"]:
-        for match in re.finditer(r"(?<!\w)(his|him)(?!\w)", text, re.IGNORECASE):
+    pronoun = re.compile(r"(?<!\w)(his|him)(?!\w)(?!\s*(/|&|or|and)\s*hers?\b)", re.I)
+    for text in texts:
+        for match in pronoun.finditer(text):
             asked = text[: match.start()] + "her" + text[match.end() :]
             role = role_of_her(asked, match.end())
             word = match[0].lower()
             right[word].append(role == {"his": "determiner", "him": "object"}[word])
-    assert len(right["his"]) > 1000
-    assert sum(right["his"]) / len(right["his"]) > 0.99
-    assert sum(right["him"]) / len(right["him"]) > 0.9
+    cells = [f"{len(texts):,} "]
+    for found in right.values():
+        cells += [f" {len(found):,} ", f" {100 * sum(found) / len(found):.1f}% "]
+    page = (Path(__file__).parents[2] / "docs" / "text.md").read_text()
+    table = [line for line in page.splitlines() if line.startswith("| ")]
+    rows = [line.split("|")[1:-1] for line in table if "%" in line]
+    assert rows[number][0].split()[0] == f"{len(texts):,}"
+    assert rows[number][1:] == cells[1:]
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,14 @@ def test_pair_names_keeps_capitals_inside() -> None:
     }
 
 
+def test_pair_names_takes_accents_however_they_are_stored() -> None:
+    apart = pair_names(["Rene\u0301e", "Ren\u00e9e"], ["Jose\u0301"])
+    assert apart == {"Ren\u00e9e": "Jos\u00e9", "Jos\u00e9": "Ren\u00e9e"}
+    assert pair_names(["X\u030ca"], ["Al"])["Al"] == "X\u030ca"
+    with pytest.raises(ValueError, match="'male' must hold single words"):
+        pair_names([], ["\u0301"])
+
+
 @pytest.mark.parametrize(
     ("female", "male", "error", "message"),
     [

@@ -1,4 +1,5 @@
 import re
+import unicodedata
 from itertools import pairwise
 from pathlib import Path
 
@@ -149,6 +150,82 @@ def test_variants_of_variants_are_the_same(text: str) -> None:
     assert all([w.lower() for w in some] == variants for some in again)
 
 
+ACCENTED = ("métis", "Québécois", "việt kiều", "cafe", "İzmirli", "हिन्द", "sikh")
+
+
+@given(
+    st.lists(
+        st.sampled_from(
+            [
+                *("métis", "MÉTIS", "Québécois", "Việt-Kiều", "café", "cafe", "Cafe"),
+                *("İzmirli", "हिन्दी", "हिन्द", "s\u0131kh", "\u017fikh", "x\u030csikh"),
+                *("sikh\u0331", "sikh", ",", "\n", "❤\ufe0fsikh"),
+            ]
+        ),
+        max_size=8,
+    ).map(" ".join)
+    | st.text(max_size=30)
+)
+@settings(deadline=None, max_examples=300)
+def test_it_does_not_matter_how_accents_are_stored(text: str) -> None:
+    composed, apart = (unicodedata.normalize(form, text) for form in ("NFC", "NFD"))
+    expected = find_identity_terms(composed, ACCENTED)
+    for terms in (ACCENTED, tuple(unicodedata.normalize("NFD", t) for t in ACCENTED)):
+        found = find_identity_terms(apart, terms)
+        pairs = list(zip(found, expected, strict=True))
+        for ours, theirs in pairs:
+            assert terms.index(ours.term) == ACCENTED.index(theirs.term)
+            word = unicodedata.normalize("NFC", apart[ours.start : ours.end])
+            assert word == composed[theirs.start : theirs.end]
+        for ours, theirs in zip(
+            replace_identity_terms(apart, terms),
+            replace_identity_terms(composed, ACCENTED),
+            strict=True,
+        ):
+            both = [unicodedata.normalize("NFC", variant) for variant in (ours, theirs)]
+            assert both[0] == both[1]
+        gaps = re.split("\0", replace_identity_terms(apart, terms, ["\0"])[0])
+        if "\0" not in text:
+            assert len("".join(gaps)) == len(apart) - sum(b - a for a, b, _ in found)
+
+
+def test_an_accent_is_part_of_its_word() -> None:
+    cafe = "cafe\u0301"
+    assert find_identity_terms(cafe, ["cafe"]) == []
+    assert find_identity_terms(cafe, ["caf\u00e9"]) == [(0, 5, "caf\u00e9")]
+    assert find_identity_terms("हिन्दी", ["हिन्द"]) == []
+    new = ["e\u0301cole x"]
+    assert replace_identity_terms("African American", TERMS, new) == ["E\u0301cole X"]
+
+
+@pytest.mark.parametrize("letter", ["\u0131", "\u017f", "\u212a", "\u0130"])
+@pytest.mark.parametrize("term", ["i", "s", "k", "sikh", "\u0131", "\u017f", "\u0130"])
+def test_letters_that_only_patterns_call_alike(letter: str, term: str) -> None:
+    """Two ideas of upper and lower case: no word may fall between them."""
+    for text in (letter, f"{letter}ikh", f"si{letter}h"):
+        for start, end, found in find_identity_terms(text, [term, "x"]):
+            assert (start, end, found) == (0, len(text), term)
+
+
+PUNCTUATION = st.text("-+!.,/\u2013\u2642#*\\ ", min_size=1, max_size=4)
+
+
+@given(PUNCTUATION, st.text("ab -+!.,/\u2013\u2642#*\\", max_size=20))
+@settings(deadline=None, max_examples=300)
+def test_terms_of_punctuation_are_found_or_refused(term: str, text: str) -> None:
+    if not term.strip(" -"):
+        with pytest.raises(ValueError, match="'terms' must not hold"):
+            find_identity_terms(text, [term])
+        return
+    for start, end, found in find_identity_terms(text, [term]):
+        assert found == term.strip()
+        assert start < end
+        apart = [re.sub(r"[\s-]+", " ", t).strip() for t in (text[start:end], term)]
+        assert apart[0] == apart[1]
+    (variant,) = replace_identity_terms(text, [term], [term])
+    assert re.sub(r"[\s-]", "", variant) == re.sub(r"[\s-]", "", text)
+
+
 def test_read_terms(tmp_path: Path) -> None:
     path = tmp_path / "terms.txt"
     path.write_text("\ufeffgay\n\n  african american \r\nqueer\ngay\n", "utf-8")
@@ -185,6 +262,12 @@ def test_counts_of_the_source(shared_data) -> None:
         (("x", [" "]), ValueError, "'terms' must not hold blank terms (got ' ')"),
         (("x", [3]), TypeError, "'terms' must hold texts (got int at index 0)"),
         (("x", ["a"], []), ValueError, "'by' must hold at least one term (got none)"),
+        (
+            ("x", ["a", "-"]),
+            ValueError,
+            "'terms' must not hold terms of hyphens alone (got '-')",
+        ),
+        (("x", ["- -"]), ValueError, "must not hold terms of hyphens alone"),
     ],
 )
 def test_identity_terms_reject(arguments, error, message) -> None:

@@ -1,0 +1,169 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings, strategies as st
+
+from pyg_glif import edge_weights, fair_radius_graph
+from pyg_glif.distances import CallableDistance, SensitiveSubspace
+from pyg_glif.graph import SimilarityGraph
+from pyg_glif.laplacian import LaplacianOperator
+from tests.oracles_radius import brute_force_distances, brute_force_edges
+
+
+def test_similarity_graph():
+    x = torch.tensor([[0.0], [1.0], [3.0]])
+    graph = SimilarityGraph.search(x, 2.0)
+    assert str(graph) == "SimilarityGraph(num_nodes=3, num_edges=4, tau=2)"
+    assert graph.edge_index.tolist() == [[0, 1, 1, 2], [1, 0, 2, 1]]
+    assert graph.sq_dist.tolist() == [1.0, 1.0, 4.0, 4.0]
+    assert (graph.num_nodes, graph.num_edges, graph.tau) == (3, 4, 2.0)
+    smaller = graph.within(1.5)
+    assert smaller.edge_index.tolist() == [[0, 1], [1, 0]]
+    assert smaller.tau == 1.5
+    assert smaller.within(0.0).num_edges == 0
+    weight = graph.weights(0.5)
+    torch.testing.assert_close(weight, torch.tensor([-0.5, -0.5, -2.0, -2.0]).exp())
+
+
+@pytest.mark.parametrize("batched", [False, True])
+def test_similarity_graph_is_the_graph_of_fair_radius_graph(batched, generator):
+    x = torch.randn(1500, 4, generator=generator)
+    batch = torch.randint(3, (1500,), generator=generator) if batched else None
+    graph = SimilarityGraph.search(x, 0.8, batch=batch)
+    edge_index, sq_dist = fair_radius_graph(x, 0.8, batch=batch)
+    assert torch.equal(graph.edge_index, edge_index)
+    assert torch.equal(graph.sq_dist, sq_dist)
+
+
+def _tied(kind, num_nodes, num_features, dtype, seed):
+    """People with many equal distances, on scales where squares fit and not."""
+    generator = np.random.default_rng(seed)
+    whole = generator.integers(4, size=(num_nodes, num_features))
+    x = {
+        "whole": lambda: whole,
+        "tenths": lambda: whole / 10 + 7.3,
+        "thirds": lambda: whole / 3 - 2e3,
+        "tiny": lambda: whole * 1e-22,
+        "huge": lambda: whole * 1e21,
+        "ordinary": lambda: generator.normal(size=whole.shape),
+    }[kind]()
+    return torch.tensor(x, dtype=dtype)
+
+
+@settings(deadline=None, max_examples=150)
+@given(
+    kind=st.sampled_from(["whole", "tenths", "thirds", "tiny", "huge", "ordinary"]),
+    num_nodes=st.sampled_from([2, 5, 60]),
+    num_features=st.sampled_from([1, 3, 9, 80]),
+    dtype=st.sampled_from([torch.float32, torch.float64]),
+    seed=st.integers(0, 10**6),
+)
+def test_within_finds_the_edges_of_a_search(kind, num_nodes, num_features, dtype, seed):
+    """At radii that are distances of pairs, and one step to either side of them."""
+    x = _tied(kind, num_nodes, num_features, dtype, seed)
+    graph = SimilarityGraph.search(x, math.inf)
+    dist = brute_force_distances(x.double().numpy())
+    chosen = np.random.default_rng(seed).choice(dist.ravel(), 3)
+    for tau in [0.0, *chosen, *np.nextafter(chosen, np.inf), *np.nextafter(chosen, 0)]:
+        part = graph.within(float(tau))
+        fresh, _ = fair_radius_graph(x, float(tau))
+        assert torch.equal(part.edge_index, fresh)
+        if num_features < 8:  # one order of summation only
+            expected, _ = brute_force_edges(x.double().numpy(), float(tau))
+            np.testing.assert_array_equal(part.edge_index.numpy(), expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_within_of_a_function_goes_by_what_it_returned(dtype, generator):
+    x = torch.randint(5, (40, 3), generator=generator).to(dtype) * 0.1
+    manhattan = CallableDistance(
+        lambda a, b: (a.unsqueeze(1) - b).abs().sum(2)  # no rounding by the block
+    )
+    graph = SimilarityGraph.search(x, 1.0, distance=manhattan)
+    dist = manhattan(x, x)
+    for tau in {*dist.unique().tolist(), 0.1, 0.3}:
+        if tau <= 1.0:
+            part = graph.within(tau)
+            inside = (dist <= tau).fill_diagonal_(False)
+            assert torch.equal(part.edge_index, inside.nonzero().T)
+            assert torch.equal(part.sq_dist, dist[inside].square())
+            again = part.within(tau / 2)
+            assert torch.equal(again.edge_index, graph.within(tau / 2).edge_index)
+
+
+def test_within_in_fair_space_and_after_the_features_have_changed(generator):
+    x = torch.randn(100, 5, generator=generator)
+    for distance in (None, SensitiveSubspace(torch.eye(5)[:2])):
+        given_x = x.clone()
+        graph = SimilarityGraph.search(given_x[:, :], 3.0, distance=distance)
+        given_x.zero_()
+        expected, _ = fair_radius_graph(x, 1.0, distance=distance)
+        assert torch.equal(graph.within(1.0).edge_index, expected)
+
+
+def test_within_without_coordinates_goes_by_squares():
+    edges, sq_dist = torch.tensor([[0, 1], [1, 0]]), torch.tensor([4.0, 4.0])
+    graph = SimilarityGraph(edges, sq_dist, 2, 3.0)
+    assert graph.within(2.0).num_edges == 2
+    assert graph.within(math.nextafter(2.0, 0.0)).num_edges == 0
+
+
+def test_within_rejects_radii_beyond_the_search():
+    graph = SimilarityGraph.search(torch.zeros(3, 1), 2.0)
+    message = (
+        "'tau' must be at most the radius of the graph, 2 (got 3). "
+        "Search at the largest radius"
+    )
+    with pytest.raises(ValueError, match="must be at most the radius") as caught:
+        graph.within(3.0)
+    assert str(caught.value) == message
+    with pytest.raises(ValueError, match=r"'tau' must be non-negative \(got -1.0\)"):
+        graph.within(-1.0)
+
+
+@pytest.mark.parametrize("normalization", [None, "nrw", "density"])
+@pytest.mark.parametrize("batched", [False, True])
+def test_laplacian_equals_the_checked_operator(normalization, batched, generator):
+    x = torch.randn(60, 3, generator=generator)
+    batch = torch.randint(3, (60,), generator=generator) * 10**15 if batched else None
+    graph = SimilarityGraph.search(x, 1.0, batch=batch)
+    lap = graph.laplacian(0.3, normalization)
+    checked = LaplacianOperator(
+        graph.edge_index,
+        edge_weights(graph.sq_dist, 0.3),
+        60,
+        normalization=normalization,
+        batch=batch,
+    )
+    assert torch.equal(lap.to_dense(), checked.to_dense())
+    assert torch.equal(lap.lam_scale, checked.lam_scale)
+    assert torch.equal(lap.pattern.reverse, checked.pattern.reverse)
+    with pytest.raises(ValueError, match="'normalization' must be one of None"):
+        graph.laplacian(0.3, "rw")
+
+
+def test_laplacian_passes_gradients_to_theta(generator):
+    x = torch.randn(20, 2, generator=generator, dtype=torch.float64)
+    graph = SimilarityGraph.search(x, 1.5)
+    y = torch.randn(20, generator=generator, dtype=torch.float64)
+
+    def energy(theta):
+        return graph.laplacian(theta, "density").quadratic(y)
+
+    theta = torch.tensor(0.4, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(energy, (theta,))
+
+
+def test_to_data(generator):
+    x = torch.randn(30, 2, generator=generator)
+    batch = torch.tensor([7] * 10 + [3] * 20)
+    graph = SimilarityGraph.search(x, 1.0, batch=batch)
+    data = graph.to_data(theta=0.2)
+    assert data.num_nodes == 30
+    assert torch.equal(data.edge_index, graph.edge_index)
+    assert torch.equal(data.edge_weight, edge_weights(graph.sq_dist, 0.2))
+    assert data.batch.tolist() == [1] * 10 + [0] * 20
+    assert data.is_undirected()
+    assert "batch" not in SimilarityGraph.search(x, 1.0).to_data()
