@@ -1,5 +1,6 @@
 # make demo   sets everything up and runs the main job (SEEDS=n for more or fewer)
 # make test   sets everything up and runs the tests (COVERAGE=1 measures coverage)
+# make torture  hostile random cases for MINUTES=n (SEED=n, CASE=campaign:n repeats one)
 # make lint   format, lint, types        make docs   builds the documentation
 # make hooks  lets git run the linters before each commit
 # make oldest runs the tests with the oldest versions allowed, in .venv-oldest
@@ -23,7 +24,12 @@ COVERAGE ?=
 ifneq ($(COVERAGE),)
 PYTEST += --cov=pyg_glif --cov-report=term:skip-covered
 endif
-.PHONY: demo test lint hooks docs oldest sparse benchmark clean
+# The adversarial campaign: where it starts, how long it takes, one case to repeat.
+SEED ?= 0
+MINUTES ?= 3
+CASE ?=
+
+.PHONY: demo test torture lint hooks docs oldest sparse benchmark clean
 
 $(READY): pyproject.toml constraints.txt
 	test -x $(PY) || $(PYTHON) -m venv $(VENV)
@@ -39,6 +45,9 @@ test oldest: export OMP_NUM_THREADS = 1
 
 test: $(READY)
 	$(PY) $(PYTEST)
+
+torture: $(READY)
+	$(PY) -m tests.torture --seed $(SEED) --minutes $(MINUTES) $(if $(CASE),--case $(CASE))
 
 lint: $(READY)
 	$(PY) -m ruff format --check .

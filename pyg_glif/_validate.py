@@ -98,6 +98,8 @@ def check_rank(name: str, value: Tensor, *ranks: int) -> None:
 
 def check_finite(name: str, value: Tensor) -> None:
     """No NaN and no infinity; the message names the first offender."""
+    if is_batched(value):  # whoever works off the batch looks at it
+        return
     # A sum is finite only if no entry is NaN or infinite (or it overflows, in
     # which case the exact test decides): one pass, no boolean copy.
     if value.numel() == 0 or bool(torch.isfinite(value.sum())):
@@ -109,6 +111,18 @@ def check_finite(name: str, value: Tensor) -> None:
         index = where[0] if len(where) == 1 else where
         msg = f"'{name}' must be finite (got {got} at index {index}"
         raise ValueError(f"{msg}, {int(bad.sum())} such values)")
+
+
+def is_batched(value: Tensor) -> bool:
+    """Whether :func:`torch.func.vmap` hides the entries from any look at them."""
+    return bool(torch._C._functorch.is_batchedtensor(value))
+
+
+def check_unbatched(name: str, value: Tensor, remedy: str) -> None:
+    """No batch of :func:`torch.func.vmap`."""
+    if is_batched(value):
+        msg = f"'{name}' must not be batched by 'torch.func.vmap' (got a batch)"
+        raise TypeError(f"{msg}. {remedy}")
 
 
 def check_features(name: str, value: object) -> Tensor:
@@ -127,10 +141,15 @@ def check_width(name: str, value: Tensor, width: int) -> None:
         raise ValueError(msg)
 
 
-def check_integer(name: str, value: Tensor) -> None:
-    """Whole numbers that can be indices or labels."""
-    if value.dtype not in (torch.int64, torch.int32, torch.int16, torch.uint8):
-        raise TypeError(f"'{name}' must hold whole numbers (got {value.dtype})")
+def check_integer(name: str, value: Tensor) -> Tensor:
+    """Whole numbers that can be indices or labels, of any width, as int64."""
+    dtype = value.dtype
+    if dtype.is_floating_point or dtype.is_complex or dtype == torch.bool:
+        raise TypeError(f"'{name}' must hold whole numbers (got {dtype})")
+    # What int64 cannot hold is negative if its bits are read as int64.
+    if dtype == torch.uint64 and bool((value.view(torch.int64) < 0).any()):
+        raise ValueError(f"'{name}' must hold whole numbers below 2**63")
+    return value.long()
 
 
 def check_batch(batch: object, num_nodes: int) -> Tensor:
@@ -141,7 +160,7 @@ def check_batch(batch: object, num_nodes: int) -> Tensor:
     what they are called.
     """
     batch = check_tensor("batch", batch)
-    check_integer("batch", batch)
+    batch = check_integer("batch", batch)
     if batch.dim() != 1 or batch.numel() != num_nodes:
         msg = "'batch' must have one entry per node"
         raise ValueError(f"{msg} (got shape {tuple(batch.shape)} for {num_nodes})")
@@ -170,10 +189,10 @@ def check_edges(
     if edge_index.dim() != 2 or edge_index.size(0) != 2:
         msg = f"'{name}' must have shape [2, num_edges]"
         raise ValueError(f"{msg} (got {tuple(edge_index.shape)})")
-    check_integer(name, edge_index)
+    edge_index = check_integer(name, edge_index)
     if num_nodes is not None:
         check_indices(name, edge_index, num_nodes)
-    return edge_index.long()
+    return edge_index
 
 
 def check_edge_values(name: str, value: object, num_edges: int) -> Tensor:
@@ -256,13 +275,13 @@ def check_pairs(name: str, value: object) -> Tensor:
     if value.dim() != 2 or value.size(1) != 2:
         msg = f"'{name}' must have shape [num_pairs, 2]"
         raise ValueError(f"{msg} (got {tuple(value.shape)})")
-    check_integer(name, value)
+    value = check_integer(name, value)
     loops = (value[:, 0] == value[:, 1]).nonzero()
     if loops.numel():
         where = int(loops[0])
         msg = f"'{name}' must name two different nodes per pair"
         raise ValueError(f"{msg} (got {tuple(value[where].tolist())} at index {where})")
-    return value.long()
+    return value
 
 
 def check_judgements(name: str, value: object, num_pairs: int) -> Tensor:
@@ -382,6 +401,7 @@ def check_coefficient(name: str, value: object, *, minimum: float) -> None:
     """A number, or a 0-dimensional tensor that may be learned."""
     if isinstance(value, Tensor):
         check_rank(name, value, 0)
+        check_unbatched(name, value, "Call once for each value")
         value = value.detach().item()
     check_scalar(name, value, minimum=minimum)  # type: ignore[arg-type]
 
@@ -439,9 +459,10 @@ def check_num_directions(
 
 
 def check_group(name: str, value: object, num_rows: int) -> Tensor:
-    """One whole number per row, any numbers."""
+    """One whole number or truth value per row, any numbers."""
     value = check_tensor(name, value)
-    check_integer(name, value)
+    if value.dtype != torch.bool:
+        check_integer(name, value)
     if value.dim() != 1 or value.numel() != num_rows:
         msg = f"'{name}' must have one entry per row"
         raise ValueError(f"{msg} (got shape {tuple(value.shape)} for {num_rows})")
@@ -462,11 +483,16 @@ def check_two_classes(name: str, classes: Tensor) -> None:
         raise ValueError(msg)
 
 
-def check_signal(name: str, value: object) -> Tensor:
+def full_precision(value: Tensor) -> Tensor:
+    """float16 and bfloat16 as float32, which holds them exactly; others as they are."""
+    return value.float() if value.dtype in (torch.float16, torch.bfloat16) else value
+
+
+def check_signal(name: str, value: object, *, half: bool = False) -> Tensor:
     """Finite floating-point values, ``[N]`` or ``[N, C]``."""
     value = check_tensor(name, value)
     check_rank(name, value, 1, 2)
-    check_floating(name, value)
+    check_floating(name, full_precision(value) if half else value)
     check_finite(name, value.detach())
     return value
 
@@ -581,10 +607,14 @@ def check_similar(name: str, value: object, num_pairs: int) -> Tensor:
 
 def check_both_judgements(name: str, value: Tensor) -> None:
     """Pairs of both kinds: nothing can be learned from one."""
-    if not bool((value > 0).any()):
-        raise ValueError(f"'{name}' must call some pairs similar (got none)")
-    if not bool((value < 1).any()):
-        raise ValueError(f"'{name}' must call some pairs dissimilar (got none)")
+    for kind, value_is, found in (
+        ("similar (above 0)", 0, value > 0),
+        ("dissimilar (below 1)", 1, value < 1),
+    ):
+        if not bool(found.any()):
+            msg = f"'{name}' must judge at least one pair {kind}"
+            msg = f"{msg} (got {len(value)} pairs, all {value_is})"
+            raise ValueError(f"{msg}. Nothing can be learned from one kind of pair")
 
 
 def check_separable_pairs(name: str, contradicts: Tensor) -> None:

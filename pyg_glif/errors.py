@@ -15,3 +15,11 @@ class NotFittedError(RuntimeError):
 
 class MemoryBudgetError(MemoryError):
     """The requested graph would not fit; the message says what would."""
+
+
+class DamagedFileError(ValueError):
+    """A file is not what was written, or was written by something else."""
+
+
+class UnprotectedFileWarning(UserWarning):
+    """A file of an early format was read, whose settings have no checksum."""

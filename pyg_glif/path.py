@@ -12,13 +12,15 @@ from torch import Tensor
 
 from pyg_glif._runtime import Progress
 from pyg_glif._validate import (
+    check_choice,
     check_edge_values,
     check_edges,
+    check_node_rows,
     check_outputs,
     check_scalar,
 )
 from pyg_glif.errors import ConvergenceWarning
-from pyg_glif.graph import edge_weights
+from pyg_glif.graph import SimilarityGraph, edge_weights
 from pyg_glif.laplacian import LaplacianOperator, dense_entries
 from pyg_glif.links import Link
 from pyg_glif.solvers import Auto, Solver, SolveStatus, smooth, solve_together
@@ -56,8 +58,8 @@ class PathPoint:
 
 def glif_path(
     y_hat: Tensor,
-    edge_index: Tensor,
-    sq_dist: Tensor,
+    edge_index: Tensor | SimilarityGraph,
+    sq_dist: Tensor | None = None,
     *,
     lams: Sequence[float],
     taus: Sequence[float] | None = None,
@@ -80,11 +82,14 @@ def glif_path(
 
     Args:
         y_hat (Tensor): Outputs of a model, float32 or float64.
-        edge_index (Tensor): Both directions of every edge.
-        sq_dist (Tensor): Squared distance of every edge.
+        edge_index (Tensor or SimilarityGraph): Both directions of every edge, or the
+            graph of a search, which brings distances and batch along.
+        sq_dist (Tensor, optional): Squared distance of every edge; none with a
+            :class:`~pyg_glif.graph.SimilarityGraph`.
         lams (sequence of float): Strengths :math:`\lambda \ge 0`.
         taus (sequence of float, optional): Radii, none beyond that of the graph.
-            (default: :obj:`None`, all edges, reported as an infinite radius)
+            (default: :obj:`None`, all edges, reported as the radius of the graph, or
+            as an infinite one where that is not known)
         theta (float): Decay of the weights. (default: :obj:`1e-4`)
         normalization (str, optional): Form of the Laplacian. (default: :obj:`None`)
         solver (Solver, optional): Used for every point. (default: the fastest that
@@ -100,11 +105,14 @@ def glif_path(
         - **output:** an iterator of :class:`PathPoint`
 
     Points come by ascending radius, then ascending strength, each pair once; arguments
-    are checked before the first is asked for. An edge belongs to a radius if
-    ``sq_dist`` is at most its square, up to the rounding of ``sq_dist``. Points that
-    do not converge carry their status instead of raising. Only the solutions of one
-    radius are held at a time. There are no gradients; see
-    :func:`~pyg_glif.glif_smooth` for those.
+    are checked before the first is asked for. With a ``SimilarityGraph`` every radius
+    has exactly the edges that a search at that radius finds. With plain tensors an
+    edge belongs to a radius if ``sqrt(sq_dist) <= tau`` in float64: ``sq_dist`` is
+    then taken at its word, and a pair that is at ``tau`` up to the rounding of float32
+    squares may fall on the other side of it than in a search. Points that do not
+    converge carry their status instead of raising. Only the solutions of one radius
+    are held at a time. There are no gradients; see :func:`~pyg_glif.glif_smooth` for
+    those.
 
     Example:
         >>> edge_index = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
@@ -118,20 +126,23 @@ def glif_path(
         2.0 tensor([1.8750, 3.7500, 6.3750])
     """
     check_outputs("y_hat", y_hat)
-    edge_index = check_edges(edge_index, y_hat.size(0))
-    sq_dist = check_edge_values("sq_dist", sq_dist, edge_index.size(1)).detach()
     strengths = _grid("lams", lams)
-    radii = [math.inf] if taus is None else _grid("taus", taus)
-    weight = edge_weights(sq_dist, check_scalar("theta", theta, minimum=0.0))
+    radii = None if taus is None else _grid("taus", taus)
+    theta = check_scalar("theta", theta, minimum=0.0)
+    check_choice("normalization", normalization, (None, "nrw", "density"))
+    graph = _as_graph(edge_index, sq_dist, y_hat, theta, batch)
+    if radii is None:
+        radii = [graph.tau]
+    elif radii[-1] > graph.tau:
+        msg = f"'taus' must be at most the radius of the graph, {graph.tau:g}"
+        raise ValueError(f"{msg} (got {radii[-1]:g})")
     eta = (y_hat if link is None else link.to_dual(y_hat)).detach()
-    graph = _Graph(edge_index, sq_dist, weight, len(eta), normalization, batch)
-    graph.check()
     rhs = eta.double().reshape(len(eta), math.prod(eta.shape[1:]))
     if solver is None and len(eta) <= _DENSE_NODES:
-        sweep = _dense_sweep(graph, rhs, strengths)
+        sweep = _dense_sweep(graph, radii, theta, normalization, rhs, strengths)
     else:
         solver = replace(Auto() if solver is None else solver, throw=False)
-        sweep = _sparse_sweep(graph, rhs, strengths, solver)
+        sweep = _sparse_sweep(graph, theta, normalization, rhs, strengths, solver)
 
     def points() -> Iterator[PathPoint]:
         with Progress(len(radii) * len(strengths), "path", progress) as bar:
@@ -149,40 +160,34 @@ def glif_path(
 _Sweep = Callable[[float], Iterator[tuple[float, Tensor, SolveStatus]]]
 
 
-@dataclass(frozen=True, eq=False)
-class _Graph:
+def _as_graph(
+    edge_index: Tensor | SimilarityGraph,
+    sq_dist: Tensor | None,
+    y_hat: Tensor,
+    theta: float,
+    batch: Tensor | None,
+) -> SimilarityGraph:
     """The graph of the largest radius, of which the others are parts."""
-
-    edge_index: Tensor
-    sq_dist: Tensor
-    weight: Tensor
-    num_nodes: int
-    normalization: Normalization
-    batch: Tensor | None
-
-    def check(self) -> None:
-        """Raises on what the graph of any radius would raise on."""
-        if self.operator(math.inf).num_edges != self.edge_index.size(1):
-            msg = "'edge_index' must hold every edge once, without self-loops"
-            raise ValueError(msg)
-
-    def operator(self, tau: float) -> LaplacianOperator:
-        """The Laplacian of a radius."""
-        keep = _within(self.sq_dist, tau)
-        return LaplacianOperator(
-            self.edge_index[:, keep],
-            self.weight[keep],
-            self.num_nodes,
-            normalization=self.normalization,
-            batch=self.batch,
-        )
-
-    def dense(self, values: Tensor, fill: float) -> Tensor:  # [E] -> [N, N]
-        """Values of edges as a matrix."""
-        size = (self.num_nodes, self.num_nodes)
-        matrix = values.new_full(size, fill, dtype=torch.float64)
-        matrix[self.edge_index[0], self.edge_index[1]] = values.double()
-        return matrix
+    size = y_hat.size(0)
+    if isinstance(edge_index, SimilarityGraph):
+        for name, value in (("sq_dist", sq_dist), ("batch", batch)):
+            if value is not None:
+                msg = f"'{name}' must be None when 'edge_index' is a SimilarityGraph"
+                raise ValueError(f"{msg}. The graph has its own")
+        check_node_rows("y_hat", y_hat, edge_index.num_nodes)
+        return edge_index
+    edge_index = check_edges(edge_index, size)
+    sq_dist = check_edge_values("sq_dist", sq_dist, edge_index.size(1)).detach()
+    # Building an operator raises on whatever is wrong with a graph.
+    lap = LaplacianOperator(edge_index, edge_weights(sq_dist, theta), size, batch=batch)
+    pattern = lap.pattern
+    if pattern.num_edges != edge_index.size(1):
+        raise ValueError("'edge_index' must hold every edge once, without self-loops")
+    sq_dist = sq_dist[(edge_index[0] * size + edge_index[1]).argsort()]
+    # Both directions of an edge must come and go together.
+    sq_dist = 0.5 * (sq_dist + sq_dist[pattern.reverse])
+    edge_index = torch.stack([pattern.row, pattern.col])
+    return SimilarityGraph(edge_index, sq_dist, size, math.inf, lap.batch)
 
 
 def _grid(name: str, values: Sequence[float]) -> list[float]:
@@ -194,38 +199,36 @@ def _grid(name: str, values: Sequence[float]) -> list[float]:
     return sorted(out)
 
 
-def _within(sq_dist: Tensor, tau: float) -> Tensor:
-    """Edges of a radius; the rounding of ``sq_dist`` must not cost one at ``tau``."""
-    return sq_dist.double() <= _reach(sq_dist, tau)
-
-
-def _reach(sq_dist: Tensor, tau: float) -> float:
-    """The largest squared distance of a radius."""
-    return tau * tau * (1.0 + 2.0 * torch.finfo(sq_dist.dtype).eps)
-
-
-def _dense_sweep(graph: _Graph, rhs: Tensor, lams: list[float]) -> _Sweep:
+def _dense_sweep(
+    graph: SimilarityGraph,
+    radii: list[float],
+    theta: float,
+    normalization: Normalization,
+    rhs: Tensor,
+    lams: list[float],
+) -> _Sweep:
     """All strengths of a radius together, on dense matrices.
 
     They share every matrix product, and start from the solutions of the radius
     before.
     """
-    weight, square = (
-        graph.dense(graph.weight, 0.0),
-        graph.dense(graph.sq_dist, math.inf),
-    )
-    components = _Components(square)
+    # How many of the radii are too small for each edge: radius k keeps those up to k.
+    missed = torch.zeros_like(graph.sq_dist, dtype=torch.float64)
+    for tau in radii:
+        missed += ~graph.is_within(tau)
+    weight = _dense(graph, graph.weights(theta), 0.0)
+    missed = _dense(graph, missed, math.inf)
+    components = _Components(missed)
     strengths = rhs.new_tensor(lams)
     before: list[Tensor] = []
 
     def sweep(tau: float) -> Iterator[tuple[float, Tensor, SolveStatus]]:
-        reach = _reach(graph.sq_dist, tau)
-        # Pairs that are no edges have weight zero in any case.
-        inside = weight.masked_fill(square > reach, 0.0)
-        entries = dense_entries(inside, graph.normalization, graph.batch)
+        place = radii.index(tau)
+        inside = weight.masked_fill(missed > place, 0.0)
+        entries = dense_entries(inside, normalization, graph.batch)
         start = before.pop() if before else None
-        psd = graph.normalization != "nrw"
-        label = components.up_to(reach).to(rhs.device) if psd else None
+        psd = normalization != "nrw"
+        label = components.up_to(place).to(rhs.device) if psd else None
         values, status = solve_together(*entries, strengths, rhs, start, label=label)
         before.append(values)
         yield from zip(lams, values.unbind(1), status, strict=True)
@@ -233,12 +236,20 @@ def _dense_sweep(graph: _Graph, rhs: Tensor, lams: list[float]) -> _Sweep:
     return sweep
 
 
+def _dense(graph: SimilarityGraph, values: Tensor, fill: float) -> Tensor:
+    """Values of edges as a matrix, float64."""
+    size = (graph.num_nodes, graph.num_nodes)
+    matrix = values.new_full(size, fill, dtype=torch.float64)
+    matrix[graph.edge_index[0], graph.edge_index[1]] = values.double()
+    return matrix
+
+
 class _Components:
     """Connected components of ever larger radii, from a minimum spanning forest."""
 
-    def __init__(self, square: Tensor) -> None:  # [N, N], infinite without an edge
-        self._label = np.arange(square.size(0))
-        self._edges = sorted(_spanning_forest(square.cpu().numpy()), reverse=True)
+    def __init__(self, length: Tensor) -> None:  # [N, N], infinite without an edge
+        self._label = np.arange(length.size(0))
+        self._edges = sorted(_spanning_forest(length.cpu().numpy()), reverse=True)
 
     def up_to(self, reach: float) -> Tensor:
         """Component of each node; ``reach`` must not fall from call to call."""
@@ -248,9 +259,9 @@ class _Components:
         return torch.from_numpy(self._label)
 
 
-def _spanning_forest(square: NDArray[np.float64]) -> list[tuple[float, int, int]]:
-    """Edges ``(square, i, j)`` of a minimum spanning forest (Prim's algorithm)."""
-    size = len(square)
+def _spanning_forest(length: NDArray[np.float64]) -> list[tuple[float, int, int]]:
+    """Edges ``(length, i, j)`` of a minimum spanning forest (Prim's algorithm)."""
+    size = len(length)
     best, parent = np.full(size, np.inf), np.full(size, -1)
     outside = np.ones(size, dtype=bool)
     edges = []
@@ -261,14 +272,19 @@ def _spanning_forest(square: NDArray[np.float64]) -> list[tuple[float, int, int]
         if parent[node] >= 0:
             edges.append((float(best[node]), int(parent[node]), node))
         outside[node] = False
-        closer = outside & (square[node] < best)
-        best[closer], parent[closer] = square[node][closer], node
+        closer = outside & (length[node] < best)
+        best[closer], parent[closer] = length[node][closer], node
         best[node] = np.inf
     return edges
 
 
 def _sparse_sweep(
-    graph: _Graph, rhs: Tensor, lams: list[float], solver: Solver
+    graph: SimilarityGraph,
+    theta: float,
+    normalization: Normalization,
+    rhs: Tensor,
+    lams: list[float],
+    solver: Solver,
 ) -> _Sweep:
     """One strength after another.
 
@@ -277,7 +293,7 @@ def _sparse_sweep(
     """
 
     def sweep(tau: float) -> Iterator[tuple[float, Tensor, SolveStatus]]:
-        op = graph.operator(tau)
+        op = graph.within(tau).laplacian(theta, normalization)
         for lam in lams:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)

@@ -1,4 +1,4 @@
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -11,6 +11,17 @@ from pyg_glif._data import data_folder
 def generator() -> torch.Generator:
     """A fresh, seeded source of randomness for each test."""
     return torch.Generator().manual_seed(20211206)
+
+
+@pytest.fixture
+def double_by_default() -> Iterator[None]:
+    """Runs a test as a user whose default precision is float64 would."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
 
 
 @pytest.fixture

@@ -64,3 +64,18 @@ def softmax_objective(x, label, coefficients, intercepts, ridge) -> float:
         scores = np.concatenate([np.zeros_like(scores), scores], axis=1)
     log_prob = log_softmax(scores, axis=1)[np.arange(len(x)), label]
     return float(-log_prob.sum() + ridge / 2 * np.square(coefficients).sum())
+
+
+def ridge_logistic(x, label, penalty):
+    """Newton's method for a binary label, with a penalty of its own per column."""
+    x = np.concatenate([x, np.ones((len(x), 1))], axis=1)
+    penalty = np.append(penalty, 0.0)
+    w = np.zeros(x.shape[1])
+    for _ in range(50):
+        p = expit(x @ w)
+        gradient = x.T @ (p - label) + penalty * w
+        hessian = (x.T * (p * (1 - p))) @ x + np.diag(penalty)
+        # To unit diagonal: penalties differ by many orders of magnitude.
+        size = 1 / np.sqrt(np.diag(hessian))
+        w -= size * np.linalg.solve(hessian * size[:, None] * size, size * gradient)
+    return w[:-1], float(w[-1])

@@ -7,11 +7,13 @@ from scipy.sparse.csgraph import connected_components
 
 from pyg_glif import edge_weights, fair_radius_graph
 from pyg_glif.functional import glif_smooth
+from pyg_glif.graph import SimilarityGraph
 from pyg_glif.links import Softmax
 from pyg_glif.path import PathPoint, _Components, glif_path
 from pyg_glif.solvers import CG, Auto, Cholesky, SolveStatus
 from tests import oracles
 
+_BY_DIFFERENCES = "donot_use_mm_for_euclid_dist"
 LAMS = [0.0, 0.01, 0.3, 10.0, 100.0]
 TAUS = [0.0, 0.4, 0.9, 1.5]
 
@@ -133,16 +135,69 @@ def test_glif_path_sorts_its_grid_and_drops_repetitions(generator):
     assert [(p.tau, p.lam) for p in points] == [(0.5, 1), (0.5, 3), (1, 1), (1, 3)]
 
 
-def test_glif_path_keeps_the_edges_of_the_radius_searched(generator):
-    """Rounding of float32 squared distances must not drop an edge at the radius."""
-    z = torch.randn(60, 5, generator=generator)
-    for j in range(1, 30):
-        tau = float((z[0].double() - z[j].double()).norm())
-        edge_index, sq_dist = fair_radius_graph(z, tau)
-        y_hat = torch.randn(60, generator=generator)
+@pytest.mark.parametrize("solver", [None, Cholesky()])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_glif_path_has_the_edges_of_a_search_at_every_radius(dtype, solver, generator):
+    """Radii at which whole shells of pairs lie, so that one lost bit shows."""
+    z = torch.randint(5, (40, 3), generator=generator).to(dtype) * 0.1 + 0.7
+    y_hat = torch.randn(40, generator=generator, dtype=dtype)
+    dist = torch.cdist(z.double(), z.double(), compute_mode=_BY_DIFFERENCES).unique()
+    taus = dist[dist <= 0.45].tolist()
+    taus += [math.nextafter(tau, math.inf) for tau in taus]
+    graph = SimilarityGraph.search(z, 0.45)
+    squares = (z.double().unsqueeze(1) - z.double()).square().numpy()
+    distance = np.sqrt(squares[..., 0] + squares[..., 1] + squares[..., 2])
+    points = glif_path(y_hat, graph, lams=[3.0], taus=taus, theta=0.0, solver=solver)
+    for point in points:
+        W = (distance <= point.tau).astype(float)
+        np.fill_diagonal(W, 0.0)
+        expected = oracles.smooth(W, y_hat.double().numpy(), 3.0, None)
+        np.testing.assert_allclose(point.value, expected, rtol=0, atol=2e-5)
+
+
+def test_glif_path_of_plain_tensors_goes_by_the_root_of_squares():
+    """Three tenths squared and rounded to float32 is more than three tenths squared."""
+    edge_index = torch.tensor([[0, 1], [1, 0]])
+    y_hat = torch.tensor([0.0, 3.0])
+    for square, tau, edge in ((4.0, 2.0, True), (0.3**2, 0.3, False)):
+        sq_dist = torch.full((2,), square)
+        assert (math.sqrt(float(sq_dist[0])) <= tau) is edge
         (point,) = glif_path(y_hat, edge_index, sq_dist, lams=[1.0], taus=[tau])
-        every = glif_smooth(y_hat, edge_index, edge_weights(sq_dist))
-        torch.testing.assert_close(point.value, every, rtol=0, atol=1e-5)
+        assert bool(torch.equal(point.value, y_hat)) is not edge
+
+
+def test_glif_path_takes_edges_in_any_order(generator):
+    _, edge_index, sq_dist, y_hat = _graph(50, generator)
+    order = torch.randperm(edge_index.size(1), generator=generator)
+    straight = glif_path(y_hat, edge_index, sq_dist, lams=[1.0], taus=TAUS)
+    mixed = glif_path(
+        y_hat, edge_index[:, order], sq_dist[order], lams=[1.0], taus=TAUS
+    )
+    for one, other in zip(straight, mixed, strict=True):
+        assert torch.equal(one.value, other.value)
+
+
+def test_glif_path_of_a_similarity_graph_brings_its_own(generator):
+    z = torch.randn(30, 2, generator=generator)
+    batch = torch.randint(2, (30,), generator=generator) * 10**17
+    graph = SimilarityGraph.search(z, 1.0, batch=batch)
+    y_hat = torch.randn(30, generator=generator)
+    (point,) = glif_path(y_hat, graph, lams=[1.0], normalization="density")
+    assert point.tau == 1.0
+    edge_index, sq_dist = fair_radius_graph(z, 1.0, batch=batch)
+    (plain,) = glif_path(
+        y_hat, edge_index, sq_dist, lams=[1.0], normalization="density", batch=batch
+    )
+    torch.testing.assert_close(point.value, plain.value)
+    with pytest.raises(ValueError, match="'sq_dist' must be None when 'edge_index'"):
+        glif_path(y_hat, graph, sq_dist, lams=[1.0])
+    with pytest.raises(ValueError, match="'batch' must be None when 'edge_index'"):
+        glif_path(y_hat, graph, lams=[1.0], batch=batch)
+    message = r"'taus' must be at most the radius of the graph, 1 \(got 2\)"
+    with pytest.raises(ValueError, match=message):
+        glif_path(y_hat, graph, lams=[1.0], taus=[0.5, 2.0])
+    with pytest.raises(ValueError, match="'y_hat' must have one row per node"):
+        glif_path(y_hat[:9], graph, lams=[1.0])
 
 
 def test_glif_path_leaves_isolated_people_alone(generator):

@@ -1,6 +1,7 @@
 """The work of ``pyg-glif smooth``."""
 
 import argparse
+import warnings
 from typing import Any
 
 from pyg_glif.cli import settings
@@ -77,7 +78,12 @@ def correct(args: argparse.Namespace) -> dict[str, Any]:
     """Corrects newcomers against a fit."""
     post, saved = load(args.post)
     people = read_people(args, saved)
-    found, info = post.transform(people.x, people.y, joint=args.joint, return_info=True)
+    with warnings.catch_warnings():
+        # Columns were read by the names of the fit, and are in their order.
+        warnings.filterwarnings("ignore", message=".*taken by position")
+        found, info = post.transform(
+            people.x, people.y, joint=args.joint, return_info=True
+        )
     write_table(args.out, people.named(found))
     return {
         "people": len(people),

@@ -37,7 +37,7 @@ class ArrayFile:
 
     def rows(self, index: Tensor) -> Tensor:  # [N] -> [N, F] float32
         """The rows of ``index``, and no others, from the mapped file."""
-        out = torch.empty(len(index), *self.shape[1:])
+        out = torch.empty(len(index), *self.shape[1:], dtype=torch.float32)
         array = np.load(self.path, mmap_mode="r")
         for start in range(0, len(index), _CHUNK):
             part = slice(start, start + _CHUNK)

@@ -39,7 +39,7 @@ class FileRows:
     def read(self, number: Tensor, variant: Tensor) -> Tensor:
         """Features of the given variants of the given texts."""
         width = self.files[0][0][1].shape[1]
-        out = torch.empty(len(number), width)
+        out = torch.empty(len(number), width, dtype=torch.float32)
         for which, files in enumerate(self.files, start=ORIGINAL):
             wanted = variant == which
             starts = torch.tensor([start for start, _ in files])

@@ -137,7 +137,7 @@ class Toxicity(CounterfactualDataset):
           :math:`(M)`, the alterations by ``known_terms`` of the training comments
           that have one of these, for :class:`~pyg_glif.metric_learning.FACE`
 
-    Only encodings are stored, row by row, so that all seeds share them: all seeds
+    Only encodings are stored, row by row, so that all seeds share them: ten seeds
     together encode 75,000 texts, one alone about 47,000 (defaults).
 
     Example:

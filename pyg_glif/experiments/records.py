@@ -44,7 +44,7 @@ class Run:
         records (tuple of Record): What was measured.
         extras (dict): Plain data for plots.
         seconds (dict): How long each part took. The only numbers that differ when
-            the run is repeated.
+            the run is repeated on the same machine.
         versions (dict): Of the packages that decide the numbers.
     """
 

@@ -60,7 +60,8 @@ class Report:
         experiment (str): Its name.
         variant (str): The data it ran on.
         runs (tuple of Run): One for each seed.
-        tables (tuple of Table): Mean and standard deviation over the seeds.
+        tables (tuple of Table): Mean and standard deviation over the seeds, or the
+            numbers of the only one.
         notes (tuple of str): What a reader must know to read the tables.
         files (tuple of pathlib.Path): What was written.
     """
@@ -79,7 +80,8 @@ class Report:
     def to_markdown(self) -> str:
         """All tables and notes, for a terminal or a page."""
         seeds = ", ".join(str(run.seed) for run in self.runs)
-        head = f"# {self.experiment.capitalize()} ({self.variant}), seeds {seeds}"
+        seeds = f"seed {seeds}" if len(self.runs) == 1 else f"seeds {seeds}"
+        head = f"# {self.experiment.capitalize()} ({self.variant}), {seeds}"
         parts = [head, *(table.to_markdown() for table in self.tables)]
         return "\n\n".join([*parts, *self.notes]) + "\n"
 
@@ -99,7 +101,16 @@ def _label(row: Summary) -> str:
     """The method, and a warning where some of its solutions are none."""
     if row.num_failed == 0:
         return row.method
+    if row.num_seeds == 1:
+        return f"{row.method} (no minimum)"
     return f"{row.method} (no minimum in {row.num_failed} of {row.num_seeds} seeds)"
+
+
+def seeds_note(runs: Sequence[Run]) -> tuple[str, ...]:
+    """What the numbers are, where there is more than one seed."""
+    if len(runs) == 1:
+        return ()
+    return ("Means over the seeds ± their standard deviation.",)
 
 
 def describe(setting: Mapping[str, float]) -> str:

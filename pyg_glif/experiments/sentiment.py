@@ -15,7 +15,7 @@ from pyg_glif.experiments.clock import Clock
 from pyg_glif.experiments.paper import LAMS, LIPSCHITZ, METHODS, SQ_TAUS
 from pyg_glif.experiments.people import People
 from pyg_glif.experiments.records import Record, Run
-from pyg_glif.experiments.training import Recipe, fit, logits_of, one_thread
+from pyg_glif.experiments.training import Recipe, fit, logits_of, same_numbers
 from pyg_glif.experiments.versions import versions
 from pyg_glif.functional import glif_smooth
 from pyg_glif.graph import edge_weights, fair_radius_graph
@@ -48,7 +48,7 @@ class SentimentConfig:
         lipschitz (tuple of float): Constants :math:`L` of the IF-constraints: the
             paper's, and larger ones for vectors that are shorter than the paper's.
         chosen_lipschitz (float): The constant in the tables, and whose violations are
-            counted. (default: 4, which costs about as much accuracy as GLIF)
+            counted. (default: 4)
         penalties (tuple of float): Weights of the Laplacian loss in training.
         chosen_penalty (float): The weight in the tables.
         num_side (int): Names of the side set in each batch of the same.
@@ -89,13 +89,14 @@ class SentimentConfig:
         return replace(self.recipe, batch_size=self.fair_batch_size)
 
 
-@one_thread()
+@same_numbers()
 def run_sentiment(
     seed: int, config: SentimentConfig | None = None, *, progress: bool | None = None
 ) -> Run:
     r"""One seed of the experiment: every method on one split and one network.
 
-    Runs on one thread, so that the same seed gives the same numbers.
+    Runs on one thread and in float32, so that on one machine the same seed gives the
+    same numbers.
 
     Args:
         seed (int): Of the split, the network and the batches.

@@ -12,7 +12,7 @@ from pyg_glif.experiments.records import (
     summarize,
     summarize_chosen,
 )
-from pyg_glif.experiments.report import Report, Table
+from pyg_glif.experiments.report import Report, Table, seeds_note
 from pyg_glif.experiments.runner import run_all
 from pyg_glif.experiments.sentiment import SentimentConfig, run_sentiment
 
@@ -30,7 +30,7 @@ _NOTE = (
     "Names should be alike: shown are the standard deviation of their logits, the same "
     "in units of that of test words (which tells fair networks from timid ones), and "
     "the differences between the average logits of White and Black, and of female and "
-    "male names. Lower is better."
+    "male names. Lower is better in these four columns."
 )
 
 
@@ -73,15 +73,14 @@ def report_sentiment(runs: Sequence[Run]) -> Report:
     best = fairest(summarize(runs), "accuracy", "name_std", floor)
     given = Table("At settings fixed beforehand", _COLUMNS, chosen, _DIGITS)
     read = Table(
-        f"Fairest names at a loss of at most {_MAX_LOSS:.0%} of accuracy, "
+        f"Fairest names at a loss of at most {_MAX_LOSS:g} of accuracy, "
         "read off the curves",
         _COLUMNS,
         best,
         _DIGITS,
     )
-    spread = "Means over the seeds ± their standard deviation."
-    note = f"{_NOTE} {spread if len(runs) > 1 else 'One seed.'}"
-    return Report("sentiment", runs[0].variant, tuple(runs), (given, read), (note,))
+    notes = (_NOTE, *seeds_note(runs))
+    return Report("sentiment", runs[0].variant, tuple(runs), (given, read), notes)
 
 
 def draw_sentiment(runs: Sequence[Run]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from pyg_glif.experiments.paper import METHODS
 from pyg_glif.experiments.records import Record, Run, Setting
 from pyg_glif.experiments.runtimes import measure_runtimes
 from pyg_glif.experiments.texts import Texts
-from pyg_glif.experiments.training import Recipe, fit, logits_of, one_thread
+from pyg_glif.experiments.training import Recipe, fit, logits_of, same_numbers
 from pyg_glif.experiments.versions import versions
 from pyg_glif.graph import fair_radius_graph
 from pyg_glif.lightning import MLP, FairClassifier, SenSeI
@@ -71,13 +71,13 @@ class TextConfig:
     shares: tuple[float, ...] = (0.01, 0.1, 1.0)
 
 
-@one_thread()
+@same_numbers()
 def run_text(seed: int, config: TextConfig, *, progress: bool | None = None) -> Run:
     """One seed: every method on one split, hyperparameters from validation texts.
 
     Networks are trained twice: without validation texts, to choose, and with them, to
-    be judged on test texts. Runs on one thread, so that the same seed gives the same
-    numbers.
+    be judged on test texts. Runs on one thread and in float32, so that on one machine
+    the same seed gives the same numbers.
 
     Args:
         seed (int): Of the split, the network and the batches.

@@ -8,7 +8,7 @@ from typing import Any
 from pyg_glif.experiments import plots
 from pyg_glif.experiments.paper import METHODS, TABLES
 from pyg_glif.experiments.records import Run, Summary, summarize, summarize_chosen
-from pyg_glif.experiments.report import Report, Table
+from pyg_glif.experiments.report import Report, Table, seeds_note
 from pyg_glif.experiments.runner import run_all
 from pyg_glif.experiments.text import TextConfig, run_text
 from pyg_glif.experiments.training import Recipe
@@ -118,8 +118,16 @@ def report_text(runs: Sequence[Run]) -> Report:
     tables = [Table("Hyperparameters chosen on validation texts", _COLUMNS, chosen, {})]
     fixed = _at_fixed_setting(runs)
     if len(fixed) > 1:
-        tables.append(Table("The same setting for all seeds", _COLUMNS, fixed, {}))
-    notes = (_data_note(runs), _published(runs[0].experiment), _runtimes(runs[0]))
+        title = "At a fixed setting"
+        if len(runs) > 1:
+            title = "The same setting for all seeds"
+        tables.append(Table(title, _COLUMNS, fixed, {}))
+    notes = (
+        _data_note(runs),
+        *_seeds_note(runs),
+        _published(runs[0].experiment),
+        _runtimes(runs[0]),
+    )
     first = runs[0]
     return Report(first.experiment, first.variant, tuple(runs), tuple(tables), notes)
 
@@ -174,6 +182,15 @@ def _at_fixed_setting(runs: Sequence[Run]) -> list[Summary]:
     ]
 
 
+def _seeds_note(runs: Sequence[Run]) -> tuple[str, ...]:
+    """What the numbers are; each seed has chosen settings of its own."""
+    found = seeds_note(runs)
+    return tuple(
+        f"{note} Settings are means, too (tau² that of the mean radius)."
+        for note in found
+    )
+
+
 def _data_note(runs: Sequence[Run]) -> str:
     counts = ", ".join(f"{n:,} {name}" for name, n in runs[0].extras["counts"].items())
     whose = (
@@ -182,8 +199,7 @@ def _data_note(runs: Sequence[Run]) -> str:
         if runs[0].variant == "text"
         else "The authors' embeddings."
     )
-    means = " Settings are means over the seeds." if len(runs) > 1 else ""
-    return f"{whose} Seed {runs[0].seed} has {counts}.{means}"
+    return f"{whose} Seed {runs[0].seed} has {counts}."
 
 
 def _published(experiment: str) -> str:

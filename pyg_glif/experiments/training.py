@@ -84,17 +84,20 @@ def logits_of(classifier: FairClassifier, x: Tensor) -> Tensor:  # [N, F] -> [N,
 
 
 @contextmanager
-def one_thread() -> Iterator[None]:
-    """Runs torch on one thread, so that sums have one order on every machine.
+def same_numbers() -> Iterator[None]:
+    """Runs torch on one thread and in float32, whatever the caller has set.
 
-    Training magnifies the last digit: on two threads a network ends up elsewhere.
+    Training magnifies the last digit: where sums have another order, on two threads
+    or on another kind of processor, a network ends up elsewhere.
     """
-    before = torch.get_num_threads()
+    threads, dtype = torch.get_num_threads(), torch.get_default_dtype()
     try:
         torch.set_num_threads(1)
+        torch.set_default_dtype(torch.float32)
         yield
     finally:
-        torch.set_num_threads(before)
+        torch.set_num_threads(threads)
+        torch.set_default_dtype(dtype)
 
 
 @contextmanager

@@ -1,5 +1,7 @@
 """Neighbours of newcomers among people already known."""
 
+from copy import deepcopy
+
 import torch
 from torch import Tensor
 
@@ -30,6 +32,8 @@ class RadiusIndex:
         x (torch.Tensor): Features of the known people, float32 or float64.
         tau (float): Radius in units of the distance.
         distance (FairDistance, optional): Fair distance. (default: Euclidean)
+        copy (bool): Whether to keep copies of ``x`` and ``distance``. Without them
+            neither may change as long as the index is used. (default: :obj:`True`)
 
     Shapes:
         - **x:** :math:`(N, F)`
@@ -42,9 +46,16 @@ class RadiusIndex:
 
     @torch.no_grad()
     def __init__(
-        self, x: Tensor, tau: float, *, distance: FairDistance | None = None
+        self,
+        x: Tensor,
+        tau: float,
+        *,
+        distance: FairDistance | None = None,
+        copy: bool = True,
     ) -> None:
         self._x = check_features("x", x).detach()
+        if copy:
+            self._x, distance = self._x.clone(), deepcopy(distance)
         check_num_rows("x", x.size(0), 1)
         self.tau = check_scalar("tau", tau, minimum=0.0, allow_inf=True)
         self.distance = Euclidean() if distance is None else distance

@@ -2,11 +2,13 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from pyg_glif._validate import check_num_directions
+from pyg_glif._arrays import to_labels, to_tensor
+from pyg_glif._validate import check_features, check_num_directions
 from pyg_glif.distances import SensitiveSubspace
 
 # Variances below this share of the largest count as zero: deviations under a
@@ -49,6 +51,18 @@ class SubspaceFit:
     def explained_ratio(self) -> float:
         """Share of the total variance that the sensitive directions hold."""
         return float(self.variances[: self.rank].sum() / self.variances.sum())
+
+
+def features(name: str, value: Any) -> Tensor:  # [N, F]
+    """Finite features without gradients, from a tensor, an array or a frame."""
+    if not isinstance(value, Tensor):
+        value = to_tensor(name, value)
+    return check_features(name, value).detach()
+
+
+def labels(name: str, value: Any) -> Any:
+    """Whole numbers for the labels in an array or a frame; a tensor as it is."""
+    return value if isinstance(value, Tensor) else to_labels(name, value)
 
 
 def row_chunks(num_rows: int, chunk_size: int) -> Iterator[slice]:

@@ -3,16 +3,17 @@
 import math
 import warnings
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from pyg_glif._arrays import to_tensor
 from pyg_glif._runtime import Progress
 from pyg_glif._validate import (
     check_both_judgements,
     check_comparable,
     check_count,
-    check_features,
     check_not_empty,
     check_pair_rows,
     check_scalar,
@@ -22,7 +23,7 @@ from pyg_glif._validate import (
 )
 from pyg_glif.distances import Mahalanobis
 from pyg_glif.errors import ConvergenceError, ConvergenceWarning
-from pyg_glif.metric_learning.base import row_chunks
+from pyg_glif.metric_learning.base import features, row_chunks
 from pyg_glif.metric_learning.pair_likelihood import (
     JudgedPairs,
     PairLikelihood,
@@ -128,14 +129,15 @@ class EXPLORE:
         check_count("max_iter", self.max_iter)
         check_count("chunk_size", self.chunk_size)
 
-    def fit(self, x1: Tensor, x2: Tensor, similar: Tensor) -> Mahalanobis:
+    def fit(self, x1: Any, x2: Any, similar: Any) -> Mahalanobis:
         r"""Returns the distance that explains the judgements best.
 
         Args:
-            x1 (torch.Tensor): Features :math:`(P, F)` of one person of each pair.
-            x2 (torch.Tensor): Features of the other.
-            similar (torch.Tensor): Truth values, 0 and 1, or anything between, such
-                as the share of annotators who found the pair similar.
+            x1 (torch.Tensor or array): Features :math:`(P, F)` of one person of each
+                pair.
+            x2 (torch.Tensor or array): Features of the other.
+            similar (torch.Tensor or array): Truth values, 0 and 1, or anything between,
+                such as the share of annotators who found the pair similar.
         """
         pairs = _checked_pairs(x1, x2, similar, self.chunk_size)
         whitener = robust_whitener(pairs)
@@ -145,7 +147,7 @@ class EXPLORE:
         factor, fit = _minimize(problem, self.rtol, self.max_iter)
         if not fit.converged:
             self._give_up(fit)
-        distance = Mahalanobis.from_factor((whitener @ factor).to(x1.dtype))
+        distance = Mahalanobis.from_factor((whitener @ factor).to(pairs.x1.dtype))
         distance.fit_result = fit
         return distance
 
@@ -161,11 +163,11 @@ class EXPLORE:
         warnings.warn(msg, ConvergenceWarning, stacklevel=3)
 
 
-def _checked_pairs(
-    x1: Tensor, x2: Tensor, similar: Tensor, chunk_size: int
-) -> JudgedPairs:
+def _checked_pairs(x1: Any, x2: Any, similar: Any, chunk_size: int) -> JudgedPairs:
     """Pairs that some metric could explain."""
-    x1, x2 = check_features("x1", x1).detach(), check_features("x2", x2).detach()
+    x1, x2 = features("x1", x1), features("x2", x2)
+    if not isinstance(similar, Tensor):
+        similar = to_tensor("similar", similar)
     check_comparable("x2", x2, "x1", x1)
     check_pair_rows("x2", x2, len(x1))
     check_not_empty("x1", x1)

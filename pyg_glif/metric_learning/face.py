@@ -1,6 +1,7 @@
 """Directions in which comparable people differ."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -9,12 +10,17 @@ from pyg_glif._runtime import Progress
 from pyg_glif._validate import (
     check_comparable_rows,
     check_count,
-    check_features,
     check_group,
     check_not_empty,
 )
 from pyg_glif.distances import SensitiveSubspace
-from pyg_glif.metric_learning.base import SubspaceFit, leading_subspace, row_chunks
+from pyg_glif.metric_learning.base import (
+    SubspaceFit,
+    features,
+    labels,
+    leading_subspace,
+    row_chunks,
+)
 
 
 @dataclass(frozen=True)
@@ -71,17 +77,17 @@ class FACE:
         check_count("num_factors", self.num_factors)
         check_count("chunk_size", self.chunk_size)
 
-    def fit(self, x: Tensor, group: Tensor) -> SensitiveSubspace:
+    def fit(self, x: Any, group: Any) -> SensitiveSubspace:
         r"""Returns the distance that ignores what varies within groups.
 
         Args:
-            x (torch.Tensor): Features :math:`(N, F)`.
-            group (torch.Tensor): Whole number per row, the same for comparable
-                people; any numbers, in any order.
+            x (torch.Tensor or array): Features :math:`(N, F)`.
+            group (torch.Tensor or array): Whole number per row, the same for comparable
+                people; any numbers, in any order. An array may also hold text.
         """
-        x = check_features("x", x).detach()
+        x = features("x", x)
         check_not_empty("x", x)
-        group = check_group("group", group, len(x))
+        group = check_group("group", labels("group", group), len(x))
         order, label, num_groups = _rows_with_peers(group.to(x.device))
         check_comparable_rows("group", num_groups, len(x))
         moment = _scatter_within(x, order, label, self.chunk_size)

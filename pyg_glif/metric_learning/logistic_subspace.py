@@ -2,6 +2,7 @@
 
 import warnings
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,7 +12,6 @@ from pyg_glif._validate import (
     check_attributes,
     check_columns,
     check_count,
-    check_features,
     check_not_empty,
     check_scalar,
     check_subspace_rank,
@@ -20,6 +20,7 @@ from pyg_glif._validate import (
 )
 from pyg_glif.distances import SensitiveSubspace
 from pyg_glif.errors import ConvergenceError, ConvergenceWarning
+from pyg_glif.metric_learning.base import features, labels
 from pyg_glif.metric_learning.softmax_regression import Design, SoftmaxRegression
 
 # Directions of two attributes that agree this closely count as one: male and
@@ -101,8 +102,10 @@ class LogisticSubspace:
         - **attributes:** :math:`(N)` or :math:`(N, A)`
 
     A binary attribute gives one direction, one with :math:`K` values :math:`K - 1`.
-    Solved by L-BFGS in float64, in coordinates where the curvature is at most 1.
-    ``fit_result`` of the distance is a tuple of :class:`LogisticFit`.
+    Solved by L-BFGS in float64, on centred features and in coordinates where the
+    curvature is at most 1, so that neither offsets nor units of the columns matter to
+    the solver. (Units do matter to the penalty.) ``fit_result`` of the distance is a
+    tuple of :class:`LogisticFit`.
 
     inFairness' ``LogisticRegSensitiveSubspace`` takes binary attributes only and
     penalises absolute values (and intercepts); that solution is not unique when
@@ -135,22 +138,25 @@ class LogisticSubspace:
         check_count("max_iter", self.max_iter)
         check_count("chunk_size", self.chunk_size)
 
-    def fit(self, x: Tensor, attributes: Tensor) -> SensitiveSubspace:
+    def fit(self, x: Any, attributes: Any) -> SensitiveSubspace:
         r"""Returns the distance that ignores what predicts ``attributes``.
 
         Args:
-            x (torch.Tensor): Features :math:`(N, F)`.
-            attributes (torch.Tensor): Truth values or whole numbers, one per row,
-                or one column per attribute.
+            x (torch.Tensor or array): Features :math:`(N, F)`.
+            attributes (torch.Tensor or array): Truth values or whole numbers, one per
+                row, or one column per attribute. Text in an array is numbered in its
+                sorted order.
         """
-        x = check_features("x", x).detach()
+        x = features("x", x)
         check_not_empty("x", x)
+        attributes = labels("attributes", attributes)
         attributes = check_attributes("attributes", attributes, len(x)).to(x.device)
         check_columns("protected_columns", self.protected_columns, x.size(1))
         protected = torch.eye(x.size(1), dtype=torch.float64, device=x.device)
         protected = protected[list(self.protected_columns)]
-        design = Design.of(x, 1 - protected.sum(dim=0), self.chunk_size)
-        check_varies("x", design.variances)
+        mask = 1 - protected.sum(dim=0)
+        check_varies("x", mask * (x.amax(dim=0) - x.amin(dim=0)))
+        design = Design.of(x, mask, self.ridge, self.chunk_size)
         fits = tuple(
             self._fit_one(design, f"attributes[:, {k}]", column)
             for k, column in enumerate(attributes.unbind(dim=1))
@@ -186,10 +192,12 @@ class LogisticSubspace:
 
     def _give_up(self, name: str, num_iter: int, residual: float) -> None:
         """Says by how much the tolerance was missed."""
+        # Short of the limit, only rounding ends the iterations.
+        remedy = "max_iter" if num_iter >= self.max_iter else "rtol"
         msg = (
             f"LogisticSubspace stopped after {num_iter} iterations on '{name}': "
             f"relative gradient {residual:.1e}, 'rtol' is {self.rtol:g}. "
-            "Raise 'max_iter' or 'ridge'"
+            f"Raise '{remedy}' or 'ridge'"
         )
         if self.throw:
             raise ConvergenceError(msg)

@@ -1,14 +1,14 @@
 """Directions of a set of sensitive vectors."""
 
 from dataclasses import dataclass
+from typing import Any
 
-from torch import Tensor
-
-from pyg_glif._validate import check_count, check_features, check_not_empty
+from pyg_glif._validate import check_count, check_not_empty
 from pyg_glif.distances import SensitiveSubspace
 from pyg_glif.metric_learning.base import (
     SubspaceFit,
     column_means,
+    features,
     leading_subspace,
     scatter_matrix,
 )
@@ -70,13 +70,13 @@ class SensitiveSVD:
         check_count("num_components", self.num_components)
         check_count("chunk_size", self.chunk_size)
 
-    def fit(self, v: Tensor) -> SensitiveSubspace:
+    def fit(self, v: Any) -> SensitiveSubspace:
         r"""Returns the distance that ignores the main directions of ``v``.
 
         Args:
-            v (torch.Tensor): Sensitive vectors :math:`(N, F)`, one per row.
+            v (torch.Tensor or array): Sensitive vectors :math:`(N, F)`, one per row.
         """
-        v = check_features("v", v).detach()
+        v = features("v", v)
         check_not_empty("v", v)
         mean = column_means(v, self.chunk_size) if self.center else None
         moment = scatter_matrix(v, self.chunk_size, mean) / len(v)

@@ -1,6 +1,5 @@
 """Logistic and softmax regression on more rows than fit in memory twice."""
 
-from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -13,37 +12,51 @@ from pyg_glif.metric_learning.base import column_means, row_chunks, scatter_matr
 
 @dataclass(frozen=True)
 class Design:
-    """Features, read a chunk at a time, and what is known about their columns."""
+    """Centred features, read a chunk at a time, and coordinates that suit them.
+
+    Centring costs a subtraction per chunk and keeps the scores exact: with features
+    around a million, coefficients times features would cancel against the intercept
+    and leave half of the digits.
+    """
 
     x: Tensor  # [N, F]
     mask: Tensor  # [F], 0 at columns the regression must not see
     mean: Tensor  # [F]
-    variances: Tensor  # [F], eigenvalues of the scatter matrix
-    axes: Tensor  # [F, F], its eigenvectors, as columns
+    scale: Tensor  # [F, F], columns in which the Hessian is at most the identity
     chunk_size: int
 
     @classmethod
-    def of(cls, x: Tensor, mask: Tensor, chunk_size: int) -> "Design":
-        """Takes the moments in two passes."""
+    def of(cls, x: Tensor, mask: Tensor, ridge: float, chunk_size: int) -> "Design":
+        r"""Takes the moments in two passes.
+
+        Per column of scores, the Hessian of a softmax regression never exceeds
+        :math:`\frac12 \mathbf{X}^{\top} \mathbf{X} + \alpha \mathbf{I}` (Boehning,
+        1992), and that of a logistic one is at most half of the first term.
+        """
         mean = column_means(x, chunk_size)
         scatter = scatter_matrix(x, chunk_size, mean) * mask[:, None] * mask
-        values, axes = torch.linalg.eigh(scatter)
-        return cls(x, mask, mean, values.clamp_(min=0), axes, chunk_size)
+        bound = 0.5 * scatter
+        bound.diagonal().add_(ridge)
+        # To unit diagonal first, or columns in small units would drown in the
+        # rounding of those in large ones.
+        size = bound.diagonal().rsqrt()
+        values, axes = torch.linalg.eigh(bound * size[:, None] * size)
+        limit = len(mask) * torch.finfo(torch.float64).eps
+        scale = size[:, None] * axes * values.clamp_(min=limit).rsqrt()
+        return cls(x, mask, mean, scale, chunk_size)
 
     def __iter__(self) -> Iterator[tuple[slice, Tensor]]:
         for rows in row_chunks(len(self.x), self.chunk_size):
-            yield rows, self.x[rows].double()
+            yield rows, self.x[rows].double() - self.mean
 
 
 class SoftmaxRegression:
     r"""Ridge-penalised regression of labels on features.
 
     A binary label has one column of scores, the log-odds of class 1. The unknown is
-    ``[F + 1, C]``, coefficients over intercepts, in coordinates in which the Hessian is
-    at most the identity: it never exceeds :math:`\kappa \mathbf{X}^{\top} \mathbf{X} +
-    \alpha \mathbf{I}` per column, with :math:`\kappa` 1/4 for one column of scores and
-    1/2 for several (Boehning, 1992). A step of length 1 along the negative gradient
-    therefore always goes downhill.
+    ``[F + 1, C]``, coefficients over intercepts, in the coordinates of the design:
+    there the Hessian is at most the identity, and a step of length 1 along the
+    negative gradient always goes downhill.
     """
 
     def __init__(
@@ -51,26 +64,19 @@ class SoftmaxRegression:
     ) -> None:
         self.design, self.label, self.ridge = design, label, ridge
         self.num_classes = num_classes
-        bound = 0.25 if num_classes == 2 else 0.5
-        self.scale = design.axes * (bound * design.variances + ridge).rsqrt()
-        self.intercept_scale = (bound * len(label)) ** -0.5
+        self.intercept_scale = (0.5 * len(label)) ** -0.5
 
     def start(self) -> Tensor:  # [F + 1, C]
         """No coefficients, and intercepts that reproduce the class frequencies."""
         log_count = self.label.bincount(minlength=self.num_classes).double().log()
-        out = log_count.new_zeros(len(self.scale) + 1, len(log_count))
+        out = log_count.new_zeros(len(self.design.mean) + 1, len(log_count))
         out[-1] = (log_count - log_count.mean()) / self.intercept_scale
         return out[:, 1:] - out[:, :1] if self.num_classes == 2 else out
 
     def unpack(self, point: Tensor) -> tuple[Tensor, Tensor]:
-        """Coefficients ``[F, C]`` and intercepts ``[C]`` of the features as given.
-
-        The point refers to centred features, which keeps intercepts apart from
-        coefficients. Centring is done here and not to the rows: it is a pass less.
-        """
-        weight = (self.scale @ point[:-1]) * self.design.mask[:, None]
-        bias = point[-1] * self.intercept_scale
-        return weight, bias - self.design.mean @ weight
+        """Coefficients ``[F, C]`` and intercepts ``[C]`` of the centred features."""
+        weight = (self.design.scale @ point[:-1]) * self.design.mask[:, None]
+        return weight, point[-1] * self.intercept_scale
 
     def log_prob(self, block: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         """Log-probabilities of all classes, ``[B, K]``."""
@@ -92,17 +98,57 @@ class SoftmaxRegression:
             error = error[:, 1:] if self.num_classes == 2 else error
             slope.addmm_(block.T, error)
             bias_slope += error.sum(dim=0)
-        slope -= torch.outer(self.design.mean, bias_slope)
-        slope = self.scale.T @ (slope * self.design.mask[:, None])
+        slope = self.design.scale.T @ (slope * self.design.mask[:, None])
         return value, torch.cat([slope, bias_slope[None] * self.intercept_scale])
 
     def minimize(self, rtol: float, max_iter: int) -> tuple[Tensor, int, float]:
-        """The point reached, iterations spent, relative gradient norm."""
-        return _lbfgs(self, self.start(), rtol, max_iter)
+        """The point reached, iterations spent, relative gradient norm.
+
+        L-BFGS takes one step at a time, because its own criterion is the largest
+        entry of the gradient and ours is the length.
+        """
+        point = self.start()
+        optimizer = torch.optim.LBFGS(
+            [point],
+            max_iter=1,
+            max_eval=25,
+            tolerance_grad=0.0,
+            tolerance_change=0.0,
+            history_size=20,
+            line_search_fn="strong_wolfe",
+        )
+        # Each step begins where the last one ended: that point is not evaluated again.
+        seen, value, gradient = point.clone(), *self(point)
+        first = float(gradient.norm())
+
+        def closure() -> float:
+            nonlocal seen, value, gradient
+            if not torch.equal(point, seen):
+                seen, value, gradient = point.clone(), *self(point)
+            point.grad = gradient.clone()
+            return value
+
+        group, num_iter, norm = optimizer.param_groups[0], 0, first
+        with Progress(max_iter, "LogisticSubspace") as progress:
+            while norm > rtol * first and num_iter < max_iter:
+                before, last = point.clone(), norm
+                optimizer.step(closure)
+                closure()
+                norm = float(gradient.norm())
+                num_iter += 1
+                progress.update()
+                if group["line_search_fn"] and torch.equal(point, before):
+                    # The decrease is below the rounding of the objective. The gradient
+                    # is more precise: steps of full length may still shorten it.
+                    group["line_search_fn"] = None
+                elif not group["line_search_fn"] and norm >= last:
+                    return before, num_iter, last / first
+        return point, num_iter, norm / first if first else 0.0
 
     def coefficients(self, point: Tensor) -> tuple[Tensor, Tensor]:
-        """Coefficients ``[C, F]`` and intercepts ``[C]``."""
+        """Coefficients ``[C, F]`` and intercepts ``[C]`` of the features as given."""
         weight, bias = self.unpack(point)
+        bias = bias - self.design.mean @ weight
         if self.num_classes > 2:
             # Scores matter up to a common shift only; the penalty wants it zero.
             weight = weight - weight.mean(dim=1, keepdim=True)
@@ -119,49 +165,3 @@ class SoftmaxRegression:
             correct += int((log_prob.argmax(dim=1) == label).sum())
             total += float(log_prob.gather(1, label[:, None]).sum())
         return correct / len(self.label), total / len(self.label)
-
-
-_History = deque[tuple[Tensor, Tensor]]
-
-
-def _lbfgs(
-    function: SoftmaxRegression, point: Tensor, rtol: float, max_iter: int
-) -> tuple[Tensor, int, float]:
-    """Limited-memory BFGS with backtracking, for convex functions."""
-    value, gradient = function(point)
-    first = float(gradient.norm())
-    history: _History = deque(maxlen=20)
-    num_iter = 0
-    with Progress(max_iter, "LogisticSubspace") as progress:
-        while float(gradient.norm()) > rtol * first and num_iter < max_iter:
-            direction = _descent_direction(gradient, history)
-            slope = float((gradient * direction).sum())
-            slack = 1e-12 * abs(value)  # rounding of the objective itself
-            length = 1.0
-            while True:
-                new_point = point + length * direction
-                new_value, new_gradient = function(new_point)
-                if new_value <= value + 1e-4 * length * slope + slack:
-                    break
-                length /= 2
-            move, change = new_point - point, new_gradient - gradient
-            if float((move * change).sum()) > 0:  # else rounding, as f is convex
-                history.append((move, change))
-            point, value, gradient = new_point, new_value, new_gradient
-            num_iter += 1
-            progress.update()
-    return point, num_iter, float(gradient.norm()) / first if first else 0.0
-
-
-def _descent_direction(gradient: Tensor, history: _History) -> Tensor:
-    """The two-loop recursion of L-BFGS."""
-    out = -gradient
-    steps = []
-    for move, change in reversed(history):
-        scale = 1 / float((move * change).sum())
-        along = scale * float((move * out).sum())
-        out = out - along * change
-        steps.append((move, change, scale, along))
-    for move, change, scale, along in reversed(steps):
-        out = out + (along - scale * float((change * out).sum())) * move
-    return out

@@ -17,6 +17,9 @@ from pyg_glif.postprocessor.inductive import Anchors, GroundedOperator, Links
 from pyg_glif.solvers import Auto, Solution, Solver, smooth
 from pyg_glif.typing import Normalization
 
+# What columns are called, if they came in a frame.
+Names = tuple[Any, ...] | None
+
 # New people whose pairs are held at once.
 _BLOCK = 1 << 14
 
@@ -100,6 +103,7 @@ class Fitted:
     edge_index: Tensor  # [2, E]
     sq_dist: Tensor  # [E]
     solution: Solution  # in dual coordinates, value [N, C]
+    names: tuple[Names, Names] = (None, None)  # of features, of outputs
 
     @cached_property
     def y_fair(self) -> Tensor:
@@ -115,7 +119,8 @@ class Fitted:
     @cached_property
     def index(self) -> RadiusIndex:
         """Search among the fitted people."""
-        return RadiusIndex(self.x, self.settings.tau, distance=self.settings.distance)
+        settings = self.settings
+        return RadiusIndex(self.x, settings.tau, distance=settings.distance, copy=False)
 
     @cached_property
     def anchors(self) -> Anchors:
@@ -202,7 +207,8 @@ class Fitted:
         y_hat = torch.cat([self.y_hat, y_hat])
         rhs = settings.to_dual(y_hat)
         solution = settings.solve(lap, rhs, torch.cat([self.f, guess]))
-        out = Fitted(settings, torch.cat([self.x, x]), y_hat, edges, sq_dist, solution)
+        x = torch.cat([self.x, x])
+        out = Fitted(settings, x, y_hat, edges, sq_dist, solution, self.names)
         out.__dict__["lap"] = lap  # fills the cached property
         return out
 
@@ -231,12 +237,15 @@ class Fitted:
         return torch.cat(parts) if parts else x_row.new_empty(0)
 
 
-def fit_people(settings: Settings, x: Tensor, y_hat: Tensor) -> Fitted:
+def fit_people(
+    settings: Settings, x: Tensor, y_hat: Tensor, names: tuple[Names, Names]
+) -> Fitted:
     """Searches, weighs and solves."""
     rhs = settings.to_dual(y_hat)  # refuses bad outputs before the search
     edges, sq_dist = fair_radius_graph(x, settings.tau, distance=settings.distance)
     lap = _laplacian(settings, edges, sq_dist, len(x))
-    fitted = Fitted(settings, x, y_hat, edges, sq_dist, settings.solve(lap, rhs))
+    solution = settings.solve(lap, rhs)
+    fitted = Fitted(settings, x, y_hat, edges, sq_dist, solution, names)
     fitted.__dict__["lap"] = lap  # fills the cached property
     return fitted
 

@@ -3,15 +3,18 @@
 import logging
 import operator
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import replace
 from os import PathLike
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch_geometric.data import Data
 
-from pyg_glif._arrays import like, to_labels, to_tensor
+from pyg_glif._arrays import column_names, column_order, like, to_labels, to_tensor
 from pyg_glif._validate import (
     check_choice,
     check_count,
@@ -34,11 +37,12 @@ from pyg_glif.postprocessor.audit import audit
 from pyg_glif.postprocessor.explanation import Explanation, stochastic, strongest
 from pyg_glif.postprocessor.fitted import Fitted, Settings, fit_people
 from pyg_glif.postprocessor.params import Parameters
-from pyg_glif.postprocessor.persistence import read_fitted, write_fitted
+from pyg_glif.postprocessor.persistence import damage_in, read_fitted, write_fitted
 from pyg_glif.postprocessor.report import AuditReport
-from pyg_glif.solvers import Solver
+from pyg_glif.solvers import Solution, Solver
 from pyg_glif.typing import Normalization
 
+_NAMES = ("feature_names_in_", "output_names_")
 _log = logging.getLogger("pyg_glif")
 
 
@@ -77,9 +81,18 @@ class GLIFPostProcessor(Parameters):
         solution_ (Solution): The solve behind them: status, residual, error bound.
         num_isolated_ (int): Fitted people without a neighbour.
         n_features_in_ (int): Number of features.
+        feature_names_in_ (numpy.ndarray): Names of the features, if the fit was given
+            a frame and all names are texts.
+        output_names_ (numpy.ndarray): Names of the outputs, under the same conditions.
+        metadata_ (dict): What ``save`` was given as ``metadata``, after ``load``.
 
     Arguments may be tensors, NumPy arrays, or pandas or polars series and frames;
     results are what ``y_hat`` was, in its precision, with its index and columns.
+    Columns of frames, of features and of outputs, are matched with those of the fit by
+    name, in any order; a name too many or too few is an error. Where only the fit or
+    only the new people have names, columns are taken by position, with a warning.
+    Everything that is kept is a copy, and so is every attribute that is handed out:
+    nothing that is done to arrays or to ``distance`` after ``fit`` changes the fit.
     Features are converted to the precision and device of the fit, so that people
     who were fitted are found again. Parameters follow scikit-learn: ``get_params``,
     ``set_params`` and ``sklearn.base.clone`` work, and a change of parameters takes
@@ -98,6 +111,8 @@ class GLIFPostProcessor(Parameters):
     """
 
     _fitted: Fitted | None = None
+    feature_names_in_: NDArray[np.object_]
+    output_names_: NDArray[np.object_]
 
     def __init__(
         self,
@@ -128,8 +143,11 @@ class GLIFPostProcessor(Parameters):
             x (array-like): Features :math:`(N, F)`.
             y_hat (array-like): Outputs of the model, :math:`(N)` or :math:`(N, C)`.
         """
-        x, y_hat = _people(x, y_hat)
-        self._adopt(fit_people(self._settings(x), x, y_hat), self.get_params())
+        names = column_names("x", x), column_names("y_hat", y_hat)
+        features, outputs = _people(x, y_hat)
+        params = _independent(self.get_params())
+        settings = self._settings(features, params)
+        self._adopt(fit_people(settings, features, outputs, names), params)
         return self
 
     def fit_transform(self, x: Any, y_hat: Any) -> Any:
@@ -149,7 +167,7 @@ class GLIFPostProcessor(Parameters):
         """
         if self._fitted is None:
             return self.fit(x, y_hat)
-        x_new, y_new = self._new_people(("x", x), ("y_hat", y_hat))
+        x_new, y_new, _ = self._new_people(("x", x), ("y_hat", y_hat))
         if len(x_new):
             y_new = y_new.to(self._fitted.y_hat)
             self._adopt(self._fitted.extended(x_new, y_new), self._fit_params)
@@ -181,9 +199,11 @@ class GLIFPostProcessor(Parameters):
         ``info.num_isolated`` tell how many there were.
         """
         fitted = self._require_fit("transform")
-        x, y = self._new_people(("x_new", x_new), ("y_hat_new", y_hat_new))
+        x, y, order = self._new_people(("x_new", x_new), ("y_hat_new", y_hat_new))
         step = fitted.solve_jointly if joint else fitted.update
         value, info = step(x, y.to(x.device))
+        if order is not None:
+            value = value[:, torch.tensor(order).argsort()]
         if info.num_isolated:
             _log.info("%d of %d have no neighbour", info.num_isolated, len(x))
         out = like(y_hat_new, value)
@@ -271,20 +291,32 @@ class GLIFPostProcessor(Parameters):
             solution=fitted.solution,
         )
 
-    def save(self, path: str | PathLike[str], *, omit: Sequence[str] = ()) -> None:
+    def save(
+        self,
+        path: str | PathLike[str],
+        *,
+        omit: Sequence[str] = (),
+        metadata: Mapping[str, Any] | None = None,
+    ) -> None:
         """Writes the fit to one safetensors file, its settings in the header.
 
         The file holds the features and outputs of the fitted people: protect it as
-        you protect them.
+        you protect them. One checksum covers all of it. It is written beside ``path``,
+        to a hidden file that ends in ``.part``, and then takes its place; what a killed
+        process left there is removed by the next ``save`` to the same path.
 
         Args:
-            path (str or Path): Where to write; replaced in one step if it exists.
+            path (str or Path): Where to write; replaced in one step if it exists. A
+                symbolic link is followed.
             omit (sequence of str): Settings left out, of ``"distance"``, ``"link"``
                 and ``"solver"``: your own classes cannot be saved, and ``load`` must
                 be given them. (default: :obj:`()`)
+            metadata (dict, optional): Plain data of your own to keep in the file, as
+                JSON has it; ``load`` hands it back as ``metadata_``.
+                (default: :obj:`None`)
         """
         fitted = self._require_fit("save")
-        write_fitted(path, fitted, self._fit_params, omit)
+        write_fitted(path, fitted, self._fit_params, omit, metadata or {})
 
     @classmethod
     def load(
@@ -302,12 +334,46 @@ class GLIFPostProcessor(Parameters):
             distance (FairDistance, optional): In place of the saved or omitted one.
             link (Link, optional): Likewise.
             solver (Solver, optional): Likewise.
+
+        Raises :class:`~pyg_glif.errors.DamagedFileError` if the file is not, bit for
+        bit, what ``save`` wrote. Files of version 0.1 have no checksum over their
+        settings; they load with a warning.
         """
-        given = {"distance": distance, "link": link, "solver": solver}
-        fitted, params = read_fitted(path, given)
-        out = cls(**params)
-        out._adopt(fitted, params)
+        given: dict[str, Any] = {"distance": distance, "link": link, "solver": solver}
+        cls(**given)  # refuses what the caller got wrong
+        fitted, params, metadata = read_fitted(path, _independent(given))
+        with damage_in(path):
+            out = cls(**_independent(params))
+            out._adopt(fitted, params)
+        out.metadata_ = metadata
         return out
+
+    @property
+    def y_fair_(self) -> Tensor:
+        """Smoothed outputs of the fitted people, a copy."""
+        return self._require_attribute("y_fair_").y_fair.clone()
+
+    @property
+    def solution_(self) -> Solution:
+        """The solve behind the smoothed outputs, a copy."""
+        fitted = self._require_attribute("solution_")
+        return replace(
+            fitted.solution,
+            value=fitted.y_fair.clone(),
+            residual=fitted.solution.residual.clone(),
+            error_bound=fitted.solution.error_bound.clone(),
+        )
+
+    @property
+    def graph_(self) -> Data:
+        """The similarity graph of the fitted people, a copy."""
+        fitted = self._require_attribute("graph_")
+        return Data(
+            edge_index=fitted.edge_index.clone(),
+            edge_weight=edge_weights(fitted.sq_dist, fitted.settings.theta),
+            edge_sq_dist=fitted.sq_dist.clone(),
+            num_nodes=len(fitted.x),
+        )
 
     def _check_params(self) -> None:
         """Raises on parameters that no data can make right."""
@@ -323,29 +389,27 @@ class GLIFPostProcessor(Parameters):
         if self.solver is not None:
             check_kind("solver", self.solver, Solver)
 
-    def _settings(self, x: Tensor) -> Settings:
+    @staticmethod
+    def _settings(x: Tensor, params: Mapping[str, Any]) -> Settings:
         """The parameters, the radius chosen if need be."""
-        tau = self.tau
+        tau, degree = params["tau"], params["target_degree"]
         if tau is None:
-            tau = suggest_tau(x, self.target_degree, distance=self.distance)
-            _log.info("tau = %.6g, for %g neighbours each", tau, self.target_degree)
-        return Settings.of(self.get_params(), tau)
+            tau = suggest_tau(x, degree, distance=params["distance"])
+            _log.info("tau = %.6g, for %g neighbours each", tau, degree)
+        return Settings.of(params, tau)
 
     def _adopt(self, fitted: Fitted, params: dict[str, Any]) -> None:
         """Makes a fit, and the parameters it came from, the ones in use."""
-        weight = edge_weights(fitted.sq_dist, fitted.settings.theta)
         self._fitted, self._fit_params = fitted, params
         self.tau_ = fitted.settings.tau
-        self.y_fair_ = fitted.y_fair
-        self.solution_ = replace(fitted.solution, value=fitted.y_fair)
         self.num_isolated_ = int((fitted.lap.pattern.rowptr.diff() == 0).sum())
         self.n_features_in_ = fitted.x.size(1)
-        self.graph_ = Data(
-            edge_index=fitted.edge_index,
-            edge_weight=weight,
-            edge_sq_dist=fitted.sq_dist,
-            num_nodes=len(fitted.x),
-        )
+        self.metadata_: dict[str, Any] = {}
+        for attribute, names in zip(_NAMES, fitted.names, strict=True):
+            # As scikit-learn has it: absent where columns have no names.
+            self.__dict__.pop(attribute, None)
+            if names is not None and all(isinstance(name, str) for name in names):
+                setattr(self, attribute, np.array(names, dtype=object))
 
     def _require_fit(self, method: str) -> Fitted:
         """The fit, if there is one."""
@@ -354,37 +418,55 @@ class GLIFPostProcessor(Parameters):
             raise NotFittedError(msg)
         return self._fitted
 
+    def _require_attribute(self, name: str) -> Fitted:
+        """The fit; without one the attribute does not exist, as scikit-learn has it."""
+        if self._fitted is None:
+            msg = f"'{type(self).__name__}.{name}' needs a fit. Call 'fit' first"
+            raise AttributeError(msg)
+        return self._fitted
+
     def _new_features(self, name: str, x: Any) -> Tensor:
-        """Features of new people, in the precision and on the device of the fit."""
+        """Features of new people, in the order, precision and place of the fit."""
         fitted = self._require_fit("transform")
-        x = check_rows(name, to_tensor(name, x), fitted.x.size(1)).to(fitted.x)
-        return check_features(name, x)
+        order = column_order(name, column_names(name, x), fitted.names[0], 5)
+        out = check_rows(name, to_tensor(name, x), fitted.x.size(1)).to(fitted.x)
+        return check_features(name, out if order is None else out[:, order])
 
     def _new_people(
         self, features: tuple[str, Any], outputs: tuple[str, Any]
-    ) -> tuple[Tensor, Tensor]:
-        """Features and outputs of new people, both checked against the fit."""
+    ) -> tuple[Tensor, Tensor, list[int] | None]:
+        """Features and outputs of new people, and where the outputs came from."""
         fitted = self._require_fit("transform")
         x, name = self._new_features(*features), outputs[0]
+        order = column_order(name, column_names(*outputs), fitted.names[1], 4)
         y = to_tensor(*outputs)
         check_rank(name, y, fitted.y_hat.dim())
         if y.dim() == 2:
             check_width(name, y, fitted.y_hat.size(1))
         check_same_rows(name, y, features[0], x)
         check_finite(name, y)
-        return x, y
+        return x, (y if order is None else y[:, order]), order
+
+
+def _independent(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters that do not change when the caller trains or edits an object.
+
+    Solvers are immutable but for a generator, which has to move on when it is used.
+    """
+    held = {name: deepcopy(params[name]) for name in ("distance", "link")}
+    return {**params, **held}
 
 
 def _people(x: Any, y_hat: Any) -> tuple[Tensor, Tensor]:
-    """Features and outputs to fit, checked."""
-    x = check_features("x", to_tensor("x", x))
+    """Features and outputs to fit, checked, in memory of their own."""
+    x = check_features("x", to_tensor("x", x, copy=True))
     check_not_empty("x", x)
-    y = check_outputs("y_hat", to_tensor("y_hat", y_hat)).to(x.device)
+    y = check_outputs("y_hat", to_tensor("y_hat", y_hat, copy=True)).to(x.device)
     check_same_rows("y_hat", y, "x", x)
     return x, y
 
 
 def _check_top(top: int | None) -> None:
-    """A whole number, if anything."""
+    """Raises unless ``top`` is :obj:`None` or a positive whole number."""
     if top is not None:
         check_count("top", top)

@@ -2,24 +2,33 @@
 
 Nothing in the file is code. Classes are named, and looked up among the few listed
 here; anything else must be left out when saving and handed in when loading.
+
+The header holds two texts: ``pyg_glif``, which is JSON, and ``checksum``, the SHA-256
+of that text and of the name, type, shape and content of every tensor. Version 1 had a
+checksum of the tensors' content alone, inside the JSON.
 """
 
+import contextlib
+import hashlib
 import json
+import math
 import os
+import shutil
+import uuid
+import warnings
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from pyg_glif._validate import check_choice
 from pyg_glif.distances import Euclidean, FairDistance, Mahalanobis, SensitiveSubspace
+from pyg_glif.errors import DamagedFileError, UnprotectedFileWarning
 from pyg_glif.links import Identity, Log, Logit, Softmax
 from pyg_glif.postprocessor.fitted import Fitted, Settings
 from pyg_glif.solvers import (
@@ -32,9 +41,15 @@ from pyg_glif.solvers import (
     SolveStatus,
 )
 
+try:
+    import fcntl
+except ImportError:  # Windows, which does not delete a file that is open
+    fcntl = None  # type: ignore[assignment]
+
 _FORMAT = "pyg_glif.GLIFPostProcessor"
-_VERSION = 1
+_VERSION = 2
 _HEADER = "pyg_glif"
+_CHECKSUM = "checksum"
 
 _CLASSES: dict[str, dict[str, Any]] = {
     "distance": {c.__name__: c for c in (Euclidean, Mahalanobis, SensitiveSubspace)},
@@ -42,6 +57,13 @@ _CLASSES: dict[str, dict[str, Any]] = {
     "solver": {c.__name__: c for c in (Auto, CG, Cholesky, CoordinateDescent)},
 }
 _PLAIN = ("tau", "theta", "lam", "normalization", "target_degree")
+# What safetensors calls the types that fits are made of.
+_DTYPES = {
+    torch.float64: "F64",
+    torch.int64: "I64",
+    torch.float32: "F32",
+    torch.int32: "I32",
+}
 
 
 def write_fitted(
@@ -49,6 +71,7 @@ def write_fitted(
     fitted: Fitted,
     params: Mapping[str, Any],
     omit: Sequence[str],
+    metadata: Mapping[str, Any],
 ) -> None:
     """Writes a fit and the parameters it came from."""
     for name in omit:
@@ -58,7 +81,6 @@ def write_fitted(
     header = {
         "format": _FORMAT,
         "version": _VERSION,
-        "checksum": _checksum(tensors),
         "tau": fitted.settings.tau,
         "params": {name: _plain(params[name]) for name in _PLAIN},
         "objects": {
@@ -70,30 +92,56 @@ def write_fitted(
             "num_iter": solution.num_iter,
             "solver": solution.solver,
         },
+        "names": fitted.names,
+        "metadata": dict(metadata),
     }
-    _write(Path(path), tensors, header)
+    try:
+        text = json.dumps(header)
+    except TypeError as error:
+        msg = f"'metadata' must be plain data, as JSON has it (got {error})"
+        raise TypeError(msg) from error
+    with _replacing(path) as file:
+        _write(file, tensors, {_HEADER: text, _CHECKSUM: _checksum(text, tensors)})
 
 
 def read_fitted(
     path: str | PathLike[str], given: Mapping[str, Any]
-) -> tuple[Fitted, dict[str, Any]]:
-    """A fit and the parameters it came from; ``given`` replaces saved objects."""
+) -> tuple[Fitted, dict[str, Any], dict[str, Any]]:
+    """A fit, the parameters it came from and what else is in the file.
+
+    ``given`` replaces saved objects.
+    """
     header, tensors = _read(Path(path))
-    for name in _CLASSES:
-        if given[name] is None and name in header.get("omitted", ()):
-            msg = f"'{name}' must be given, because the file leaves it out"
-            raise ValueError(f"{msg}. Use load(path, {name}=...)")
+    with damage_in(path):
+        omitted = [name for name in _CLASSES if name in header["omitted"]]
+        missing = [name for name in omitted if given[name] is None]
+        if not missing:
+            return _rebuilt(header, tensors, given)
+    msg = f"'{missing[0]}' must be given, because the file leaves it out"
+    raise ValueError(f"{msg}. Use load(path, {missing[0]}=...)")
+
+
+@contextlib.contextmanager
+def damage_in(path: str | PathLike[str]) -> Iterator[None]:
+    """Turns whatever goes wrong with the content of a file into one error."""
     try:
-        return _rebuilt(header, tensors, given)
-    except (KeyError, TypeError) as error:
-        raise ValueError(_not_ours(Path(path), "a damaged header")) from error
+        yield
+    except (
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        RuntimeError,  # of shapes that do not fit, and of recursion
+        TypeError,
+        ValueError,
+    ) as error:
+        raise DamagedFileError(_not_ours(Path(path), "a damaged header")) from error
 
 
 def _rebuilt(
     header: dict[str, Any], tensors: dict[str, Tensor], given: Mapping[str, Any]
-) -> tuple[Fitted, dict[str, Any]]:
+) -> tuple[Fitted, dict[str, Any], dict[str, Any]]:
     """The fit that header and tensors describe."""
-    params = dict(header["params"])
+    params = {name: header["params"][name] for name in _PLAIN}
     for name in _CLASSES:
         params[name] = given[name]
         if given[name] is None:
@@ -107,6 +155,7 @@ def _rebuilt(
         tensors["error_bound"],
         report["solver"],
     )
+    features, outputs = (_names(names) for names in header["names"])
     fitted = Fitted(
         Settings.of(params, header["tau"]),
         tensors["x"],
@@ -114,8 +163,14 @@ def _rebuilt(
         tensors["edge_index"].long(),
         tensors["sq_dist"],
         solution,
+        (features, outputs),
     )
-    return fitted, params
+    return fitted, params, header["metadata"]
+
+
+def _names(names: Any) -> Any:
+    """Column names, whose tuples JSON has as lists."""
+    return tuple(map(_names, names)) if isinstance(names, list) else names
 
 
 def _tensors(fitted: Fitted, with_distance: bool) -> dict[str, Tensor]:
@@ -137,12 +192,26 @@ def _tensors(fitted: Fitted, with_distance: bool) -> dict[str, Tensor]:
     return {name: t.detach().cpu().contiguous() for name, t in tensors.items()}
 
 
-def _checksum(tensors: Mapping[str, Tensor]) -> int:
+def _content(tensor: Tensor) -> memoryview:
+    """The bytes of a tensor, shared with it."""
+    array: Any = tensor.reshape(-1).view(torch.uint8).numpy()
+    return memoryview(array)
+
+
+def _checksum(text: str, tensors: Mapping[str, Tensor]) -> str:
     """Against damage on disk or on the way, which safetensors does not notice."""
+    shapes = {name: [str(t.dtype), list(t.shape)] for name, t in tensors.items()}
+    total = hashlib.sha256(json.dumps([text, shapes], sort_keys=True).encode())
+    for name in sorted(tensors):
+        total.update(_content(tensors[name]))
+    return total.hexdigest()
+
+
+def _old_checksum(tensors: Mapping[str, Tensor]) -> int:
+    """That of version 1."""
     total = 0
     for name in sorted(tensors):
-        content: Any = tensors[name].reshape(-1).view(torch.uint8).numpy()
-        total = zlib.crc32(content, total)
+        total = zlib.crc32(_content(tensors[name]), total)
     return total
 
 
@@ -202,44 +271,171 @@ def _distance(kind: Any, tensors: dict[str, Tensor], learnable: bool) -> FairDis
     return Euclidean()
 
 
-def _write(path: Path, tensors: dict[str, Tensor], header: dict[str, Any]) -> None:
-    """Writes beside the old file and then takes its place."""
-    beside = path.with_name(f"{path.name}.{os.getpid()}.part")
+def _write(
+    file: BinaryIO, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]
+) -> None:
+    """Writes the safetensors format, one tensor at a time and without a copy.
+
+    The package's own writer calls a full disk an error of its own kind.
+    """
+    # Wide types first, so that every tensor starts at a multiple of its width.
+    names = sorted(tensors, key=lambda name: (-tensors[name].element_size(), name))
+    layout: dict[str, Any] = {"__metadata__": dict(metadata)}
+    end = 0
+    for name in names:
+        tensor, start = tensors[name], end
+        end += tensor.numel() * tensor.element_size()
+        layout[name] = {
+            "dtype": _DTYPES[tensor.dtype],
+            "shape": list(tensor.shape),
+            "data_offsets": [start, end],
+        }
+    text = json.dumps(layout).encode()
+    text += b" " * (-len(text) % 8)
+    file.write(len(text).to_bytes(8, "little"))
+    file.write(text)
+    for name in names:
+        file.write(_content(tensors[name]))
+
+
+@contextlib.contextmanager
+def _replacing(path: str | PathLike[str]) -> Iterator[BinaryIO]:
+    """A new file that takes the place of ``path`` once it is complete.
+
+    Everybody writes to a file of their own, locked as long as they live; what can be
+    locked by somebody else was left behind and is removed.
+    """
     try:
-        save_file(tensors, beside, metadata={_HEADER: json.dumps(header)})
-        os.replace(beside, path)
-    finally:
-        beside.unlink(missing_ok=True)
+        target = Path(os.path.realpath(path))
+        _remove_left_over(target)
+        beside, file = _locked(target)
+        try:
+            with file:
+                if target.exists():
+                    shutil.copymode(target, beside)
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+                if os.name != "nt":
+                    os.replace(beside, target)  # while locked
+            if os.name == "nt":
+                os.replace(beside, target)  # which Windows wants closed
+        finally:
+            beside.unlink(missing_ok=True)
+    except OSError as error:
+        if error.errno is None:
+            raise
+        # Says which path the caller gave, not which one we wrote to.
+        raise OSError(error.errno, error.strerror, str(path)) from error
+
+
+def _locked(target: Path) -> tuple[Path, BinaryIO]:
+    """A new file beside ``target``, which nobody removes while it is open."""
+    while True:
+        beside = target.with_name(f".{target.name}.{uuid.uuid4().hex}.part")
+        # Closed by the caller, who also holds the lock that comes with it.
+        file = open(beside, "xb")  # noqa: SIM115
+        if fcntl is None:
+            return beside, file
+        fcntl.flock(file, fcntl.LOCK_EX)
+        # Somebody may have taken it for left over before it was locked.
+        if beside.exists():
+            return beside, file
+        file.close()
+
+
+def _remove_left_over(target: Path) -> None:
+    """Removes what killed processes left of earlier attempts to write ``target``."""
+    start, end = f".{target.name}.", ".part"
+    for beside in target.parent.iterdir():
+        name = beside.name
+        if not (name.startswith(start) and name.endswith(end)):
+            continue
+        if len(name) != len(start) + 32 + len(end):
+            continue
+        with contextlib.suppress(OSError), open(beside, "rb") as file:
+            if fcntl is not None:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                beside.unlink()
+        if fcntl is None:
+            with contextlib.suppress(OSError):
+                beside.unlink()
+
+
+def _load(file: BinaryIO) -> tuple[dict[str, str], dict[str, Tensor]]:
+    """Reads the safetensors format: header and tensors.
+
+    The package's own reader opens the path twice, which mixes two files if somebody
+    saves in between, and maps it into memory, where a fit would change with the file.
+    """
+    total = os.fstat(file.fileno()).st_size
+    size = int.from_bytes(file.read(8), "little")
+    if size > total:
+        raise ValueError(f"a header of {size} bytes")
+    layout = json.loads(file.read(size))
+    metadata = layout.pop("__metadata__", {})
+    dtypes = {name: dtype for dtype, name in _DTYPES.items()}
+    tensors = {}
+    for name, entry in layout.items():
+        shape, dtype = entry["shape"], dtypes[entry["dtype"]]
+        start, end = entry["data_offsets"]
+        if math.prod(shape) * dtype.itemsize != end - start or end > total:
+            raise ValueError(f"{end - start} bytes for the shape {shape}")
+        tensors[name] = torch.empty(shape, dtype=dtype)
+        file.seek(8 + size + start)
+        if end > start and file.readinto(_content(tensors[name])) != end - start:  # type: ignore[attr-defined]
+            raise ValueError(f"an end after {total} bytes")
+    return metadata, tensors
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Header and tensors of a file that is what it should be."""
-    try:
-        with safe_open(path, framework="pt") as file:
-            header = _checked_header(path, (file.metadata() or {}).get(_HEADER))
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except SafetensorError as error:
-        raise ValueError(_not_ours(path, str(error))) from error
-    if _checksum(tensors) != header["checksum"]:
-        raise ValueError(_not_ours(path, "a wrong checksum"))
+    with open(path, "rb") as file, damage_in(path):
+        metadata, tensors = _load(file)
+        text = metadata.get(_HEADER)
+    if text is None:
+        got = "another kind of safetensors file"
+        raise DamagedFileError(_not_ours(path, got))
+    protected = _CHECKSUM in metadata
+    if protected and metadata[_CHECKSUM] != _checksum(text, tensors):
+        raise DamagedFileError(_not_ours(path, "a wrong checksum"))
+    header = _checked_header(path, text, protected)
+    if not protected:
+        _adopt_version_1(path, header, metadata, tensors)
     return header, tensors
 
 
-def _checked_header(path: Path, text: str | None) -> dict[str, Any]:
+def _checked_header(path: Path, text: str, protected: bool) -> dict[str, Any]:
     """The header of a format and version that this code reads."""
-    if text is None:
-        raise ValueError(_not_ours(path, "another kind of safetensors file"))
-    try:
+    with damage_in(path):
         header: dict[str, Any] = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise ValueError(_not_ours(path, "a damaged header")) from error
-    if header.get("format") != _FORMAT:
-        raise ValueError(_not_ours(path, f"format {header.get('format')!r}"))
-    if header["version"] > _VERSION:
+        kind, version = header["format"], int(header["version"])
+    if kind != _FORMAT:
+        raise DamagedFileError(_not_ours(path, f"format {kind!r}"))
+    if protected and version > _VERSION:
         msg = f"'path' must be of format version {_VERSION} or earlier"
-        msg = f"{msg} (got {header['version']} in '{path}')"
+        msg = f"{msg} (got {version} in '{path}')"
         raise ValueError(f"{msg}. Install a later pyg_glif")
     return header
+
+
+def _adopt_version_1(
+    path: Path,
+    header: dict[str, Any],
+    metadata: dict[str, str],
+    tensors: dict[str, Tensor],
+) -> None:
+    """Checks what a file of version 1 lets us check and adds what it lacks."""
+    if header["version"] != 1 or header.get("checksum") != _old_checksum(tensors):
+        raise DamagedFileError(_not_ours(path, "a wrong checksum"))
+    with damage_in(path):
+        columns = json.loads(metadata.get("pyg_glif.columns", "null"))
+    header["names"] = [None, None]
+    header["metadata"] = {} if columns is None else {"columns": columns}
+    msg = f"'{path}' is of format version 1, in which no checksum covers the settings"
+    warnings.warn(
+        f"{msg}. Save it again to protect them", UnprotectedFileWarning, stacklevel=5
+    )
 
 
 def _not_ours(path: Path, got: str) -> str:

@@ -6,9 +6,9 @@ from itertools import accumulate
 
 
 def _mark_class() -> str:
-    """The inside of a character class: marks that belong to the letter before them.
+    r"""The inside of a character class: marks that belong to the letter before them.
 
-    Python's ``\\w`` has none of them. Variation selectors only choose a glyph, and
+    Python's ``\w`` has none of them. Variation selectors only choose a glyph, and
     mostly that of an emoji: they do not join what follows to what is before.
     """
     marks = {

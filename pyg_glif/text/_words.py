@@ -69,7 +69,8 @@ AFTER_OBJECT = DETERMINERS | _words(
     may cannot can't didn't doesn't don't isn't wasn't
 
     i you we they he she it me us them him himself herself itself themselves hers
-    mine yours ours theirs yourself myself someone something anyone anything everyone everything nothing
+    mine yours ours theirs yourself myself someone something anyone anything
+    everyone everything nothing
 
     become get go feel know understand achieve realize realise develop create
     overcome pursue decide think

@@ -1,6 +1,7 @@
 """The similarity graph of annotators' judgements, as a transform."""
 
 from collections.abc import Sequence
+from copy import deepcopy
 from typing import Any
 
 from torch import Tensor
@@ -58,8 +59,7 @@ class AnnotatorGraph(BaseTransform):  # type: ignore[misc]
     ) -> None:
         check_choice("combine", combine, ("any", "majority", "mean"))
         self.num_annotators = len(check_annotators(pairs, weights))
-        self.pairs = pairs
-        self.weights = weights
+        self.pairs, self.weights = deepcopy((pairs, weights))
         self.combine = combine
         self.overwrite = overwrite
 

@@ -116,8 +116,11 @@ def test_lipschitz_infinity_changes_nothing(
     assert found.multipliers.shape == (0, *shape[1:])
 
 
-def test_fair_outputs_are_returned_to_the_last_bit(generator: torch.Generator) -> None:
-    x = torch.randn(50, 3, generator=generator)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_fair_outputs_are_returned_to_the_last_bit(
+    dtype: torch.dtype, generator: torch.Generator
+) -> None:
+    x = torch.randn(50, 3, generator=generator, dtype=dtype)
     y = (0.1 * x[:, 0]).contiguous()
     found = lipschitz_projection(x, y, 1.0)
     assert torch.equal(found.value, y)

@@ -3,7 +3,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from safetensors import safe_open
 
 from pyg_glif import GLIFPostProcessor
 from tests.cli.calls import Shell, Table, numbers, read_csv, smooth, write_csv
@@ -249,13 +248,20 @@ def test_the_library_reads_a_kept_fit_and_the_other_way_round(
     post = GLIFPostProcessor.load("fit.safetensors")
     fair = numbers(read_csv(Path("f.csv"))["score"])
     np.testing.assert_array_equal(post.y_fair_.numpy(), fair)
-    with safe_open("fit.safetensors", framework="pt") as file:
-        assert "pyg_glif.columns" in file.metadata()
+    assert post.metadata_["columns"]["outputs"] == ["score"]
     post.save("plain.safetensors")
     words = ("smooth", "people.csv", *COLUMNS, "--post", "plain.safetensors")
     assert shell(*words, "--out", "g.csv").code == 0
     again = numbers(read_csv(Path("g.csv"))["score"])
     np.testing.assert_allclose(again, post.transform(table.x, table.y))
+    # Names of a fit in Python serve as those of a fit on the command line.
+    names = post.metadata_["columns"]["features"][::-1]
+    frame = pytest.importorskip("pandas").DataFrame(table.x[:, ::-1], columns=names)
+    post.fit(frame, table.y).save("named.safetensors")
+    words = ("smooth", "people.csv", "--outputs", "score", "--post")
+    assert shell(*words, "named.safetensors", "--out", "h.csv").code == 0
+    named = numbers(read_csv(Path("h.csv"))["score"])
+    np.testing.assert_allclose(named, again)
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ class FakeEncoder:
     def __call__(self, texts: Sequence[str], **options: Any) -> Tensor:
         self.texts.append(list(texts))
         self.options.append(options)
-        return torch.tensor([features_of(text) for text in texts])
+        return torch.tensor([features_of(t) for t in texts], dtype=torch.float32)
 
 
 def write_csv(

@@ -277,6 +277,11 @@ def test_bios_from_embeddings(
     assert dataset.face_x.tolist() == expected.reshape(-1, WIDTH).tolist()
 
 
+@pytest.mark.usefixtures("double_by_default")
+def test_bios_is_float32_where_float64_is_the_default(files: Path) -> None:
+    check_laws(Bios(files, "embeddings"), num_variants=1)
+
+
 def test_bios_embeddings_are_found_in_the_data_folder(
     files: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

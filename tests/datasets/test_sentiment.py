@@ -183,6 +183,11 @@ def test_sentiment_is_biased_by_race() -> None:
     assert float(gap / score[data.name_mask].std()) > 0.5
 
 
+@pytest.mark.usefixtures("double_by_default")
+def test_sentiment_is_float32_where_float64_is_the_default() -> None:
+    check_integrity(Sentiment())
+
+
 def test_seed_decides_the_split_and_nothing_else() -> None:
     torch.manual_seed(5)
     before = torch.get_rng_state()
@@ -370,8 +375,8 @@ def test_sentiment_glove42b(authors: Path) -> None:
     assert data.y.tolist() == [1] * 12 + [0] * 31 + [-1] * 4
     assert data.race[-4:].tolist() == [0, 0, 1, 1]
     assert data.gender[-4:].tolist() == [1, 0, 1, 0]
-    torch.testing.assert_close(data.x[4], torch.tensor([4.5, -4.0, 1e-3]))
-    torch.testing.assert_close(data.x[-1], torch.tensor([46.5, -46.0, 1e-3]))
+    assert data.x[4].tolist() == pytest.approx([4.5, -4.0, 1e-3])
+    assert data.x[-1].tolist() == pytest.approx([46.5, -46.0, 1e-3])
     assert (int(data.train_mask.sum()), int(data.test_mask.sum())) == (38, 5)
     assert dataset.side_names == ["emma", "emma", "liam", "tia"]
     assert dataset.side_x[:, 1].tolist() == [-47.0, -47.0, -48.0, -46.0]

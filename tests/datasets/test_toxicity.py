@@ -199,6 +199,11 @@ def load(root: Path, name: str) -> np.ndarray:
     return np.load(root / FOLDER / f"{name}.npy")
 
 
+@pytest.mark.usefixtures("double_by_default")
+def test_toxicity_is_float32_where_float64_is_the_default(files: Path) -> None:
+    check_laws(Toxicity(files, "embeddings", known_terms=2), num_variants=4)
+
+
 @pytest.mark.parametrize("seed", [0, 3])
 def test_toxicity_from_embeddings(files: Path, seed: int) -> None:
     dataset = Toxicity(files, "embeddings", seed, known_terms=2, test_share=0.2)
@@ -252,9 +257,10 @@ def test_toxicity_embeddings_limit_is_a_share_of_each_split(files: Path) -> None
 
 
 def test_toxicity_does_not_need_the_subgroups(files: Path) -> None:
+    before = Toxicity(files, "embeddings", known_terms=2)
     for name in ("subgroups_nid", "subgroups_id"):
         (files / FOLDER / f"{name}.npy").unlink()
-    Toxicity(files, "embeddings", known_terms=2)
+    assert_same(Toxicity(files, "embeddings", known_terms=2), before)
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,24 @@
 """Published settings, as the paper prints them."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 
 from pyg_glif.datasets import Sentiment
 from pyg_glif.experiments import paper
 from tests.oracles import smooth, system
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_notes_on_the_paper_name_tests_that_exist() -> None:
+    page = (ROOT / "docs" / "paper_notes.md").read_text()
+    named = re.findall(r"`(test_\w+)`(?:\s+\(in `(tests/[\w/.]+)`\))?", page)
+    assert len(named) > 20
+    for name, path in named:
+        source = (ROOT / (path or "tests/test_theory.py")).read_text()
+        assert f"def {name}(" in source, (name, path)
 
 
 def test_grids() -> None:

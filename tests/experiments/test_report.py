@@ -1,8 +1,9 @@
 import json
+from dataclasses import replace
 from pathlib import Path
 
 from pyg_glif.experiments.records import Record, Run, summarize
-from pyg_glif.experiments.report import Report, Table, describe
+from pyg_glif.experiments.report import Report, Table, describe, seeds_note
 
 
 def report() -> Report:
@@ -32,7 +33,19 @@ def test_a_table_says_where_there_is_no_minimum() -> None:
     saddle = Record("GLIF-NRW", {"lam": 1.0}, {"score": 0.5}, "INDEFINITE")
     rows = summarize([Run("bios", "text", 0, {}, (saddle,))])
     text = Table("One", {"score": "score"}, rows, {}).to_markdown()
-    assert "| GLIF-NRW (no minimum in 1 of 1 seeds) | lam = 1 | 0.500 |" in text
+    assert "| GLIF-NRW (no minimum) | lam = 1 | 0.500 |" in text
+    rows = summarize(Run("bios", "text", seed, {}, (saddle,)) for seed in (0, 1))
+    text = Table("Two", {"score": "score"}, rows, {}).to_markdown()
+    assert "| GLIF-NRW (no minimum in 2 of 2 seeds) | lam = 1 | 0.500 ± " in text
+
+
+def test_a_single_seed_has_no_means() -> None:
+    one = replace(report(), runs=report().runs[:1])
+    assert one.to_markdown().startswith("# Bios (text), seed 0\n")
+    assert seeds_note(one.runs) == ()
+    assert seeds_note(report().runs) == (
+        "Means over the seeds ± their standard deviation.",
+    )
 
 
 def test_plain_data_is_json() -> None:

@@ -16,6 +16,8 @@ from pyg_glif.experiments import (
     run_sentiment,
 )
 from pyg_glif.experiments.people import People
+from pyg_glif.experiments.training import Recipe, fit, logits_of
+from pyg_glif.lightning import FairClassifier
 from pyg_glif.metric_learning import SensitiveSVD
 from tests.experiments.small import RECIPE, SENTIMENT
 
@@ -70,6 +72,16 @@ def test_numbers_do_not_depend_on_the_number_of_threads(runs: list[Run]) -> None
         torch.set_num_threads(before)
 
 
+def test_numbers_do_not_depend_on_the_default_dtype(runs: list[Run]) -> None:
+    before = torch.get_default_dtype()
+    try:
+        torch.set_default_dtype(torch.float64)
+        assert run_sentiment(0, SENTIMENT).records == runs[0].records
+        assert torch.get_default_dtype() == torch.float64
+    finally:
+        torch.set_default_dtype(before)
+
+
 def test_global_randomness_is_neither_used_nor_changed(runs: list[Run]) -> None:
     torch.manual_seed(123)
     before = torch.get_rng_state()
@@ -78,6 +90,21 @@ def test_global_randomness_is_neither_used_nor_changed(runs: list[Run]) -> None:
     assert torch.equal(torch.get_rng_state(), before)
     torch.manual_seed(7)
     assert run_sentiment(0, small).records == first.records
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_examples_of_the_tutorial_hold_for_other_seeds(seed: int) -> None:
+    """What docs/sentiment.md says of two names, the page's own seed apart."""
+    dataset = Sentiment()
+    data = dataset[0]
+    recipe = Recipe(hidden_channels=1000, num_steps=300, lr=1e-3, batch_size=200)
+    classifier = fit(
+        FairClassifier(recipe.network(100, 2, seed)), data, recipe, seed=seed
+    )
+    outputs = logits_of(classifier, data.x)
+    score = dict(zip(dataset.words, outputs[:, 1] - outputs[:, 0], strict=True))
+    assert score["frank"] > 4
+    assert score["marcellus"] < -7
 
 
 def test_measures_match_their_formulas(people: People) -> None:
@@ -136,22 +163,42 @@ def test_violations_count_every_pair_once(runs: list[Run], people: People) -> No
         assert all(p <= w for p, w in zip(found[part], found[whole], strict=True))
 
 
-def test_projected_outputs_break_no_constraint(runs: list[Run]) -> None:
-    tight, loose = (
-        next(
-            r.metrics["name_std"]
-            for r in runs[0].records
-            if r.method == "IF-constraints" and r.setting["L"] == lipschitz
-        )
-        for lipschitz in (1.0, 2.25)
-    )
-    assert tight < loose
+def test_projected_outputs_break_no_constraint(
+    people: People, runs: list[Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[torch.Tensor] = []
+    measure = People.measure
+
+    def spy(self: People, logit: torch.Tensor) -> dict[str, float]:
+        seen.append(logit)
+        return measure(self, logit)
+
+    monkeypatch.setattr(People, "measure", spy)
+    run = run_sentiment(0, replace(SENTIMENT, penalties=(), rhos=()))
+    pairs = zip(run.records, seen, strict=True)
+    side = Sentiment(seed=0).side_x.double().numpy()
+    basis = np.linalg.svd(side, full_matrices=False)[2][:50]
+    x = people.x.double().numpy()
+    z = x - x @ basis.T @ basis
+    dist = np.sqrt(((z[:, None] - z[None]) ** 2).sum(-1))
+    before = seen[0].double().numpy()
+    spread = np.ptp(before)
+    projected = {r.setting["L"]: y for r, y in pairs if r.method == "IF-constraints"}
+    assert sorted(projected) == [1.0, 2.25]
+    for lipschitz, value in projected.items():
+        y = value.double().numpy()
+        gap = np.abs(y[:, None] - y[None]) - lipschitz * dist
+        assert gap.max() <= 1e-4 * spread
+        # The constraints bind: outputs as they were break them by far.
+        assert (np.abs(before[:, None] - before[None]) - lipschitz * dist).max() > 1
 
 
 def test_report_and_plots(runs: list[Run]) -> None:
     report = report_sentiment(runs)
     assert repr(report) == "Report('sentiment', variant='us', seeds=[0, 1])"
     assert [row.method for row in report.tables[0].rows] == METHODS
+    assert "Means over the seeds ±" in report.to_markdown()
+    assert "seeds" not in report_sentiment(runs[:1]).to_markdown()
     floor = report.tables[0].rows[0].mean["accuracy"] - 0.01
     assert all(row.mean["accuracy"] >= floor for row in report.tables[1].rows)
     figures = draw_sentiment(runs)

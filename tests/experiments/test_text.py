@@ -124,6 +124,9 @@ def test_runs_on_a_tenth_of_the_texts(
     report = report_text([run])
     assert "not the paper's data" in report.to_markdown()
     assert "| rows | closed form |" in report.to_markdown()
+    assert "seeds" not in report.to_markdown()
+    twice = report_text([run, replace(run, seed=1)]).to_markdown()
+    assert "± their standard deviation. Settings are means, too (tau² that" in twice
     figures = draw_text([run])
     assert figures["figure3"].axes[0].get_ylabel() == "prediction consistency"
 

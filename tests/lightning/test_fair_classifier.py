@@ -251,6 +251,42 @@ def test_metrics_match_scikit_learn(people: Data, make_trainer: TrainerFactory) 
         )
 
 
+def test_balanced_accuracy_is_over_the_classes_that_occur(
+    people: Data, make_trainer: TrainerFactory
+) -> None:
+    x, classifier = people.x, make()
+    decision = classifier(x).argmax(1)
+    y = people.y.masked_fill(people.y == 0, -1)  # class 0 is predicted, never true
+    assert bool((decision[y >= 0] == 0).any())
+    data = Data(x=x, y=y, test_mask=torch.ones(100).bool())
+    (found,) = make_trainer().test(classifier, FairDataModule(data), verbose=False)
+    within = [float((decision[y == c] == c).double().mean()) for c in (1, 2)]
+    assert found["test_balanced_accuracy"] == pytest.approx(sum(within) / 2)
+
+
+def test_measures_without_a_labelled_row_are_not_logged(
+    people: Data, make_trainer: TrainerFactory
+) -> None:
+    people.y = torch.full((100,), -1)
+    (found,) = make_trainer().test(make(), FairDataModule(people), verbose=False)
+    assert found == {}
+
+
+@pytest.mark.filterwarnings("ignore:The '.*_dataloader' does not have many workers")
+def test_changed_features_change_the_graph(
+    people: Data, make_trainer: TrainerFactory
+) -> None:
+    classifier = make(lam=0.2, lr=1e-12)
+    rows = full_batch(people)
+    for _ in range(2):
+        trainer = make_trainer(max_steps=1, limit_val_batches=0)
+        trainer.fit(classifier, rows, rows)
+        penalty = 0.2 * dense_energy(make_model()(people.x), people.x) / 100
+        found = float(trainer.callback_metrics["train_regularizer"])
+        assert found == pytest.approx(penalty, rel=1e-4)
+        people.x.mul_(0.5)  # in place, between two fits
+
+
 def test_unlabelled_rows_do_not_count_in_metrics(
     people: Data, make_trainer: TrainerFactory
 ) -> None:

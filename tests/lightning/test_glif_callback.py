@@ -70,6 +70,44 @@ def test_prediction_is_smoothed(people: Data, make_trainer: TrainerFactory) -> N
     assert callback.solution_.status is SolveStatus.CONVERGED
 
 
+class OneBuffer:
+    """A loader that fills the same memory for every batch."""
+
+    def __init__(self, x: Tensor, y: Tensor) -> None:
+        self.x, self.y = x, y
+        self.buffer = torch.empty(10, 4), torch.empty(10, dtype=torch.long)
+
+    def __len__(self) -> int:
+        return len(self.x) // 10  # known, or Lightning would fetch a batch ahead
+
+    def __iter__(self) -> Any:
+        for start in range(0, len(self.x), 10):
+            self.buffer[0].copy_(self.x[start : start + 10])
+            self.buffer[1].copy_(self.y[start : start + 10])
+            yield self.buffer
+
+
+class Echo(LightningModule):
+    """Returns its input, whose memory the loader will fill again."""
+
+    def test_step(self, batch: Any, batch_idx: int) -> Tensor:
+        return batch[0]
+
+
+def test_batches_in_reused_memory_are_kept_apart(
+    people: Data, make_trainer: TrainerFactory
+) -> None:
+    callback = GLIFCallback(lam=0.7, tau=1.5, theta=0.2)
+    trainer = make_trainer(callbacks=callback)
+    trainer.test(Echo(), OneBuffer(people.x, people.y), verbose=False)
+    assert torch.equal(callback.y_hat_, people.x)
+    _, dense = dense_smooth(people.x, people.x, 1.5, 0.2, 0.7)
+    np.testing.assert_allclose(callback.y_fair_, dense, rtol=1e-4, atol=1e-5)
+    known = people.y >= 0
+    right = (people.x.argmax(1) == people.y)[known].double().mean()
+    assert callback.metrics_["glif_accuracy_before"] == pytest.approx(float(right))
+
+
 @pytest.mark.parametrize(
     "settings",
     [

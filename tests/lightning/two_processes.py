@@ -1,4 +1,4 @@
-"""Run by test_distributed.py: validates and trains on two processes, notes what is seen.
+"""Run by test_distributed.py: validates and trains on two processes.
 
 Started once, Lightning's "ddp" strategy starts the second process itself, by the same
 command. Each process writes what it has logged to a file of its own.

@@ -231,13 +231,15 @@ _ONES, _EYE = torch.ones(2, 2), torch.eye(2)
             _EYE,
             _ONES,
             torch.tensor([1, 1]),
-            "'similar' must call some pairs dissimilar (got none)",
+            "'similar' must judge at least one pair dissimilar (below 1) (got 2 pairs, "
+            "all 1). Nothing can be learned from one kind of pair",
         ),
         (
             _EYE,
             _ONES,
             torch.tensor([False, False]),
-            "'similar' must call some pairs similar (got none)",
+            "'similar' must judge at least one pair similar (above 0) (got 2 pairs, "
+            "all 0). Nothing can be learned from one kind of pair",
         ),
         (
             _EYE,

@@ -196,8 +196,94 @@ def test_logistic_subspace_says_when_it_gives_up(generator: torch.Generator) -> 
 
 def test_unreachable_tolerance_ends(generator: torch.Generator) -> None:
     x, label, _ = _people(generator, 50)
-    with pytest.raises(ConvergenceError, match="stopped after 60 iterations"):
-        LogisticSubspace(rtol=1e-30, max_iter=60).fit(x, label)
+    message = r"stopped after \d+ iterations .* 'rtol' is 1e-30. Raise 'rtol'"
+    with pytest.raises(ConvergenceError, match=message):
+        LogisticSubspace(rtol=1e-30, max_iter=500).fit(x, label)
+
+
+def _raw(
+    generator: torch.Generator, scale: torch.Tensor, offset: float, dtype: torch.dtype
+) -> tuple[torch.Tensor, np.ndarray, np.ndarray]:
+    """Features in odd units, labels, and the features centred in long double."""
+    x, label, _ = _people(generator, 400)
+    x = (x * scale + offset).to(dtype)
+    exact = x.numpy().astype(np.longdouble)
+    centred = (exact - exact.mean(axis=0)) / scale.numpy()
+    return x, label.numpy(), centred.astype(np.float64)
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1e-3, 1.0, 1e3, 1e6])
+@pytest.mark.parametrize("offset", [0.0, 1e6, -1e8])
+def test_offsets_and_units_do_not_stop_the_solver(
+    scale: float, offset: float, generator: torch.Generator
+) -> None:
+    scales = torch.full((6,), scale, dtype=torch.float64)
+    x, label, centred = _raw(generator, scales, offset, torch.float64)
+    fit = LogisticSubspace(rtol=1e-9).fit(x, torch.from_numpy(label)).fit_result[0]
+    # A coefficient of scaled features is the scale times as large, and so its
+    # square in the penalty.
+    peer = LogisticRegression(C=scale**2, tol=1e-10, max_iter=10_000)
+    peer.fit(centred, label)
+    found = fit.coefficients.numpy() * scale
+    np.testing.assert_allclose(found, peer.coef_, rtol=1e-4, atol=1e-6 * scale)
+    assert fit.converged
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e4, 1e6, 1e8])
+def test_columns_in_unequal_units(offset: float, generator: torch.Generator) -> None:
+    scale = torch.tensor([1e-6, 1e-3, 1.0, 1e3, 1e6, 2.0], dtype=torch.float64)
+    x, label, centred = _raw(generator, scale, offset, torch.float64)
+    distance = LogisticSubspace(rtol=1e-10).fit(x, torch.from_numpy(label))
+    fit = distance.fit_result[0]
+    penalty = 1 / scale.numpy() ** 2
+    expected, bias = oracles_metric_learning.ridge_logistic(centred, label, penalty)
+    found = fit.coefficients.numpy()[0] * scale.numpy()
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-12)
+    centre = x.numpy().astype(np.longdouble).mean(axis=0)
+    shift = float(centre @ fit.coefficients.numpy()[0].astype(np.longdouble))
+    # The intercept of features as given is that large number short of a small one.
+    slack = 1e-13 * abs(shift) + 1e-7
+    assert float(fit.intercepts[0]) + shift == pytest.approx(bias, abs=slack)
+    scores = centred @ expected + bias
+    assert fit.accuracy == np.mean((scores > 0) == label)
+
+
+def test_the_oracle_agrees_with_scikit_learn(generator: torch.Generator) -> None:
+    x, label, _ = _people(generator, 400)
+    found = oracles_metric_learning.ridge_logistic(
+        x.numpy(), label.numpy(), np.full(6, 0.7)
+    )
+    peer = LogisticRegression(C=1 / 0.7, tol=1e-10, max_iter=10_000)
+    peer.fit(x.numpy(), label.numpy())
+    np.testing.assert_allclose(found[0], peer.coef_[0], rtol=1e-5)
+    assert found[1] == pytest.approx(float(peer.intercept_[0]), rel=1e-4)
+
+
+def test_single_precision_features_far_from_zero(generator: torch.Generator) -> None:
+    scale = torch.ones(6, dtype=torch.float64)
+    x, label, centred = _raw(generator, scale, 1e6, torch.float32)
+    fit = LogisticSubspace(rtol=1e-9).fit(x, torch.from_numpy(label)).fit_result[0]
+    peer = LogisticRegression(tol=1e-10, max_iter=10_000).fit(centred, label)
+    np.testing.assert_allclose(fit.coefficients, peer.coef_, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "kind", ["int8", "uint8", "int16", "uint16", "int32", "uint32"]
+)
+def test_labels_of_every_integer_kind(kind: str, generator: torch.Generator) -> None:
+    x, label, _ = _people(generator, 200, 3)
+    expected = LogisticSubspace().fit(x, label)
+    for given in (label.to(getattr(torch, kind)), label.numpy().astype(kind)):
+        assert torch.equal(LogisticSubspace().fit(x, given).basis, expected.basis)
+
+
+def test_arrays_and_text_labels(generator: torch.Generator) -> None:
+    x, label, _ = _people(generator, 200)
+    expected = LogisticSubspace().fit(x, label)
+    text = np.array(["blue", "red"])[label.numpy()]
+    found = LogisticSubspace().fit(x.numpy(), text)
+    assert torch.equal(found.basis, expected.basis)
+    assert found.fit_result[0].classes == (0, 1)
 
 
 _X = torch.tensor([[0.0, 1.0, 2.0], [1.0, 0.0, 5.0], [0.0, 3.0, 1.0]])

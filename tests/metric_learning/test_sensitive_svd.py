@@ -143,5 +143,7 @@ def test_sensitive_svd_rejects_bad_options() -> None:
         SensitiveSVD(0)
     with pytest.raises(ValueError, match="'chunk_size' must be at least 1"):
         SensitiveSVD(chunk_size=0)
-    with pytest.raises(TypeError, match="'v' must be a torch"):
-        SensitiveSVD().fit([[1.0]])  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="'v' must hold numbers"):
+        SensitiveSVD().fit([["one"]])
+    with pytest.raises(TypeError, match="'v' must be float32 or float64"):
+        SensitiveSVD().fit(torch.eye(3).long())

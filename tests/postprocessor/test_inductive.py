@@ -182,6 +182,6 @@ def test_partial_fit_keeps_the_radius_and_starts_a_fit() -> None:
     assert len(post.y_fair_) == 85
     before = post.y_fair_
     post.partial_fit(group.x_new[:0], group.y_new[:0])
-    assert post.y_fair_ is before
+    assert torch.equal(post.y_fair_, before)
     fresh = type(post)(**post.get_params()).partial_fit(group.x, group.y)
     assert fresh.tau_ == tau

@@ -1,7 +1,16 @@
+import contextlib
+import hashlib
 import json
 import math
+import multiprocessing
+import time
+import warnings
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from safetensors import safe_open
@@ -14,11 +23,14 @@ from pyg_glif.distances import (
     Mahalanobis,
     SensitiveSubspace,
 )
+from pyg_glif.errors import DamagedFileError, UnprotectedFileWarning
 from pyg_glif.links import Identity, Link, Logit, Softmax
-from pyg_glif.postprocessor import GLIFPostProcessor
+from pyg_glif.postprocessor import GLIFPostProcessor, persistence
 from pyg_glif.solvers import CG, Auto, Cholesky, CoordinateDescent, SolveStatus
+from tests.frames import Frame
 from tests.postprocessor.people import people
 
+GOLDEN = Path(__file__).parent / "golden"
 SIGMA = torch.tensor([[2.0, 0.5], [0.5, 1.0]])
 DISTANCES = [
     None,
@@ -117,7 +129,7 @@ def test_one_file_replaced_in_one_step(tmp_path: Path) -> None:
     with safe_open(tmp_path / "fit", framework="pt") as file:
         header = json.loads(file.metadata()["pyg_glif"])
     assert header["format"] == "pyg_glif.GLIFPostProcessor"
-    assert header["version"] == 1
+    assert header["version"] == 2
 
 
 @pytest.mark.parametrize(
@@ -163,24 +175,38 @@ def test_subclasses_are_own_classes(tmp_path: Path) -> None:
         people().fit().save(tmp_path / "fit", omit=["x"])
 
 
-def rewrite(path: Path, **changes: object) -> None:
-    """Changes entries of the header."""
+def checksum(text: str, tensors: dict[str, torch.Tensor]) -> str:
+    """The checksum as the module's docstring has it."""
+    shapes = {name: [str(t.dtype), list(t.shape)] for name, t in tensors.items()}
+    content = json.dumps([text, shapes], sort_keys=True).encode()
+    content += b"".join(tensors[name].numpy().tobytes() for name in sorted(tensors))
+    return hashlib.sha256(content).hexdigest()
+
+
+def rewrite(path: Path, *, protect: bool = True, **changes: object) -> None:
+    """Changes entries of the header, and the checksum with them if told to."""
     with safe_open(path, framework="pt") as file:
-        header = json.loads(file.metadata()["pyg_glif"])
-    metadata = {"pyg_glif": json.dumps({**header, **changes})}
-    save_file(load_file(path), path, metadata=metadata)
+        metadata = file.metadata()
+    header, tensors = json.loads(metadata["pyg_glif"]), load_file(path)
+    metadata["pyg_glif"] = json.dumps({**header, **changes})
+    if protect:
+        metadata["checksum"] = checksum(metadata["pyg_glif"], tensors)
+    save_file(tensors, path, metadata=metadata)
 
 
 def test_bad_files(tmp_path: Path) -> None:
     path = tmp_path / "fit"
     ours = "'path' must be a file that 'GLIFPostProcessor.save' wrote (got "
 
-    def message() -> str:
+    def message(kind: type = DamagedFileError) -> str:
         with pytest.raises(ValueError, match="'path' must be") as caught:
             GLIFPostProcessor.load(path)
+        assert type(caught.value) is kind
         return str(caught.value)
 
     path.write_bytes(b"not a file of this kind")
+    assert message().startswith(ours)
+    path.write_bytes(b"")
     assert message().startswith(ours)
     save_file({"x": torch.zeros(2)}, path)
     kind = "another kind of safetensors file"
@@ -193,10 +219,14 @@ def test_bad_files(tmp_path: Path) -> None:
     flipped[-5] ^= 1
     path.write_bytes(bytes(flipped))
     assert message() == f"{ours}a wrong checksum in '{path}')"
+    for changes in ({"tau": 7.0}, {"version": 1}, {"version": 9}, {"format": "other"}):
+        path.write_bytes(whole)
+        rewrite(path, protect=False, **changes)
+        assert message() == f"{ours}a wrong checksum in '{path}')"
     path.write_bytes(whole)
-    rewrite(path, version=2)
-    assert message() == (
-        f"'path' must be of format version 1 or earlier (got 2 in '{path}'). "
+    rewrite(path, version=3)
+    assert message(ValueError) == (
+        f"'path' must be of format version 2 or earlier (got 3 in '{path}'). "
         "Install a later pyg_glif"
     )
     path.write_bytes(whole)
@@ -208,5 +238,266 @@ def test_bad_files(tmp_path: Path) -> None:
     path.write_bytes(whole)
     rewrite(path, objects={"distance": {"class": "os.system", "options": {}}})
     assert message() == f"{ours}a damaged header in '{path}')"
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(FileNotFoundError, match="nothing"):
         GLIFPostProcessor.load(tmp_path / "nothing")
+    with pytest.raises(IsADirectoryError):
+        GLIFPostProcessor.load(tmp_path)
+
+
+def state(post: GLIFPostProcessor) -> list[object]:
+    """Everything that a fit consists of, for comparison."""
+    graph, solution = post.graph_, post.solution_
+    tensors = [
+        post.y_fair_,
+        graph.edge_index,
+        graph.edge_weight,
+        graph.edge_sq_dist,
+        solution.residual,
+        solution.error_bound,
+        post._fitted.x,
+        post._fitted.y_hat,
+        *(post.distance.state_dict().values() if post.distance is not None else ()),
+    ]
+    plain = {k: repr(v) for k, v in post.get_params().items()}
+    names = getattr(post, "feature_names_in_", np.array([])).tolist()
+    report = (solution.status, solution.num_iter, solution.solver)
+    parts = [(str(t.dtype), t.shape, t.numpy().tobytes()) for t in tensors]
+    return [plain, post.tau_, names, report, post.metadata_, *parts]
+
+
+def damaged(whole: bytes, generator: np.random.Generator) -> bytes:
+    """The file with one kind of damage: flipped bits, a lost end, noise, a shift."""
+    out, kind = bytearray(whole), generator.integers(5)
+    # Half of all damage goes to the header, where the settings are.
+    size = (
+        len(out) if generator.random() < 0.5 else 8 + int.from_bytes(out[:8], "little")
+    )
+    at = int(generator.integers(size))
+    if kind <= 1:
+        out[at] ^= 1 << int(generator.integers(8))
+    elif kind == 2:
+        for place in generator.integers(size, size=int(generator.integers(2, 9))):
+            out[place] ^= 1 << int(generator.integers(8))
+    elif kind == 3:
+        del out[at : at + int(generator.integers(1, 2 * len(out)))]
+    else:
+        noise = generator.bytes(int(generator.integers(1, 20)))
+        out[at : at + len(noise) * int(generator.integers(2))] = noise
+    return bytes(out)
+
+
+def test_no_damaged_file_loads_with_other_content(tmp_path: Path) -> None:
+    generator = np.random.default_rng(0)
+    whole = (GOLDEN / "version_2.safetensors").read_bytes()
+    path, expected = tmp_path / "fit", state(load_golden(2))
+    refused = 0
+    for _ in range(3000):
+        path.write_bytes(damaged(whole, generator))
+        try:
+            post = GLIFPostProcessor.load(path)
+        except DamagedFileError:
+            refused += 1
+        else:
+            assert state(post) == expected
+    assert refused > 2900  # blanks and the like may change without effect
+
+
+@pytest.mark.filterwarnings("ignore::pyg_glif.errors.UnprotectedFileWarning")
+def test_damaged_old_files_raise_one_kind_of_error(tmp_path: Path) -> None:
+    generator = np.random.default_rng(1)
+    whole = (GOLDEN / "version_1.safetensors").read_bytes()
+    path, refused = tmp_path / "fit", 0
+    for _ in range(1000):
+        path.write_bytes(damaged(whole, generator))
+        # Other settings cannot be told from those that were saved.
+        with contextlib.suppress(DamagedFileError):
+            GLIFPostProcessor.load(path)
+            continue
+        refused += 1
+    assert 900 < refused < 1000
+
+
+def load_golden(version: int) -> GLIFPostProcessor:
+    """The fit in the file of a format version."""
+    path = GOLDEN / f"version_{version}.safetensors"
+    if version > 1:
+        return GLIFPostProcessor.load(path)
+    with pytest.warns(UnprotectedFileWarning, match="no checksum covers the settings"):
+        return GLIFPostProcessor.load(path)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_files_of_every_format_version_load(version: int) -> None:
+    post = load_golden(version)
+    record = json.loads((GOLDEN / "version_1.json").read_text())
+    assert post.get_params() == {
+        "distance": post.distance,
+        "tau": 1.2,
+        "theta": 0.25,
+        "lam": 0.7,
+        "normalization": "density",
+        "solver": CG(rtol=1e-9),
+        "link": Logit(eps=1e-3),
+        "target_degree": 20,
+    }
+    assert type(post.distance) is SensitiveSubspace
+    assert post.tau_ == record["tau"]
+    assert post._fitted.x.tolist() == record["x"]
+    # Written by other code on another machine: the last digits may differ.
+    near = {"rtol": 1e-6, "atol": 1e-7}
+    torch.testing.assert_close(post.y_fair_, torch.tensor(record["y_fair"]), **near)
+    x_new, y_new = torch.tensor(record["x_new"]), torch.tensor(record["y_hat_new"])
+    if version == 1:
+        found = post.transform(x_new, y_new)
+    else:
+        assert post.feature_names_in_.tolist() == ["age", "income", "rate"]
+        assert post.metadata_ == {"model": "risk 3"}
+        x_new = Frame(x_new.numpy()[:, [2, 0, 1]], ["rate", "age", "income"])
+        y_new = Frame(y_new.numpy()[:, [1, 0]], ["yes", "no"])
+        found = post.transform(x_new, y_new)
+        assert found.columns == ["yes", "no"]
+        found = torch.from_numpy(found.to_numpy()[:, [1, 0]].copy())
+    torch.testing.assert_close(found, torch.tensor(record["transform"]), **near)
+
+
+def test_old_files_keep_the_columns_of_the_command_line(tmp_path: Path) -> None:
+    with safe_open(GOLDEN / "version_1.safetensors", framework="pt") as file:
+        metadata = file.metadata()
+    columns = {"features": ["a", "b", "c"], "outputs": ["p", "q"]}
+    metadata["pyg_glif.columns"] = json.dumps(columns)
+    tensors = load_file(GOLDEN / "version_1.safetensors")
+    save_file(tensors, tmp_path / "fit", metadata=metadata)
+    with pytest.warns(UnprotectedFileWarning):
+        post = GLIFPostProcessor.load(tmp_path / "fit")
+    assert post.metadata_ == {"columns": columns}
+
+
+def test_metadata_comes_back(tmp_path: Path) -> None:
+    metadata = {"model": "risk 3", "columns": {"features": ["a"]}, "n": 7}
+    people().fit().save(tmp_path / "fit", metadata=metadata)
+    assert GLIFPostProcessor.load(tmp_path / "fit").metadata_ == metadata
+    with pytest.raises(TypeError, match="'metadata' must be plain data"):
+        people().fit().save(tmp_path / "other", metadata={"x": torch.zeros(1)})
+    assert [path.name for path in tmp_path.iterdir()] == ["fit"]
+
+
+def test_a_loaded_fit_does_not_hang_on_its_file(tmp_path: Path) -> None:
+    post = people().fit(distance=Mahalanobis(SIGMA.double()))
+    path = tmp_path / "fit"
+    post.save(path)
+    other = GLIFPostProcessor.load(path)
+    before = state(other)
+    with open(path, "r+b") as file:  # in place, as a copying program does it
+        file.write(b"\0" * path.stat().st_size)
+    assert state(other) == before
+    path.write_bytes(b"")
+    assert state(other) == before
+
+
+def test_symbolic_links_are_followed(tmp_path: Path) -> None:
+    post = people().fit()
+    (tmp_path / "there").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "there" / "fit")
+    post.save(tmp_path / "link")
+    post.save(tmp_path / "link")
+    assert (tmp_path / "link").is_symlink()
+    assert [path.name for path in (tmp_path / "there").iterdir()] == ["fit"]
+    assert (
+        state(GLIFPostProcessor.load(tmp_path / "there" / "fit"))[1:]
+        == (state(post)[1:])
+    )
+
+
+def test_permissions_stay(tmp_path: Path) -> None:
+    post, path = people().fit(), tmp_path / "fit"
+    post.save(path)
+    path.chmod(0o640)
+    post.save(path)
+    assert path.stat().st_mode & 0o777 == 0o640
+
+
+def test_missing_folder(tmp_path: Path) -> None:
+    path = tmp_path / "nowhere" / "fit"
+    with pytest.raises(FileNotFoundError) as caught:
+        people().fit().save(path)
+    assert caught.value.filename == str(path)
+
+
+def test_full_disk(tmp_path: Path) -> None:
+    resource = pytest.importorskip("resource")
+    path, post = tmp_path / "fit", people().fit()
+    path.write_bytes(b"what was there")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        # Room for the header, but not for all tensors.
+        resource.setrlimit(resource.RLIMIT_FSIZE, (3000, hard))
+        with pytest.raises(OSError, match="File too large") as caught:
+            post.save(path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert caught.value.filename == str(path)
+    assert path.read_bytes() == b"what was there"
+    assert [path.name for path in tmp_path.iterdir()] == ["fit"]
+
+
+def start(work: Callable[[], None]) -> Any:
+    """A second process with what this one has in memory."""
+    if "fork" not in multiprocessing.get_all_start_methods():
+        pytest.skip("needs processes that fork")
+    process = multiprocessing.get_context("fork").Process(target=work)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        process.start()
+    return process
+
+
+def test_what_a_killed_process_leaves_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    post, path = people().fit(), tmp_path / "fit"
+    write, written = persistence._write, multiprocessing.get_context("fork").Event()
+
+    def slow(file: Any, *args: Any) -> None:
+        write(file, *args)
+        file.flush()
+        written.set()
+        time.sleep(600)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(persistence, "_write", slow)
+        writer = start(lambda: post.save(path))
+    try:
+        assert written.wait(60)
+        (part,) = tmp_path.iterdir()
+        assert part.name.startswith(".fit.")
+        assert part.name.endswith(".part")
+        # Somebody else's unfinished file stays as long as they live.
+        post.save(path)
+        assert sorted(tmp_path.iterdir()) == sorted([path, part])
+    finally:
+        writer.kill()
+        writer.join()
+    post.save(tmp_path / "other")
+    assert part.exists()  # what belongs to another path is not ours to remove
+    post.save(path)
+    assert {path.name for path in tmp_path.iterdir()} == {"fit", "other"}
+
+
+def test_threads_and_processes_save_to_one_path(tmp_path: Path) -> None:
+    path = tmp_path / "fit"
+    posts = [people().fit(lam=float(lam)) for lam in range(4)]
+    known = [state(post)[1:] for post in posts]
+    posts[0].save(path)
+
+    def work(post: GLIFPostProcessor, times: int = 20) -> None:
+        for _ in range(times):
+            post.save(path)
+            assert state(GLIFPostProcessor.load(path))[1:] in known
+
+    others = [start(lambda: [posts[3].save(path) for _ in range(40)]) for _ in "ab"]
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(work, posts[:3]))
+    for other in others:
+        other.join(60)
+    assert [other.exitcode for other in others] == [0, 0]
+    assert [path.name for path in tmp_path.iterdir()] == ["fit"]

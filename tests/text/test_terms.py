@@ -219,10 +219,10 @@ def test_terms_of_punctuation_are_found_or_refused(term: str, text: str) -> None
         return
     for start, end, found in find_identity_terms(text, [term]):
         assert found == term.strip()
+        assert start < end
         apart = [re.sub(r"[\s-]+", " ", t).strip() for t in (text[start:end], term)]
         assert apart[0] == apart[1]
     (variant,) = replace_identity_terms(text, [term], [term])
-    assert len(find_identity_terms(text, [term])) <= text.count(term.strip()[0]) + 1
     assert re.sub(r"[\s-]", "", variant) == re.sub(r"[\s-]", "", text)
 
 

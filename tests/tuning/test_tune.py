@@ -5,10 +5,13 @@ import numpy as np
 import pytest
 import torch
 
+from pyg_glif import GLIFPostProcessor
+from pyg_glif.graph import SimilarityGraph
 from pyg_glif.links import Logit
 from pyg_glif.solvers import SolveStatus
 from pyg_glif.tuning import TunePoint, TuneResult, tune
 from tests import oracles, oracles_inductive as oracle
+from tests.oracles_radius import brute_force_edges
 
 TAUS, LAMS, THETA = (0.3, 0.6, 1.2), (0.01, 0.1, 1.0, 10.0), 0.5
 
@@ -71,6 +74,55 @@ def test_tune_picks_the_true_optimum(
     else:
         assert (found.best.tau, found.best.lam) == expected
     assert found.names == ("accuracy", "Laplacian energy")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_fitting_the_choice_gives_the_reported_numbers(dtype: torch.dtype) -> None:
+    """Whole numbers put shells of pairs at every radius: one lost bit shows."""
+    moved = 0
+    for seed in range(60):
+        generator = torch.Generator().manual_seed(seed)
+        # Tenths in three columns: sums of more squares depend on their order.
+        size, unit = [((200, 3), 1.0), ((120, 6), 1.0), ((120, 3), 0.1)][seed % 3]
+        x = unit * torch.randint(5, size, generator=generator).to(dtype)
+        y = torch.rand(len(x), generator=generator, dtype=dtype)
+        labels = (x[:, 0] > x[:, 1]).long()
+        y = 0.5 * y + 0.5 * labels
+        taus = [2.0**0.5 * float(x.max()) / 4, 3.0**0.5 * float(x.max()) / 4]
+        found = tune(
+            x,
+            y,
+            labels,
+            taus=None if seed % 4 == 0 else taus,
+            lams=LAMS,
+            max_loss=0.05,
+            normalization="density" if seed % 5 == 0 else None,
+            link=Logit() if seed % 7 == 0 else None,
+        )
+        best = found.best
+        moved += best.lam > 0
+        post = GLIFPostProcessor(
+            tau=best.tau,
+            lam=best.lam,
+            normalization="density" if seed % 5 == 0 else None,
+            link=Logit() if seed % 7 == 0 else None,
+        )
+        fitted = torch.as_tensor(post.fit_transform(x, y))
+        accuracy = float(((fitted > 0.5).long() == labels).double().mean())
+        assert best.score == accuracy
+        radius = max(point.tau for point in found.points)
+        edges, squares = brute_force_edges(x.double().numpy(), radius)
+        W = np.zeros((len(x), len(x)))
+        W[edges[0], edges[1]] = np.exp(-1e-4 * squares)
+        values = fitted.double().numpy()
+        energy = float(values @ oracles.laplacian(W, None) @ values)
+        assert best.unfairness == pytest.approx(energy, rel=1e-5)
+        lap = SimilarityGraph.search(x, radius).laplacian()
+        # A link may be undone in another precision.
+        rel = 0.0 if post.link is None else 1e-6
+        again = float(lap.quadratic(fitted.double()))
+        assert best.unfairness == pytest.approx(again, rel=rel, abs=0.0)
+    assert moved > 30  # or this tests nothing
 
 
 def test_front_is_what_nobody_beats() -> None:
