@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from pyg_glif.cli.people import People
-    from pyg_glif.cli.report import Report
+    from pyg_glif.postprocessor import AuditReport
 
 DESCRIPTION = """\
 Report how similar people are treated: by the outputs as they are or, with --after,
@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> Outcome:
     from pyg_glif.cli.files import check_targets
     from pyg_glif.cli.metric import check_metric
     from pyg_glif.cli.people import input_files, read_people
-    from pyg_glif.cli.report import SUFFIXES
+    from pyg_glif.cli.report import SUFFIXES, write_report
 
     check_metric(args)
     check_targets({"--out": (args.out, SUFFIXES)}, input_files(args))
@@ -58,35 +58,32 @@ def run(args: argparse.Namespace) -> Outcome:
     after = _after(args, people) if args.after else None
     tau, report = _report(args, people, after)
     if args.out:
-        report.write(args.out)
-    data = {"command": "audit", "tau": tau, **report.data, "file": args.out}
+        write_report(args.out, report)
+    data = {"command": "audit", "tau": tau, **report.to_dict(), "file": args.out}
     text = f"written  {args.out}" if args.out else report.to_markdown().rstrip()
     return Outcome(text, data)
 
 
 def _report(
     args: argparse.Namespace, people: "People", after: "Tensor | None"
-) -> tuple[float, "Report"]:
+) -> tuple[float, "AuditReport"]:
     """The radius in use, and what was found."""
     from pyg_glif.cli import settings
     from pyg_glif.cli.labels import attribute_codes, codes
     from pyg_glif.cli.metric import fair_distance
-    from pyg_glif.cli.report import Report, nearest
-    from pyg_glif.graph import edge_weights, fair_radius_graph
-    from pyg_glif.laplacian import LaplacianOperator
+    from pyg_glif.cli.report import complete, nearest
+    from pyg_glif.graph import SimilarityGraph
     from pyg_glif.postprocessor import audit
 
     distance = fair_distance(args, people)
     tau = settings.radius(args, people.x, distance)
-    edges, sq_dist = fair_radius_graph(people.x, tau, distance=distance)
-    weight = edge_weights(sq_dist, settings.decay(args))
+    graph = SimilarityGraph.search(people.x, tau, distance=distance)
     found = audit(
         people.x,
         people.y,
-        people.y if after is None else after,
-        edges,
-        sq_dist,
-        lap=LaplacianOperator(edges, weight, len(people)),
+        after,
+        graph=graph,
+        lap=graph.laplacian(settings.decay(args)),
         distance=distance,
         attributes=attribute_codes(people),
         groups=None if people.group is None else codes(people.group),
@@ -94,8 +91,7 @@ def _report(
         k=nearest(args, len(people)),
         num_worst=args.worst,
     )
-    found.facts["tau"] = tau
-    return tau, Report.of(found, args, people, after)
+    return tau, complete(found.with_facts(tau=tau), args, people, after)
 
 
 def _after(args: argparse.Namespace, people: "People") -> "Tensor":

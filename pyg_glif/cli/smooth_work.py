@@ -8,13 +8,13 @@ from pyg_glif.cli import settings
 from pyg_glif.cli.labels import attribute_codes, codes
 from pyg_glif.cli.metric import fair_distance
 from pyg_glif.cli.people import People, read_people
-from pyg_glif.cli.report import Report, nearest
+from pyg_glif.cli.report import complete, nearest, write_report
 from pyg_glif.cli.saved import load, save
 from pyg_glif.cli.settings import movement
 from pyg_glif.cli.tables import write_table
 from pyg_glif.laplacian import LaplacianOperator
 from pyg_glif.metrics import laplacian_energy
-from pyg_glif.postprocessor import GLIFPostProcessor
+from pyg_glif.postprocessor import AuditReport, GLIFPostProcessor
 
 
 def fit(args: argparse.Namespace) -> dict[str, Any]:
@@ -34,13 +34,15 @@ def fit(args: argparse.Namespace) -> dict[str, Any]:
     audit = _audit(args, people, post) if args.audit else None
     write_table(args.out, people.named(post.y_fair_))
     if audit is not None:
-        audit.write(args.audit)
+        write_report(args.audit, audit)
     if args.save:
         save(args.save, post, people)
     return _facts(people, post, args.metric)
 
 
-def _audit(args: argparse.Namespace, people: People, post: GLIFPostProcessor) -> Report:
+def _audit(
+    args: argparse.Namespace, people: People, post: GLIFPostProcessor
+) -> AuditReport:
     """The report of a fit."""
     found = post.audit(
         attributes=attribute_codes(people),
@@ -49,7 +51,7 @@ def _audit(args: argparse.Namespace, people: People, post: GLIFPostProcessor) ->
         k=nearest(args, len(people)),
         num_worst=args.worst,
     )
-    return Report.of(found, args, people, post.y_fair_)
+    return complete(found, args, people, post.y_fair_)
 
 
 def _facts(people: People, post: GLIFPostProcessor, metric: str) -> dict[str, Any]:
