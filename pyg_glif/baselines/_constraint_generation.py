@@ -31,7 +31,7 @@ class ConstraintGeneration:
         self._y_hat, num_rows = y_hat, len(y_hat)
         y = y_hat.double().reshape(num_rows, -1).cpu().numpy()
         self._centre = y.mean(0)
-        y = y - self._centre
+        self._y = y = y - self._centre
         if lipschitz == 0.0:
             self._node: Index = np.zeros(num_rows, np.int64)
         else:
@@ -69,8 +69,12 @@ class ConstraintGeneration:
 
     def rounded(self) -> tuple[Array, Tensor]:
         """Outputs of nodes and of people, as the caller's dtype holds them."""
-        value = torch.from_numpy(self._feasible[self._node] + self._centre)
+        found = self._feasible[self._node]
+        value = torch.from_numpy(found + self._centre)
         value = value.reshape(self._y_hat.shape).to(self._y_hat)
+        # Centring there and back rounds; an output that did not change must not.
+        same = torch.from_numpy(found == self._y).reshape(self._y_hat.shape)
+        value = torch.where(same.to(value.device), self._y_hat, value)
         nodes = np.empty_like(self._feasible)
         nodes[self._node] = _rows(value).cpu().numpy() - self._centre
         return nodes, value

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pyg_glif._validate import check_multiple, check_not_empty, check_two_classes
+from pyg_glif._validate import check_multiple, check_two_classes
 
 Batch = tuple[Tensor, Tensor, Tensor]  # x: [B, F], y: [B], index: [B]
 
@@ -115,7 +115,10 @@ class BalancedSampler(EpochSampler):
         self._parts = [(rows[label == c], per_class) for c in classes]
         if num_unlabelled:
             others = rows[label < 0]
-            check_not_empty("y < 0", others)
+            if len(others) == 0:
+                msg = "'num_unlabelled' must be 0 if every training row has a label"
+                msg = f"{msg} (got {num_unlabelled})"
+                raise ValueError(f"{msg}. Rows without one have a negative 'y'")
             self._parts.append((others, num_unlabelled))
 
     def _draw(self, generator: torch.Generator) -> Iterator[Tensor]:

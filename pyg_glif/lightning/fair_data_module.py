@@ -11,7 +11,6 @@ from pyg_glif._validate import (
     check_group,
     check_kind,
     check_mask,
-    check_not_empty,
     check_one_process,
 )
 from pyg_glif.lightning._loader import (
@@ -137,7 +136,8 @@ class FairDataModule(LightningDataModule):
         """Positions of the rows in a mask."""
         mask = check_mask(key, self.data[key], len(self.data.x))
         rows = mask.nonzero().squeeze(1)
-        check_not_empty(key, rows)
+        if len(rows) == 0:
+            raise ValueError(f"'{key}' must select at least one row (got none)")
         return rows
 
     def _in_order(self, rows: Tensor) -> RowLoader:

@@ -116,8 +116,11 @@ def test_lipschitz_infinity_changes_nothing(
     assert found.multipliers.shape == (0, *shape[1:])
 
 
-def test_fair_outputs_are_returned_to_the_last_bit(generator: torch.Generator) -> None:
-    x = torch.randn(50, 3, generator=generator)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_fair_outputs_are_returned_to_the_last_bit(
+    dtype: torch.dtype, generator: torch.Generator
+) -> None:
+    x = torch.randn(50, 3, generator=generator, dtype=dtype)
     y = (0.1 * x[:, 0]).contiguous()
     found = lipschitz_projection(x, y, 1.0)
     assert torch.equal(found.value, y)
@@ -532,3 +535,12 @@ def test_rejects_bad_input(
     with pytest.raises(kind) as caught:
         lipschitz_projection(**arguments)
     assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("columns", [(), (2,)])
+def test_projection_of_people_without_features_is_the_mean(columns):
+    """Everybody is at distance zero from everybody else."""
+    y = torch.arange(3 * math.prod(columns), dtype=torch.float64).view(3, *columns)
+    fair = lipschitz_projection(torch.zeros(3, 0, dtype=torch.float64), y, 2.0)
+    torch.testing.assert_close(fair.value, y.mean(0).expand_as(y))
+    assert fair.max_violation <= 1e-12
