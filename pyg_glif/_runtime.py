@@ -1,11 +1,17 @@
 """What long work needs from its surroundings: memory there is, a progress bar."""
 
+import functools
 import sys
+from collections.abc import Callable
 from types import TracebackType
+from typing import ParamSpec, TypeVar
 
 import psutil
 import torch
 from tqdm import tqdm
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 
 def available_memory(device: torch.device) -> int:
@@ -13,6 +19,23 @@ def available_memory(device: torch.device) -> int:
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
     return int(psutil.virtual_memory().available)
+
+
+def not_compiled(function: Callable[_P, _T]) -> Callable[_P, _T]:
+    """Marks a function that ``torch.compile`` shall call as it is.
+
+    ``torch.compiler.disable`` alone would do, but loads the compiler at once, which
+    takes about as long as torch itself and is of no use to most.
+    """
+
+    @functools.wraps(function)
+    def call(*args: _P.args, **kwargs: _P.kwargs) -> _T:
+        if torch.compiler.is_compiling():
+            found: _T = torch.compiler.disable(function)(*args, **kwargs)
+            return found
+        return function(*args, **kwargs)
+
+    return call
 
 
 class Progress:
