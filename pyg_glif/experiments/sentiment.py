@@ -9,7 +9,11 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from pyg_glif.baselines import lipschitz_projection
+from pyg_glif.baselines import (
+    Auditor,
+    SenSeIRegularizer,
+    lipschitz_projection,
+)
 from pyg_glif.datasets import Sentiment
 from pyg_glif.experiments.clock import Clock
 from pyg_glif.experiments.paper import LAMS, LIPSCHITZ, METHODS, SQ_TAUS
@@ -19,7 +23,7 @@ from pyg_glif.experiments.training import Recipe, fit, logits_of, same_numbers
 from pyg_glif.experiments.versions import versions
 from pyg_glif.functional import glif_smooth
 from pyg_glif.graph import edge_weights, fair_radius_graph
-from pyg_glif.lightning import MLP, FairClassifier, SenSeI
+from pyg_glif.lightning import MLP, FairClassifier
 from pyg_glif.metric_learning import SensitiveSVD
 from pyg_glif.path import glif_path
 from pyg_glif.typing import Normalization
@@ -243,14 +247,10 @@ def _robust(task: _Task) -> Iterator[Record]:
     """SenSeI, on words alone: its auditor finds the sensitive changes."""
     config, people = task.config, task.people
     for rho in config.rhos:
-        make = partial(
-            SenSeI,
-            distance=people.distance,
-            rho=rho,
-            lr=config.recipe.lr,
-            num_subspace_steps=config.auditor_steps,
-            num_full_steps=config.auditor_steps,
-        )
+        steps = config.auditor_steps
+        auditor = Auditor(num_subspace_steps=steps, num_full_steps=steps)
+        term = SenSeIRegularizer(people.distance, rho=rho, auditor=auditor)
+        make = partial(FairClassifier, lr=config.recipe.lr, term=term)
         metrics = people.measure(task.train(make, config.fair_recipe))
         yield Record("SenSeI", {"rho": rho}, metrics, chosen=rho == config.chosen_rho)
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from pyg_glif.baselines import Auditor, SenSeIRegularizer
 from pyg_glif.datasets import Bios, Toxicity
 from pyg_glif.distances import FairDistance
 from pyg_glif.experiments.clock import Clock
@@ -19,7 +20,7 @@ from pyg_glif.experiments.texts import Texts
 from pyg_glif.experiments.training import Recipe, fit, logits_of, same_numbers
 from pyg_glif.experiments.versions import versions
 from pyg_glif.graph import fair_radius_graph
-from pyg_glif.lightning import MLP, FairClassifier, SenSeI
+from pyg_glif.lightning import MLP, FairClassifier
 from pyg_glif.metric_learning import FACE
 from pyg_glif.path import glif_path
 from pyg_glif.postprocessor import GLIFPostProcessor
@@ -249,14 +250,10 @@ class _Task:
     def robust(self) -> Iterator[tuple[Setting, tuple[Tensor, Tensor]]]:
         """SenSeI, on texts as written: its auditor finds the sensitive changes."""
         for rho in self.config.rhos:
-            make = partial(
-                SenSeI,
-                distance=self.distance,
-                rho=rho,
-                lr=self.config.recipe.lr,
-                num_subspace_steps=self.config.auditor_steps,
-                num_full_steps=self.config.auditor_steps,
-            )
+            steps = self.config.auditor_steps
+            auditor = Auditor(num_subspace_steps=steps, num_full_steps=steps)
+            term = SenSeIRegularizer(self.distance, rho=rho, auditor=auditor)
+            make = partial(FairClassifier, lr=self.config.recipe.lr, term=term)
             yield {"rho": rho}, self.train(make)
 
     def trained(
