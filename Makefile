@@ -11,6 +11,11 @@ PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
 # Seeds of the demonstration; its time grows with them.
 SEEDS ?= 1
+# Data of the experiments, if a folder beside the checkout has them.
+PYG_GLIF_DATA ?= $(abspath $(wildcard ../shared/data))
+ifneq ($(PYG_GLIF_DATA),)
+export PYG_GLIF_DATA
+endif
 # The adversarial campaign: where it starts, how long it takes, one case to repeat.
 SEED ?= 0
 MINUTES ?= 3

@@ -58,8 +58,9 @@ def run(args: argparse.Namespace) -> Outcome:
         for name, extra in _OPTIONAL.items()
     }
     folder = data_folder()
-    found = {name: (folder / name).is_dir() for name in _DATA}
-    data = {"variable": VARIABLE, "folder": str(folder), "found": found}
+    found = {n: folder is not None and (folder / n).is_dir() for n in _DATA}
+    where = None if folder is None else str(folder)
+    data = {"variable": VARIABLE, "folder": where, "found": found}
     return Outcome(
         _text(versions, machine, optional, data),
         {
