@@ -166,8 +166,8 @@ class LaplacianOperator:
     def roundings(self) -> int:
         r"""How many float64 operations in a row an entry times ``lam`` stands for.
 
-        The entry :math:`\lambda v_{ij}` that a solver works with, scale included, is off
-        by a factor of at most :math:`(1 + 2^{-53})^n` for this :math:`n`.
+        The entry :math:`\lambda v_{ij}` that a solver works with, scale included, is
+        the exact one up to a factor of at most :math:`(1 + 2^{-53})^n`, or one over it.
         """
         given = self._repeats + 2  # repeated edges added, the mean of both directions
         if self.normalization is None:
@@ -300,7 +300,9 @@ def _entries(
     # nodes and underflowed weights have finite gradients.
     deg = deg + SELF_WEIGHT
     left, right = ends(deg.rsqrt())
-    value = weight * left * right
+    # In this order both directions of an edge are rounded alike: the bound on the
+    # error of a solve relies on entries that are symmetric to the last digit.
+    value = weight * (left * right)
     total = row_sum(value)
     if normalization == "density":
         return total, value
