@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pyg_glif._runtime import available_memory
+from pyg_glif._runtime import available_memory, full_precision
 from pyg_glif._validate import check_batch, check_features, check_kind, check_scalar
 from pyg_glif.distances import Euclidean, FairDistance
 from pyg_glif.errors import MemoryBudgetError
@@ -120,7 +120,7 @@ def check_memory(
     )
 
 
-@torch.no_grad()
+@full_precision()
 def suggest_tau(
     x: Tensor,
     target_degree: float,

@@ -6,6 +6,7 @@ from copy import deepcopy
 import torch
 from torch import Tensor
 
+from pyg_glif._runtime import full_precision
 from pyg_glif._validate import (
     check_comparable,
     check_features,
@@ -46,7 +47,7 @@ class RadiusIndex:
         (tensor([0, 0]), tensor([1, 2]), tensor([1., 1.]))
     """
 
-    @torch.no_grad()
+    @full_precision()
     def __init__(
         self,
         x: Tensor,
@@ -75,7 +76,7 @@ class RadiusIndex:
     def __repr__(self) -> str:
         return f"{type(self).__name__}(num_nodes={self._num_nodes}, tau={self.tau:g})"
 
-    @torch.no_grad()
+    @full_precision()
     def query(
         self, x_new: Tensor, progress: bool | None = None
     ) -> tuple[Tensor, Tensor, Tensor]:

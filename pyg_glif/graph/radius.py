@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pyg_glif._runtime import Progress
+from pyg_glif._runtime import Progress, full_precision
 from pyg_glif._validate import (
     check_batch,
     check_choice,
@@ -25,7 +25,7 @@ from pyg_glif.graph.search import Pairs, plain_pairs, projected_pairs
 _CALLABLE_TILE = 512
 
 
-@torch.no_grad()
+@full_precision()
 def fair_radius_graph(
     x: Tensor,
     tau: float,

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from pyg_glif._pairs import flat_nonzero
 from pyg_glif.graph.ordering import bound_coordinates, compact_order
-from pyg_glif.graph.points import Points
+from pyg_glif.graph.points import Points, product_rounding
 
 BLOCK_ENTRIES = 1 << 20  # float32 entries of one block of squared distances
 _EPS = torch.finfo(torch.float32).eps
@@ -140,7 +140,7 @@ class Screen:
         for leaves in leaves_near.split(self._width):
             b = self._leaves[leaves].flatten(0, 1).sub_(centre)
             sq_b = b.square().sum(1, keepdim=True)
-            rounding = (a.size(1) + 16) * _EPS * (sq_a + sq_b.max())
+            rounding = 2.0 * product_rounding(a.size(1)) * (sq_a + sq_b.max())
             limit = radius**2 + rounding - sq_a
             b = torch.cat([b, sq_b], dim=1)
             r, c, _ = self._work.within(a, b, limit.unsqueeze(1))

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from pyg_glif._runtime import Progress
+from pyg_glif._runtime import Progress, full_precision
 from pyg_glif._validate import (
     check_count,
     check_features,
@@ -17,7 +17,7 @@ _TILE_ENTRIES = 1 << 22
 _SAME = 1e-12  # distances that agree to so many digits are ties
 
 
-@torch.no_grad()
+@full_precision()
 def knn_deviation(
     x: Tensor,
     y: Tensor,

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from pyg_glif._runtime import full_precision
 from pyg_glif._validate import (
     check_bin_edges,
     check_count,
@@ -53,7 +54,7 @@ class Violations(NamedTuple):
         return self.bin_violations.double() / self.bin_pairs
 
 
-@torch.no_grad()
+@full_precision()
 def lipschitz_violations(
     x: Tensor,
     y: Tensor,
