@@ -20,7 +20,7 @@ from pyg_glif import (
 from pyg_glif.baselines import lipschitz_projection
 from pyg_glif.distances import CallableDistance, Mahalanobis, SensitiveSubspace
 from pyg_glif.graph import RadiusIndex, SimilarityGraph, annotator_graph, edge_sq_dist
-from pyg_glif.graph.screen import Workspace
+from pyg_glif.graph._screen import Workspace
 from pyg_glif.metric_learning import EXPLORE, FACE, LogisticSubspace, SensitiveSVD
 from pyg_glif.metrics import (
     bootstrap_interval,

@@ -13,12 +13,12 @@ from pyg_glif._validate import (
     check_num_rows,
     check_scalar,
 )
-from pyg_glif.distances import Euclidean, FairDistance
-from pyg_glif.graph.decide import called_within
-from pyg_glif.graph.plan import choose_basis
-from pyg_glif.graph.points import Points, coordinates, own
-from pyg_glif.graph.screen import Screen
-from pyg_glif.graph.search import Pairs, plain_cross_pairs, projected_cross_pairs
+from pyg_glif.distances import FairDistance
+from pyg_glif.graph._decide import called_within
+from pyg_glif.graph._plan import choose_basis
+from pyg_glif.graph._points import Points, as_distance, coordinates, own
+from pyg_glif.graph._screen import Screen
+from pyg_glif.graph._search import Pairs, plain_cross_pairs, projected_cross_pairs
 
 _TILE = 256
 
@@ -59,7 +59,7 @@ class RadiusIndex:
         x = check_features("x", x).detach()
         check_num_rows("x", x.size(0), 1)
         self.tau = check_scalar("tau", tau, minimum=0.0, allow_inf=True)
-        distance = Euclidean() if distance is None else distance
+        distance = as_distance(distance)
         self.distance = deepcopy(distance) if copy else distance
         self._num_nodes, self._like = x.size(0), x.new_empty(0, x.size(1))
         self._screen: Screen | None = None

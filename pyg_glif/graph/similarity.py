@@ -10,8 +10,8 @@ from torch import Tensor
 from pyg_glif._runtime import full_precision
 from pyg_glif._validate import check_scalar
 from pyg_glif.distances import FairDistance
-from pyg_glif.graph.decide import called_within, edges_within
-from pyg_glif.graph.points import own
+from pyg_glif.graph._decide import called_within, edges_within
+from pyg_glif.graph._points import own
 from pyg_glif.graph.radius import search_edges
 from pyg_glif.graph.weights import edge_weights
 from pyg_glif.laplacian import LaplacianOperator

@@ -63,7 +63,7 @@ def knn_deviation(
     check_same_rows("y", y, "x", x)
     check_count("k", k, below=len(x))
     dists = pair_distances(x, distance)
-    value = y.view(len(y), -1).double()
+    value = y.reshape(len(y), -1).double()
     everybody, parts = slice(0, len(x)), []
     with Progress(len(x), "nearest neighbours", progress) as bar:
         for rows in slices(0, len(x), max(1, _TILE_ENTRIES // len(x))):

@@ -123,7 +123,7 @@ def tune(
     y = check_outputs("y_hat", to_tensor("y_hat", y_hat)).to(x.device)
     check_same_rows("y_hat", y, "x", x)
     max_loss = check_scalar("max_loss", max_loss, minimum=0.0)
-    task = _Task(y, labels, mask, threshold)
+    task = _Measures(y, labels, mask, threshold)
     judge, judge_name = task.score(score)
     gauge = task.unfairness(unfairness, pairs)
     strengths = _numbers("lams", lams)
@@ -184,7 +184,7 @@ def _point(found: PathPoint, judge: _Function, gauge: _Function) -> TunePoint:
     return TunePoint(found.tau, found.lam, score, unfairness, found.status)
 
 
-class _Task:
+class _Measures:
     """Outputs, what is known about their truth, and how they become decisions."""
 
     def __init__(self, y: Tensor, labels: Any, mask: Any, threshold: float) -> None:

@@ -7,12 +7,22 @@ import torch
 from torch import Tensor
 
 from pyg_glif._validate import check_finite
-from pyg_glif.distances import FairDistance
+from pyg_glif.distances import Euclidean, FairDistance
 
 # Squared norms between these neither overflow nor underflow in float32.
 _SAFE_SQUARES = (1e-20, 1e20)
 _LARGEST_SQUARE = 1e30  # sums and products of a few such squares do not overflow
 _SAMPLE_ROWS = 1024
+
+
+def as_distance(distance: FairDistance | None) -> FairDistance:
+    """The distance, Euclidean if there is none."""
+    if distance is None:
+        return Euclidean()
+    if not isinstance(distance, FairDistance):
+        msg = f"'distance' must be a FairDistance (got {type(distance).__name__})"
+        raise TypeError(f"{msg}. Wrap a function in 'CallableDistance'")
+    return distance
 
 
 def coordinates(distance: FairDistance, x: Tensor, name: str = "x") -> Tensor:
