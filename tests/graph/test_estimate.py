@@ -131,4 +131,4 @@ def test_suggest_tau_refuses_distances_beyond_float64():
     with pytest.raises(ValueError, match="float64 can hold") as caught:
         suggest_tau(x, 1)
     assert str(caught.value) == f"{message}. Divide the features"
-    assert suggest_tau(x / 1e100, 1) == pytest.approx(1e100)
+    assert suggest_tau(x / 1e100, 1) == pytest.approx(2e100)
