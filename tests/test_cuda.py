@@ -258,7 +258,7 @@ MODULES = [
 ]
 # What holds results or is subclassed, and what the functions above are made of.
 NO_CALL = {
-    "AuditReport", "Estimate", "Explanation", "FairDistance", "Interval", "Jacobi",
+    "AuditReport", "Bootstrap", "Estimate", "Explanation", "FairDistance", "Interval", "Jacobi",
     "Link", "LipschitzRatios", "LogisticFit", "Measure", "MetricFit", "Pair",
     "PathPoint", "Person", "Projection", "Solution", "SolveStatus", "Solver",
     "SubspaceFit", "System", "TransformInfo", "TunePoint", "TuneResult", "Violations",
