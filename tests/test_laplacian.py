@@ -229,6 +229,18 @@ def test_sparse_products_are_twice_differentiable(generator: torch.Generator) ->
     assert torch.autograd.gradgradcheck(everything, inputs)
 
 
+@pytest.mark.parametrize("normalization", ["nrw", "density"])
+@pytest.mark.parametrize("ids", [(0, 1), (7, 10**12), (2**63 - 1, 2**62)])
+def test_graph_numbers_are_only_names(ids: tuple[int, int], normalization: str) -> None:
+    """Average degrees of each graph, whatever it is called."""
+    edges = torch.tensor([[0, 2, 2, 4, 1, 3], [2, 0, 4, 2, 3, 1]])
+    batch = torch.tensor(ids)[torch.tensor([0, 1, 0, 1, 0])]
+    lap = LaplacianOperator(edges, normalization=normalization, batch=batch)  # type: ignore[arg-type]
+    path, pair = 1.0 + 4.0 / 3.0, 2.0  # with the self-weight
+    expected = torch.tensor([path, pair, path, pair, path], dtype=torch.float64)
+    torch.testing.assert_close(lap.lam_scale, expected)
+
+
 @pytest.mark.parametrize(
     ("edges", "weight", "message"),
     [

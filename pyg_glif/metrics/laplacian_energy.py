@@ -44,6 +44,7 @@ def laplacian_energy(
     Gradients reach ``y`` and ``edge_weight``.
 
     Example:
+        >>> import torch
         >>> edge_index = torch.tensor([[0, 1], [1, 0]])
         >>> laplacian_energy(torch.tensor([0.0, 3.0]), edge_index, torch.ones(2))
         tensor(9.)
