@@ -91,6 +91,16 @@ class GroundedOperator(LaplacianOperator):
         """Whether rows sum to zero and no eigenvalue is negative."""
         return False
 
+    @property
+    def roundings(self) -> int:
+        """Those of the fit's entries, and of rows that the ties make longer.
+
+        No formula of an entry adds up a row more than six times, and the diagonal
+        does once more.
+        """
+        longest = int(self.num_neighbors.max()) if self.num_nodes else 0
+        return self._fitted.roundings + 7 * longest + 16
+
     @cached_property
     def lam_scale(self) -> Tensor:
         """That of the fit."""
