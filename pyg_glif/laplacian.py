@@ -187,6 +187,18 @@ class LaplacianOperator:
         return _lam_scale(self.deg, self.normalization, self.batch)
 
     @cached_property
+    def scaled_deg(self) -> Tensor:  # [N]
+        r"""Degrees of :math:`\tilde{\mathbf{W}}`, without the self-weight."""
+        row, col = self.pattern.row, self.pattern.col
+        return _entries(
+            self.weight,
+            self.deg,
+            "density",
+            row_sum=self.pattern.row_sum,
+            ends=lambda node: (node[row], node[col]),
+        )[0]
+
+    @cached_property
     def components(self) -> tuple[Tensor, Tensor]:
         """Component number of each node, and the size of each component."""
         label = connected_components(self.pattern)
@@ -280,6 +292,45 @@ def dense_entries(
         ends=lambda node: (node.unsqueeze(1), node),
     )
     return diagonal, rest, _lam_scale(deg, normalization, batch)
+
+
+def entries_beside(
+    known: LaplacianOperator,
+    outer: tuple[Tensor, Tensor, Tensor],
+    inner: tuple[Tensor, Tensor, Tensor],
+    num_new: int,
+) -> tuple[Tensor, Tensor, Tensor]:  # a: [M], v: [P] and [Q]
+    """Rows of the Laplacian for new nodes beside known ones, whose degrees stay.
+
+    Args:
+        known (LaplacianOperator): The known nodes.
+        outer (tuple): New node, known node and weight of every edge between them.
+        inner (tuple): New node, new node and weight of every edge, both directions.
+        num_new (int): Number of new nodes.
+
+    Returns the diagonal, and the negated entries for outer and for inner edges.
+    """
+    row, col, weight = outer
+    # Every outer edge ends at a node of its own, with the degrees of the known one:
+    # the cost is that of the edges, whatever the number of known nodes.
+    left = torch.cat([row, inner[0]])
+    ends = torch.arange(num_new, num_new + row.numel(), device=row.device)
+    right = torch.cat([ends, inner[1]])
+    total = known.scaled_deg[col] if known.normalization == "nrw" else known.deg[col]
+
+    def row_sum(value: Tensor, fixed: Tensor = total) -> Tensor:
+        new = value.new_zeros(num_new).index_add(0, left, value)
+        return torch.cat([new, fixed])
+
+    value = torch.cat([weight, inner[2]])
+    diagonal, value = _entries(
+        value,
+        row_sum(value, known.deg[col]),
+        known.normalization,
+        row_sum=row_sum,
+        ends=lambda node: (node[left], node[right]),
+    )
+    return diagonal[:num_new], value[: row.numel()], value[row.numel() :]
 
 
 def _entries(

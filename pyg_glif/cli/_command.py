@@ -205,6 +205,7 @@ REPORT: Options = {
     "--worst": {
         "type": int,
         "metavar": "K",
+        "dest": "num_worst",
         "help": "audit: how many people and pairs to list (default: 10)",
     },
 }

@@ -15,6 +15,7 @@ from pyg_glif.cli._command import (
     given,
     keywords,
     name_of,
+    progress,
 )
 from pyg_glif.cli._people import People
 from pyg_glif.cli._tables import ArrayTable, open_table
@@ -118,14 +119,15 @@ def _svd(args: argparse.Namespace, people: People, scale: _Scale) -> SensitiveSu
 def _face(args: argparse.Namespace, people: People, scale: _Scale) -> SensitiveSubspace:
     group = people.group_codes()
     assert group is not None
-    return FACE(**keywords(args, "--num-factors")).fit(scale.rows(people.x), group)
+    learner = FACE(**keywords(args, "--num-factors"), progress=progress(args))
+    return learner.fit(scale.rows(people.x), group)
 
 
 def _logistic(
     args: argparse.Namespace, people: People, scale: _Scale
 ) -> SensitiveSubspace:
     columns = torch.stack(list(people.attribute_codes().values()), dim=1)
-    learner = LogisticSubspace(**keywords(args, "--ridge"))
+    learner = LogisticSubspace(**keywords(args, "--ridge"), progress=progress(args))
     return learner.fit(scale.rows(people.x), columns)
 
 
