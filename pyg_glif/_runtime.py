@@ -1,13 +1,14 @@
-"""What long work needs from its surroundings: memory there is, a progress bar."""
+"""What work needs from its surroundings: memory, a progress bar, unwritten tensors."""
 
 import functools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import ParamSpec, TypeVar
 
 import psutil
 import torch
+from torch import Tensor
 from tqdm import tqdm
 
 _P = ParamSpec("_P")
@@ -68,3 +69,29 @@ class Progress:
     def update(self, step: int = 1) -> None:
         """Moves the bar on by ``step``."""
         self._bar.update(step)
+
+
+class Unwritten:
+    """Values as they were at one moment, to tell whether a result still fits them.
+
+    Tensors are compared by identity and by how often they have been written to. They
+    are kept, so that no new one can take the place of an old one in memory.
+    """
+
+    def __init__(self, values: Iterable[object]) -> None:
+        self._values = [(value, _num_writes(value)) for value in values]
+
+    def are(self, values: Iterable[object]) -> bool:
+        """Whether these are the same objects, not written to since."""
+        now = [(value, _num_writes(value)) for value in values]
+        if len(now) != len(self._values):
+            return False
+        pairs = zip(now, self._values, strict=True)
+        return all(a is b and m == n for (a, m), (b, n) in pairs)
+
+
+def _num_writes(value: object) -> int:
+    """The version of a tensor, as far as torch counts it."""
+    if not isinstance(value, Tensor) or value.is_inference():
+        return 0
+    return value._version

@@ -32,14 +32,14 @@ RANKS: dict[str, tuple[int, set[str] | int]] = {
     "path": (5, {"graph", "laplacian", "solvers", "links"}),
     "nn": (6, 5),
     "transforms": (6, 5),
-    "metrics": (6, {"distances", "laplacian", "graph"}),
+    "metrics": (6, {"distances", "functional", "graph"}),
     "baselines": (6, 5),
     "postprocessor": (7, 6),
     "tuning": (7, 6),
-    "lightning": (7, 6),
-    "experiments": (8, 7),
-    "cli": (9, 8),
-    "__main__": (10, {"cli"}),
+    "lightning": (8, 7),
+    "experiments": (9, 8),
+    "cli": (10, 9),
+    "__main__": (11, {"cli"}),
 }
 # Heavy packages that only ranks from 7 on may import when they are loaded.
 HEAVY = {"lightning", "pytorch_lightning", "pandas", "sklearn"}

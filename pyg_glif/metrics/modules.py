@@ -304,7 +304,7 @@ class LipschitzViolations(Metric):
             distance=self.distance,
             rtol=self.rtol,
         )
-        return torch.tensor(found.share, device=self.device)
+        return torch.tensor(found.share, dtype=torch.float32, device=self.device)
 
 
 class LocalLipschitz(Metric):

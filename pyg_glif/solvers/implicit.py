@@ -131,6 +131,7 @@ class _Solve(Function):
     ) -> tuple[Tensor, int]:
         if in_dims[0] is None and in_dims[1] is None:
             # One system: the batch becomes more columns.
+            assert in_dims[2] is not None
             y = y.movedim(in_dims[2], 1)  # [N, B, C]
             if job.dtype is not None:
                 check_finite("y_hat", plain(y))

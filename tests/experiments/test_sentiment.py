@@ -2,6 +2,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,17 +10,15 @@ import torch
 
 from pyg_glif.datasets import Sentiment
 from pyg_glif.experiments import (
+    SENTIMENT,
     Run,
-    draw_sentiment,
-    report_sentiment,
-    reproduce_sentiment,
-    run_sentiment,
+    SentimentConfig,
+    SentimentExperiment,
 )
-from pyg_glif.experiments.people import People
+from pyg_glif.experiments.sentiment import SentimentTrial
 from pyg_glif.experiments.training import Recipe, fit, logits_of
 from pyg_glif.lightning import FairClassifier
-from pyg_glif.metric_learning import SensitiveSVD
-from tests.experiments.small import RECIPE, SENTIMENT
+from tests.experiments.small import RECIPE, SENTIMENT as SMALL
 
 pytestmark = pytest.mark.lightning
 
@@ -34,15 +33,43 @@ METHODS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def runs() -> list[Run]:
-    return [run_sentiment(seed, SENTIMENT) for seed in (0, 1)]
+def run_sentiment(seed: int, config: SentimentConfig) -> Run:
+    return SentimentExperiment(config).run(seed)
+
+
+class Watched(SentimentTrial):
+    """Keeps the outputs behind each record."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.seen: list[torch.Tensor] = []
+
+    def measure(self, outputs: torch.Tensor) -> dict[str, float]:
+        self.seen.append(outputs)
+        return super().measure(outputs)
 
 
 @pytest.fixture(scope="module")
-def people() -> People:
-    dataset = Sentiment(seed=0)
-    return People.of(dataset[0], SensitiveSVD(50).fit(dataset.side_x))
+def people() -> Watched:
+    """Words and names of seed 0, with all outputs once ``runs`` is there."""
+    return Watched(SMALL, 0, None)
+
+
+@pytest.fixture(scope="module")
+def runs(people: Watched) -> list[Run]:
+    """Two seeds."""
+    watched = SentimentExperiment(SMALL)
+    watched.prepare = lambda seed, progress: people  # type: ignore[method-assign]
+    return [watched.run(0), run_sentiment(1, SMALL)]
+
+
+def fair_distances(people: SentimentTrial) -> np.ndarray:
+    """Outside the span of the side set's leading right singular vectors."""
+    side = Sentiment(seed=0).side_x.double().numpy()
+    basis = np.linalg.svd(side, full_matrices=False)[2][:50]
+    x = people.x.double().numpy()
+    z = x - x @ basis.T @ basis
+    return np.sqrt(((z[:, None] - z[None]) ** 2).sum(-1))
 
 
 def test_every_method_has_one_chosen_setting(runs: list[Run]) -> None:
@@ -54,38 +81,28 @@ def test_every_method_has_one_chosen_setting(runs: list[Run]) -> None:
     assert {"tau": 8**0.5, "lam": 1.0} in glif
 
 
-def test_same_seed_same_numbers(runs: list[Run]) -> None:
-    again = run_sentiment(1, SENTIMENT)
+def test_same_seed_same_numbers_on_any_threads_and_default_dtype(
+    runs: list[Run],
+) -> None:
+    threads, dtype = torch.get_num_threads(), torch.get_default_dtype()
+    try:
+        torch.set_num_threads(2)
+        torch.set_default_dtype(torch.float64)
+        again = run_sentiment(1, SMALL)
+        assert torch.get_num_threads() == 2
+        assert torch.get_default_dtype() == torch.float64
+    finally:
+        torch.set_num_threads(threads)
+        torch.set_default_dtype(dtype)
     assert again.records == runs[1].records
     assert again.extras == runs[1].extras
     assert again.records != runs[0].records
 
 
-def test_numbers_do_not_depend_on_the_number_of_threads(runs: list[Run]) -> None:
-    before = torch.get_num_threads()
-    try:
-        for threads in (1, 2):
-            torch.set_num_threads(threads)
-            assert run_sentiment(0, SENTIMENT).records == runs[0].records
-            assert torch.get_num_threads() == threads
-    finally:
-        torch.set_num_threads(before)
-
-
-def test_numbers_do_not_depend_on_the_default_dtype(runs: list[Run]) -> None:
-    before = torch.get_default_dtype()
-    try:
-        torch.set_default_dtype(torch.float64)
-        assert run_sentiment(0, SENTIMENT).records == runs[0].records
-        assert torch.get_default_dtype() == torch.float64
-    finally:
-        torch.set_default_dtype(before)
-
-
 def test_global_randomness_is_neither_used_nor_changed(runs: list[Run]) -> None:
     torch.manual_seed(123)
     before = torch.get_rng_state()
-    small = replace(SENTIMENT, recipe=replace(RECIPE, num_steps=3), rhos=())
+    small = replace(SMALL, recipe=replace(RECIPE, num_steps=3), rhos=())
     first = run_sentiment(0, small)
     assert torch.equal(torch.get_rng_state(), before)
     torch.manual_seed(7)
@@ -107,12 +124,12 @@ def test_examples_of_the_tutorial_hold_for_other_seeds(seed: int) -> None:
     assert score["marcellus"] < -7
 
 
-def test_measures_match_their_formulas(people: People) -> None:
+def test_measures_match_their_formulas(people: SentimentTrial) -> None:
     generator = torch.Generator().manual_seed(3)
     logit = torch.randn(len(people.y), generator=generator, dtype=torch.float64)
     y, names = logit.numpy(), people.is_name.numpy()
     race, gender = people.race.numpy()[names], people.gender.numpy()[names]
-    found = people.measure(logit)
+    found = SentimentTrial.measure(people, logit)
     right = (y[~names] > 0) == (people.y.numpy()[~names] == 1)
     assert found["accuracy"] == pytest.approx(right.mean())
     n = y[names]
@@ -127,33 +144,20 @@ def test_measures_match_their_formulas(people: People) -> None:
 
 
 def test_smoothed_records_match_the_closed_form(
-    people: People, runs: list[Run], monkeypatch: pytest.MonkeyPatch
+    runs: list[Run], people: Watched
 ) -> None:
-    seen: list[torch.Tensor] = []
-    measure = People.measure
-
-    def spy(self: People, logit: torch.Tensor) -> dict[str, float]:
-        seen.append(logit)
-        return measure(self, logit)
-
-    monkeypatch.setattr(People, "measure", spy)
-    run_sentiment(0, replace(SENTIMENT, penalties=(), rhos=()))
-    y = seen[0].double().numpy()
-    # Orthogonal complement of the side set's leading right singular vectors.
-    side = Sentiment(seed=0).side_x.double().numpy()
-    basis = np.linalg.svd(side, full_matrices=False)[2][:50]
-    x = people.x.double().numpy()
-    z = x - x @ basis.T @ basis
-    sq_dist = ((z[:, None] - z[None]) ** 2).sum(-1)
+    y, sq_dist = people.seen[0].double().numpy(), fair_distances(people) ** 2
     weight = np.where(sq_dist <= 8.0, np.exp(-1e-4 * sq_dist), 0.0)
     lap = np.diag(weight.sum(1)) - weight
     fair = np.linalg.solve(np.eye(len(y)) + 0.1 * lap, y)
     chosen = next(r for r in runs[0].records if r.method == "GLIF" and r.chosen)
-    expected = measure(people, torch.from_numpy(fair))
+    expected = SentimentTrial.measure(people, torch.from_numpy(fair))
     assert chosen.metrics == pytest.approx(expected, rel=1e-3)
 
 
-def test_violations_count_every_pair_once(runs: list[Run], people: People) -> None:
+def test_violations_count_every_pair_once(
+    runs: list[Run], people: SentimentTrial
+) -> None:
     found = runs[0].extras["violations"]
     n, names = len(people.y), int(people.is_name.sum())
     assert sum(found["pairs"]) == n * (n - 1) // 2
@@ -164,44 +168,29 @@ def test_violations_count_every_pair_once(runs: list[Run], people: People) -> No
 
 
 def test_projected_outputs_break_no_constraint(
-    people: People, runs: list[Run], monkeypatch: pytest.MonkeyPatch
+    runs: list[Run], people: Watched
 ) -> None:
-    seen: list[torch.Tensor] = []
-    measure = People.measure
-
-    def spy(self: People, logit: torch.Tensor) -> dict[str, float]:
-        seen.append(logit)
-        return measure(self, logit)
-
-    monkeypatch.setattr(People, "measure", spy)
-    run = run_sentiment(0, replace(SENTIMENT, penalties=(), rhos=()))
-    pairs = zip(run.records, seen, strict=True)
-    side = Sentiment(seed=0).side_x.double().numpy()
-    basis = np.linalg.svd(side, full_matrices=False)[2][:50]
-    x = people.x.double().numpy()
-    z = x - x @ basis.T @ basis
-    dist = np.sqrt(((z[:, None] - z[None]) ** 2).sum(-1))
-    before = seen[0].double().numpy()
-    spread = np.ptp(before)
+    pairs = zip(runs[0].records, people.seen, strict=True)
     projected = {r.setting["L"]: y for r, y in pairs if r.method == "IF-constraints"}
     assert sorted(projected) == [1.0, 2.25]
+    dist, before = fair_distances(people), people.seen[0].double().numpy()
     for lipschitz, value in projected.items():
         y = value.double().numpy()
         gap = np.abs(y[:, None] - y[None]) - lipschitz * dist
-        assert gap.max() <= 1e-4 * spread
+        assert gap.max() <= 1e-4 * np.ptp(before)
         # The constraints bind: outputs as they were break them by far.
         assert (np.abs(before[:, None] - before[None]) - lipschitz * dist).max() > 1
 
 
 def test_report_and_plots(runs: list[Run]) -> None:
-    report = report_sentiment(runs)
+    report = SENTIMENT.report(runs)
     assert repr(report) == "Report('sentiment', variant='us', seeds=[0, 1])"
     assert [row.method for row in report.tables[0].rows] == METHODS
     assert "Means over the seeds ±" in report.to_markdown()
-    assert "seeds" not in report_sentiment(runs[:1]).to_markdown()
+    assert "seeds" not in SENTIMENT.report(runs[:1]).to_markdown()
     floor = report.tables[0].rows[0].mean["accuracy"] - 0.01
     assert all(row.mean["accuracy"] >= floor for row in report.tables[1].rows)
-    figures = draw_sentiment(runs)
+    figures = SENTIMENT.draw(runs)
     assert sorted(figures) == ["figure2", "radius", "strength"]
     left, middle, right = figures["figure2"].axes
     assert left.get_xlabel() == "test accuracy"
@@ -212,15 +201,15 @@ def test_report_and_plots(runs: list[Run]) -> None:
 
 def test_one_seed_is_not_called_a_mean(runs: list[Run]) -> None:
     means = "Means over the seeds ± their standard deviation."
-    assert report_sentiment(runs).to_markdown().rstrip().endswith(means)
-    alone = report_sentiment(runs[:1]).to_markdown()
+    assert SENTIMENT.report(runs).to_markdown().rstrip().endswith(means)
+    alone = SENTIMENT.report(runs[:1]).to_markdown()
     assert "±" not in alone
     assert "over the seeds" not in alone
 
 
 def test_reproduce_writes_what_it_says(tmp_path: Path) -> None:
-    config = replace(SENTIMENT, recipe=replace(RECIPE, num_steps=5))
-    report = reproduce_sentiment([4], out=tmp_path / "new" / "out", config=config)
+    config = replace(SMALL, recipe=replace(RECIPE, num_steps=5))
+    report = SentimentExperiment(config)([4], out=tmp_path / "new" / "out")
     assert {path.name for path in report.files} == {
         "sentiment_us_seed_4.json",
         "sentiment_us.md",
@@ -244,9 +233,8 @@ def test_the_default_radius_gives_about_16_neighbours(
     variant: str, shared_data: Callable[[str], Path]
 ) -> None:
     shared_data("sentiment")
-    dataset = Sentiment(variant=variant)
-    people = People.of(dataset[0], SensitiveSVD(50).fit(dataset.side_x))
-    tau = replace(SENTIMENT, variant=variant).radius
+    config = replace(SMALL, variant=variant)
+    people, tau = SentimentTrial(config, seed=0), config.radius
     z = people.distance.embed(people.x).double().numpy()
     within = ((z[:, None] - z[None]) ** 2).sum(-1) <= tau**2
     assert within.sum() / len(z) - 1 == pytest.approx(16, abs=0.6)
@@ -258,8 +246,8 @@ def test_other_variants_run(
     variant: str, shared_data: Callable[[str], Path], tmp_path: Path
 ) -> None:
     shared_data("sentiment")
-    config = replace(SENTIMENT, recipe=replace(RECIPE, num_steps=3), rhos=())
-    report = reproduce_sentiment([0], variant=variant, out=tmp_path, config=config)
+    config = replace(SMALL, recipe=replace(RECIPE, num_steps=3), rhos=())
+    report = SentimentExperiment(config)([0], variant=variant, out=tmp_path)
     assert report.variant == variant
 
 
@@ -267,4 +255,4 @@ def test_other_variants_run(
 def test_seeds_are_different_and_not_none(seeds: list[int], tmp_path: Path) -> None:
     msg = f"'seeds' must hold one or more different seeds \\(got \\{seeds}\\)"
     with pytest.raises(ValueError, match=msg):
-        reproduce_sentiment(seeds, out=tmp_path)
+        SENTIMENT(seeds, out=tmp_path)
