@@ -14,6 +14,7 @@ from pyg_glif.cli._command import (
     add,
     add_files,
     add_radius,
+    check_metric,
     default_of,
     keywords,
     progress,
@@ -64,13 +65,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Outcome:
     """Reports, and writes the report."""
+    check_metric(args)
+
     from pyg_glif.cli._files import check_targets
     from pyg_glif.cli._people import input_files, read_people
-    from pyg_glif.cli._similarity import check_metric, fair_distance, radius
+    from pyg_glif.cli._similarity import fair_distance, radius
     from pyg_glif.graph import SimilarityGraph
     from pyg_glif.postprocessor import audit
 
-    check_metric(args)
     check_targets({"--out": (args.out, REPORTS)}, input_files(args))
     people = read_people(args)
     after = _after(args, people) if args.after else None

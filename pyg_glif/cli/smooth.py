@@ -18,6 +18,7 @@ from pyg_glif.cli._command import (
     add_files,
     add_radius,
     aligned,
+    check_metric,
     given,
     keywords,
     note,
@@ -98,12 +99,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Outcome:
     """Fits and writes, or corrects newcomers and writes."""
+    _check_options(args)
+
     from pyg_glif.cli._files import check_targets
     from pyg_glif.cli._people import input_files
     from pyg_glif.cli._tables import SUFFIXES as TABLES
     from pyg_glif.cli.audit import REPORTS
 
-    _check_options(args)
     targets = {
         "--out": (args.out, TABLES),
         "--audit": (args.audit, REPORTS),
@@ -120,8 +122,6 @@ def run(args: argparse.Namespace) -> Outcome:
 
 def _check_options(args: argparse.Namespace) -> None:
     """Raises on options that do not go together."""
-    from pyg_glif.cli._similarity import check_metric
-
     if args.post:
         for flag in given(args, _FIT):
             msg = f"{flag} does not go with --post, which brings its own settings"
