@@ -1,17 +1,17 @@
-"""From options to people: who has which features, outputs, ids and labels."""
+"""From options to people: who has which features, outputs, ids and labels.
+
+Files are read before torch is loaded: whoever mistyped a name should not wait for it.
+"""
 
 import argparse
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from pyg_glif._arrays import to_tensor
 from pyg_glif.cli._command import UsageError, listed, name_of, note
 from pyg_glif.cli._files import flat, unquoted
 from pyg_glif.cli._tables import (
@@ -22,6 +22,9 @@ from pyg_glif.cli._tables import (
     open_table,
 )
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
 # Columns that are not features, by the option that names them.
 _ROLES = ("--id", "--attributes", "--group", "--labels", "--mask")
 _TRUTH = {"true": "1", "false": "0"}
@@ -31,8 +34,8 @@ _TRUTH = {"true": "1", "false": "0"}
 class People:
     """Everything a command may want to know about people."""
 
-    x: Tensor  # [N, F]
-    y: Tensor  # [N] or [N, C]
+    x: "Tensor"  # [N, F]
+    y: "Tensor"  # [N] or [N, C]
     features: list[str]
     outputs: list[str]
     block: str | None = None  # the array that the outputs are all columns of
@@ -50,7 +53,7 @@ class People:
         """Columns of the outputs."""
         return self.y[:1].numel()
 
-    def named(self, y: Tensor) -> dict[str, NDArray[Any]]:
+    def named(self, y: "Tensor") -> dict[str, NDArray[Any]]:
         """Ids and outputs, by the names they came with; an array as one."""
         value = y.numpy()
         if self.block is not None:
@@ -65,7 +68,7 @@ class People:
             raise UsageError(f"{msg}: a file holds one column of a name")
         return {**self.ids, **outputs}
 
-    def attribute_codes(self) -> dict[str, Tensor]:
+    def attribute_codes(self) -> "dict[str, Tensor]":
         """Protected attributes; where a gap has a sign, the name says which way."""
         found = {}
         for name, value in self.attributes.items():
@@ -75,7 +78,7 @@ class People:
             found[shown] = codes(value)
         return found
 
-    def group_codes(self) -> Tensor | None:
+    def group_codes(self) -> "Tensor | None":
         """Groups of people who ought to be treated alike, numbered."""
         return None if self.group is None else codes(self.group)
 
@@ -84,8 +87,10 @@ class People:
         ids = next(iter(self.ids.values()), None)
         return None if ids is None else [str(one) for one in ids]
 
-    def classes(self, positive: str | None) -> tuple[Tensor, Tensor]:
+    def classes(self, positive: str | None) -> "tuple[Tensor, Tensor]":
         """The true class of everybody, zero where it is not known, and where it is."""
+        import torch
+
         if self.labels is None:
             raise UsageError("--labels must name the column with the true class")
         there = known(self.labels)
@@ -117,7 +122,7 @@ class People:
                 raise _bad_label(text, count)
         return np.array([int(number) for number in numbers], dtype=np.int64)[index]
 
-    def accuracy(self, y: Tensor, positive: str | None, threshold: float) -> float:
+    def accuracy(self, y: "Tensor", positive: str | None, threshold: float) -> float:
         """Share of known labels that the outputs get right."""
         label, there = self.classes(positive)
         many = y.dim() == 2 and y.size(1) > 1
@@ -154,6 +159,9 @@ def read_people(
             column.read(len(x))
     _check_full(roles["--attributes"] + roles["--group"])
     single = {o: c[0].value if c else None for o, c in roles.items()}
+
+    from pyg_glif._arrays import to_tensor
+
     return People(
         x=to_tensor("features", x),
         y=to_tensor("outputs", y),
@@ -370,8 +378,10 @@ def known(value: NDArray[Any]) -> NDArray[np.bool_]:
     return there
 
 
-def codes(value: NDArray[Any]) -> Tensor:
+def codes(value: NDArray[Any]) -> "Tensor":
     """Whole numbers from 0 for the values of a column, in their sorted order."""
+    import torch
+
     return torch.from_numpy(np.unique(_sortable(value), return_inverse=True)[1])
 
 

@@ -65,16 +65,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Outcome:
     """Reports, and writes the report."""
-    check_metric(args)
-
     from pyg_glif.cli._files import check_targets
     from pyg_glif.cli._people import input_files, read_people
+
+    check_metric(args)
+    check_targets({"--out": (args.out, REPORTS)}, input_files(args))
+    people = read_people(args)
+
     from pyg_glif.cli._similarity import fair_distance, radius
     from pyg_glif.graph import SimilarityGraph
     from pyg_glif.postprocessor import audit
 
-    check_targets({"--out": (args.out, REPORTS)}, input_files(args))
-    people = read_people(args)
     after = _after(args, people) if args.after else None
     distance = fair_distance(args, people)
     tau, show = radius(args, people.x, distance), progress(args)

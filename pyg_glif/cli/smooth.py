@@ -99,13 +99,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Outcome:
     """Fits and writes, or corrects newcomers and writes."""
-    _check_options(args)
-
     from pyg_glif.cli._files import check_targets
     from pyg_glif.cli._people import input_files
     from pyg_glif.cli._tables import SUFFIXES as TABLES
     from pyg_glif.cli.audit import REPORTS
 
+    _check_options(args)
     targets = {
         "--out": (args.out, TABLES),
         "--audit": (args.audit, REPORTS),
@@ -139,18 +138,19 @@ def _check_options(args: argparse.Namespace) -> None:
 def _fit(args: argparse.Namespace) -> dict[str, Any]:
     """Smooths everybody together."""
     from pyg_glif.cli._people import read_people
+
+    people = read_people(args)
+    people.named(people.y)  # says now what could not be written later
+
     from pyg_glif.cli._similarity import fair_distance, link, radius
     from pyg_glif.cli.audit import audit_options, completed, write_report
     from pyg_glif.postprocessor import GLIFPostProcessor
 
-    chosen = link(args)
-    people = read_people(args)
-    people.named(people.y)  # says now what could not be written later
     distance = fair_distance(args, people)
     post = GLIFPostProcessor(
         distance=distance,
         tau=radius(args, people.x, distance),
-        link=chosen,
+        link=link(args),
         progress=progress(args),
         **keywords(args, "--lam", *WEIGHTS),
     )

@@ -84,14 +84,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Outcome:
     """Sweeps, prints the front, and the call that uses the choice."""
-    if args.labels is None:
-        raise UsageError("--labels must name the column with the true class")
-    check_metric(args)
-
     from pyg_glif._optional import require
     from pyg_glif.cli._files import check_targets, replacing
     from pyg_glif.cli._people import input_files, read_people
 
+    if args.labels is None:
+        raise UsageError("--labels must name the column with the true class")
+    check_metric(args)
     check_targets({"--plot": (args.plot, (".png", ".pdf", ".svg"))}, input_files(args))
     if args.plot:
         require("matplotlib.figure", "--plot", "plots")

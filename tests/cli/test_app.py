@@ -298,6 +298,22 @@ def test_options_load_nothing_heavy(words: tuple[str, ...]) -> None:
     assert loaded(*words) == set()
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("smooth", "none.csv", "--outputs", "score", "--out", "f.csv"),
+        ("audit", "people.csv", "--outputs", "score"),  # holds text
+        ("tune", "people.csv", "--outputs", "points", "--labels", "repaid"),
+        ("audit", "people.csv", "--outputs", "score", "--metric", "svd"),
+    ],
+)
+def test_nobody_waits_for_torch_to_hear_of_a_mistake(
+    tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    people().write(tmp_path / "people.csv")
+    assert loaded(*words, cwd=tmp_path) <= {"numpy", "pandas"}
+
+
 def test_work_loads_what_it_needs(tmp_path: Path) -> None:
     people().write(tmp_path / "people.csv")
     words = ("people.csv", "--outputs", "score", "--id", "name", "--attributes", "sex")
