@@ -13,6 +13,9 @@ from pyg_glif._validate import (
     check_floating,
     check_indices,
     check_non_negative,
+    check_tensor,
+    check_unbatched,
+    full_precision,
 )
 
 # Two directions of one edge may be computed in a different order: exp(-theta d^2)
@@ -22,22 +25,24 @@ _SYMMETRY_RTOL = 1e-4
 
 def to_adjacency(
     edge_index: Any, edge_weight: Tensor | None, num_nodes: int | None
-) -> tuple[Pattern, Tensor]:
-    """Checks a graph and returns its pattern and float64 weights, in its order.
+) -> tuple[Pattern, Tensor, int]:
+    """Checks a graph and returns its pattern, and float64 weights in its order.
 
     Self-loops are dropped and the weights of repeated edges add up. The weights keep
     their gradient; both directions of an edge get the mean of the two weights, so
-    that gradients are symmetric as well.
+    that gradients are symmetric as well. The last value says how often an edge was
+    repeated at most, beyond its first time.
     """
     row, col, weight, num_nodes = _to_coo(edge_index, edge_weight, num_nodes)
     if weight is None:
         weight = torch.ones(row.numel(), dtype=torch.float64, device=row.device)
     else:
+        check_unbatched("edge_weight", weight, "Call once for each graph")
         check_finite("edge_weight", weight.detach())
         check_non_negative("edge_weight", weight.detach())
-    row, col, weight = _canonical(row, col, weight.double(), num_nodes)
+    row, col, weight, repeats = _canonical(row, col, weight.double(), num_nodes)
     pattern = _symmetric_pattern(row, col, num_nodes)
-    return pattern, _symmetric_weight(pattern, weight)
+    return pattern, _symmetric_weight(pattern, weight), repeats
 
 
 def _to_coo(
@@ -54,6 +59,7 @@ def _to_coo(
         check_indices("edge_index", edges, num_nodes)
         row, col = edges[0], edges[1]
         if weight is not None:
+            weight = full_precision(check_tensor("edge_weight", weight))
             weight = check_edge_values("edge_weight", weight, row.numel())
         return row, col, weight, num_nodes
     if weight is not None:
@@ -74,6 +80,7 @@ def _matrix_to_coo(
     if hasattr(graph, "sparse_sizes") and hasattr(graph, "coo"):  # SparseTensor
         row, col, value = graph.coo()
         if value is not None:
+            value = full_precision(value)
             check_floating("edge_index", value)
         return row, col, value, (graph.sparse_size(0), graph.sparse_size(1))
     if not isinstance(graph, Tensor) or graph.layout == torch.strided:
@@ -99,19 +106,20 @@ def _matrix_to_coo(
 
 def _canonical(
     row: Tensor, col: Tensor, weight: Tensor, num_nodes: int
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Sorted by (row, column), every pair once, no self-loops."""
+) -> tuple[Tensor, Tensor, Tensor, int]:
+    """Sorted by (row, column), every pair once, no self-loops; repetitions."""
     keep = row != col
     if not bool(keep.all()):
         row, col, weight = row[keep], col[keep], weight[keep]
     key = row * num_nodes + col
     if bool((key[1:] > key[:-1]).all()):
-        # Copies, because an operator outlives the call that hands in its edges.
-        return row.clone(), col.clone(), weight
-    key, inverse = torch.unique(key, return_inverse=True)
+        # Not views: the caller may write to the edges later.
+        return row.clone(), col.clone(), weight, 0
+    key, inverse, count = torch.unique(key, return_inverse=True, return_counts=True)
     weight = weight.new_zeros(key.numel()).index_add(0, inverse, weight)
     row = key.div(num_nodes, rounding_mode="floor")
-    return row, key - row * num_nodes, weight
+    repeats = int(count.max()) - 1
+    return row, key - row * num_nodes, weight, repeats
 
 
 def _symmetric_pattern(row: Tensor, col: Tensor, num_nodes: int) -> Pattern:

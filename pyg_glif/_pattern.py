@@ -36,6 +36,10 @@ class Pattern:
     colidx: Tensor  # [E] same dtype as rowptr
     num_nodes: int
 
+    def __post_init__(self) -> None:
+        for name in ("row", "col", "rowptr", "colidx"):
+            object.__setattr__(self, name, plain(getattr(self, name)))
+
     @classmethod
     def of(cls, row: Tensor, col: Tensor, num_nodes: int) -> "Pattern":
         """The pattern of entries in canonical order."""
@@ -49,7 +53,7 @@ class Pattern:
     def reverse(self) -> Tensor:  # [E]
         """Position of (column, row); only gradients and checks need it."""
         # Sorting by column lists the transpose in canonical order.
-        return torch.sort(self.colidx, stable=True)[1]
+        return plain(torch.sort(self.colidx, stable=True)[1])
 
     @property
     def num_edges(self) -> int:
@@ -105,11 +109,47 @@ def edge_energy(pattern: Pattern, weight: Tensor, f: Tensor) -> Tensor:  # -> [E
     return out
 
 
-class _Spmm(Function):
+def plain(x: Tensor) -> Tensor:
+    """The tensor inside the wrappers of :mod:`torch.func`.
+
+    Whatever is computed while it differentiates is wrapped, positions of entries
+    included, which then could not be used outside.
+    """
+    while torch._C._functorch.is_functorch_wrapped_tensor(x):
+        x = torch._C._functorch.get_unwrapped(x)
+    return x
+
+
+class _Product(Function):
+    """A function of two tensors and a pattern.
+
+    A batch of either (:func:`torch.func.vmap`) is worked off one by one.
+    """
+
     @staticmethod
-    def forward(ctx: Any, value: Tensor, x: Tensor, pattern: Pattern) -> Tensor:
-        ctx.save_for_backward(value, x)
-        ctx.pattern = pattern
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        first, second, ctx.pattern = inputs
+        ctx.save_for_backward(first, second)
+        ctx.save_for_forward(first, second)
+
+    @classmethod
+    def over_batch(
+        cls, info: Any, in_dims: tuple[int | None, ...], *args: Any
+    ) -> tuple[Tensor, int]:
+        first, second = (
+            part.expand(info.batch_size, *part.shape)
+            if dim is None
+            else part.movedim(dim, 0)
+            for part, dim in zip(args[:2], in_dims[:2], strict=True)
+        )
+        pairs = zip(first, second, strict=True)
+        out = [cls.apply(a, b, args[2]) for a, b in pairs]  # type: ignore[no-untyped-call]
+        return torch.stack(out), 0
+
+
+class _Spmm(_Product):
+    @staticmethod
+    def forward(value: Tensor, x: Tensor, pattern: Pattern) -> Tensor:
         if pattern.num_edges == 0 or x.numel() == 0:
             return torch.zeros_like(x)
         return pattern.csr(value) @ x
@@ -122,12 +162,21 @@ class _Spmm(Function):
         dx = spmm(ctx.pattern, value[ctx.pattern.reverse], grad) if by_x else None
         return dvalue, dx, None
 
-
-class _EdgeDot(Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, y: Tensor, pattern: Pattern) -> Tensor:
-        ctx.save_for_backward(x, y)
-        ctx.pattern = pattern
+    def jvp(ctx: Any, dvalue: Tensor | None, dx: Tensor | None, _: None) -> Tensor:
+        value, x = ctx.saved_tensors
+        parts = [] if dvalue is None else [spmm(ctx.pattern, dvalue, x)]
+        parts += [] if dx is None else [spmm(ctx.pattern, value, dx)]
+        return sum(parts[1:], parts[0])
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, *args: Any) -> tuple[Tensor, int]:
+        return _Spmm.over_batch(info, in_dims, *args)
+
+
+class _EdgeDot(_Product):
+    @staticmethod
+    def forward(x: Tensor, y: Tensor, pattern: Pattern) -> Tensor:
         zero = x.new_zeros(pattern.num_edges)
         if pattern.num_edges == 0 or x.numel() == 0:
             return zero
@@ -143,6 +192,17 @@ class _EdgeDot(Function):
         dy = spmm(ctx.pattern, grad[ctx.pattern.reverse], x) if by_y else None
         return dx, dy, None
 
+    @staticmethod
+    def jvp(ctx: Any, dx: Tensor | None, dy: Tensor | None, _: None) -> Tensor:
+        x, y = ctx.saved_tensors
+        parts = [] if dx is None else [edge_dot(ctx.pattern, dx, y)]
+        parts += [] if dy is None else [edge_dot(ctx.pattern, x, dy)]
+        return sum(parts[1:], parts[0])
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, *args: Any) -> tuple[Tensor, int]:
+        return _EdgeDot.over_batch(info, in_dims, *args)
+
 
 def _laplacian_product(pattern: Pattern, value: Tensor, f: Tensor) -> Tensor:
     """Half the gradient of ``column_energy`` with respect to ``f``."""
@@ -150,11 +210,9 @@ def _laplacian_product(pattern: Pattern, value: Tensor, f: Tensor) -> Tensor:
     return pattern.row_sum(both).unsqueeze(1) * f - spmm(pattern, both, f)
 
 
-class _ColumnEnergy(Function):
+class _ColumnEnergy(_Product):
     @staticmethod
-    def forward(ctx: Any, value: Tensor, f: Tensor, pattern: Pattern) -> Tensor:
-        ctx.save_for_backward(value, f)
-        ctx.pattern = pattern
+    def forward(value: Tensor, f: Tensor, pattern: Pattern) -> Tensor:
         out = f.new_zeros(f.size(1))
         for part in pattern.chunks():
             out.addmv_(_differences(pattern, f, part).square_().t(), value[part])
@@ -168,12 +226,22 @@ class _ColumnEnergy(Function):
         df = 2.0 * grad * _laplacian_product(ctx.pattern, value, f) if by_f else None
         return dvalue, df, None
 
-
-class _EdgeEnergy(Function):
     @staticmethod
-    def forward(ctx: Any, weight: Tensor, f: Tensor, pattern: Pattern) -> Tensor:
-        ctx.save_for_backward(weight, f)
-        ctx.pattern = pattern
+    def jvp(ctx: Any, dvalue: Tensor | None, df: Tensor | None, _: None) -> Tensor:
+        value, f = ctx.saved_tensors
+        parts = [] if dvalue is None else [column_energy(ctx.pattern, dvalue, f)]
+        if df is not None:
+            parts.append(2.0 * (df * _laplacian_product(ctx.pattern, value, f)).sum(0))
+        return sum(parts[1:], parts[0])
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, *args: Any) -> tuple[Tensor, int]:
+        return _ColumnEnergy.over_batch(info, in_dims, *args)
+
+
+class _EdgeEnergy(_Product):
+    @staticmethod
+    def forward(weight: Tensor, f: Tensor, pattern: Pattern) -> Tensor:
         out = f.new_empty(pattern.num_edges)
         for part in pattern.chunks():
             torch.mv(_differences(pattern, f, part).square_(), weight, out=out[part])
@@ -186,6 +254,22 @@ class _EdgeEnergy(Function):
         dweight = column_energy(ctx.pattern, grad, f) if by_weight else None
         df = 2.0 * weight * _laplacian_product(ctx.pattern, grad, f) if by_f else None
         return dweight, df, None
+
+    @staticmethod
+    def jvp(ctx: Any, dweight: Tensor | None, df: Tensor | None, _: None) -> Tensor:
+        weight, f = ctx.saved_tensors
+        parts = [] if dweight is None else [edge_energy(ctx.pattern, dweight, f)]
+        if df is not None:
+            # (a + b)^2 - (a - b)^2 is 4 a b: the mixed term, from squares alone.
+            parts.append(
+                0.5 * edge_energy(ctx.pattern, weight, f + df)
+                - 0.5 * edge_energy(ctx.pattern, weight, f - df)
+            )
+        return sum(parts[1:], parts[0])
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, *args: Any) -> tuple[Tensor, int]:
+        return _EdgeEnergy.over_batch(info, in_dims, *args)
 
 
 def _differences(pattern: Pattern, f: Tensor, part: slice) -> Tensor:

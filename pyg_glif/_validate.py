@@ -98,6 +98,8 @@ def check_rank(name: str, value: Tensor, *ranks: int) -> None:
 
 def check_finite(name: str, value: Tensor) -> None:
     """No NaN and no infinity; the message names the first offender."""
+    if is_batched(value):  # whoever works off the batch looks at it
+        return
     # A sum is finite only if no entry is NaN or infinite (or it overflows, in
     # which case the exact test decides): one pass, no boolean copy.
     if value.numel() == 0 or bool(torch.isfinite(value.sum())):
@@ -109,6 +111,18 @@ def check_finite(name: str, value: Tensor) -> None:
         index = where[0] if len(where) == 1 else where
         msg = f"'{name}' must be finite (got {got} at index {index}"
         raise ValueError(f"{msg}, {int(bad.sum())} such values)")
+
+
+def is_batched(value: Tensor) -> bool:
+    """Whether :func:`torch.func.vmap` hides the entries from any look at them."""
+    return bool(torch._C._functorch.is_batchedtensor(value))
+
+
+def check_unbatched(name: str, value: Tensor, remedy: str) -> None:
+    """No batch of :func:`torch.func.vmap`."""
+    if is_batched(value):
+        msg = f"'{name}' must not be batched by 'torch.func.vmap' (got a batch)"
+        raise TypeError(f"{msg}. {remedy}")
 
 
 def check_features(name: str, value: object) -> Tensor:
@@ -387,6 +401,7 @@ def check_coefficient(name: str, value: object, *, minimum: float) -> None:
     """A number, or a 0-dimensional tensor that may be learned."""
     if isinstance(value, Tensor):
         check_rank(name, value, 0)
+        check_unbatched(name, value, "Call once for each value")
         value = value.detach().item()
     check_scalar(name, value, minimum=minimum)  # type: ignore[arg-type]
 
@@ -468,11 +483,16 @@ def check_two_classes(name: str, classes: Tensor) -> None:
         raise ValueError(msg)
 
 
-def check_signal(name: str, value: object) -> Tensor:
+def full_precision(value: Tensor) -> Tensor:
+    """float16 and bfloat16 as float32, which holds them exactly; others as they are."""
+    return value.float() if value.dtype in (torch.float16, torch.bfloat16) else value
+
+
+def check_signal(name: str, value: object, *, half: bool = False) -> Tensor:
     """Finite floating-point values, ``[N]`` or ``[N, C]``."""
     value = check_tensor(name, value)
     check_rank(name, value, 1, 2)
-    check_floating(name, value)
+    check_floating(name, full_precision(value) if half else value)
     check_finite(name, value.detach())
     return value
 

@@ -14,9 +14,10 @@ from pyg_glif._validate import (
     check_node_rows,
     check_scalar,
     check_signal,
+    full_precision,
 )
 from pyg_glif.laplacian import LaplacianOperator
-from pyg_glif.links import Link
+from pyg_glif.links import Link, dual_of_people, keep_alone
 from pyg_glif.solvers import Auto, Solution, Solver, smooth
 from pyg_glif.typing import Normalization
 
@@ -101,7 +102,9 @@ def glif_smooth(
           weights :math:`(E)`, batch :math:`(N)`
         - **output:** like the outputs
 
-    A node without neighbours keeps its output exactly. Gradients of any order reach
+    A node without neighbours keeps its output exactly, and ``lam=0`` returns the input
+    exactly, whatever the link. float16 and bfloat16 outputs are smoothed in higher
+    precision and returned in their own. Gradients of any order reach
     ``y_hat``, ``edge_weight`` and ``lam``, each at the cost of one more solve. Raises
     :class:`~pyg_glif.errors.ConvergenceError` if ``solver`` gives up, or if ``"nrw"``
     makes the objective lose its minimum.
@@ -111,19 +114,25 @@ def glif_smooth(
         >>> glif_smooth(torch.tensor([0.0, 3.0, 5.0]), edge_index)
         tensor([1., 2., 5.])
     """
-    check_signal("y_hat", y_hat)
+    check_signal("y_hat", y_hat, half=True)
     check_coefficient("lam", lam, minimum=0.0)
     lap = _as_operator(
         "y_hat", y_hat, edge_index, edge_weight, normalization, num_nodes, batch
     )
     strength = torch.as_tensor(lam, dtype=torch.float64, device=y_hat.device)
-    eta = y_hat if link is None else link.to_dual(y_hat)
+    # A link's logarithms want more digits than half precision has.
+    full = y_hat if link is None else full_precision(y_hat)
+    eta = dual_of_people(link, full)
     columns = eta.reshape(eta.size(0), math.prod(eta.shape[1:]))
     solver = Auto() if solver is None else solver
     found, solution = smooth(lap, strength, columns, solver)
     value: Tensor = found.view_as(eta)
     if link is not None:
-        value = link.from_dual(value)
+        value = keep_alone(link.from_dual(value), full, lap.deg.detach() == 0)
+        if float(strength.detach()) == 0.0:
+            # The input itself, with the derivatives of the smoothing.
+            value = full.detach() + (value - value.detach())
+        value = value.to(y_hat.dtype)
     return replace(solution, value=value) if return_solution else value
 
 
@@ -157,7 +166,8 @@ def laplacian_penalty(
     :math:`\mathbb{E}[\|\nabla f(z)\|^2 p(z)]` with the density :math:`p` in that space.
 
     Args:
-        f (Tensor): Signal on the nodes, float32 or float64.
+        f (Tensor): Signal on the nodes. The penalty of float16 and bfloat16 signals is
+            float32: a sum over people soon exceeds what those can hold.
         edge_index (Tensor, SparseTensor or LaplacianOperator): The graph, as in
             :func:`glif_smooth`.
         edge_weight (Tensor, optional): Weights. (default: :obj:`None`, all ones)
@@ -184,7 +194,8 @@ def laplacian_penalty(
         tensor(9.)
     """
     check_choice("reduction", reduction, ("sum", "mean", "consistent"))
-    check_signal("f", f)
+    check_signal("f", f, half=True)
+    f = full_precision(f)
     lap = _as_operator("f", f, edge_index, edge_weight, normalization, num_nodes, batch)
     energy = lap.quadratic(f).sum()
     if reduction == "sum" or f.size(0) == 0:

@@ -71,6 +71,9 @@ class LaplacianOperator:
         tensor([-3.,  3.,  0.])
     """
 
+    # How often an edge was repeated at most; its weights were then added up.
+    _repeats = 0
+
     def __init__(
         self,
         edge_index: Any,
@@ -85,10 +88,10 @@ class LaplacianOperator:
             check_count("num_nodes", num_nodes, minimum=0)
         elif batch is not None:
             num_nodes = batch.numel()
-        pattern, weight = to_adjacency(edge_index, edge_weight, num_nodes)
+        pattern, weight, repeats = to_adjacency(edge_index, edge_weight, num_nodes)
         if batch is not None:
             batch = _checked_batch(batch, pattern)
-        self._set(pattern, weight, normalization, batch)
+        self._set(pattern, weight, normalization, batch, repeats)
 
     @classmethod
     def from_sorted(
@@ -124,10 +127,12 @@ class LaplacianOperator:
         weight: Tensor,
         normalization: Normalization,
         batch: Tensor | None,
+        repeats: int = 0,
     ) -> None:
         """Takes on a graph that has been checked."""
         self.pattern, self.weight = pattern, weight
         self.normalization, self.batch = normalization, batch
+        self._repeats = repeats  # additions behind the weight of a repeated edge
         self.deg = pattern.row_sum(weight)  # [N], without the self-weight
         self.diagonal, self.off_diagonal = self._entries()  # a: [N], v: [E]
 
@@ -152,6 +157,30 @@ class LaplacianOperator:
         """Whether no eigenvalue is negative, which holds for all but ``"nrw"``."""
         return self.normalization != "nrw"
 
+    @property
+    def keeps_constants(self) -> bool:
+        """Whether what is constant on every component has a product of zero."""
+        return self.is_psd
+
+    @property
+    def roundings(self) -> int:
+        r"""How many float64 operations in a row an entry times ``lam`` stands for.
+
+        The entry :math:`\lambda v_{ij}` that a solver works with, scale included, is
+        the exact one up to a factor of at most :math:`(1 + 2^{-53})^n`, or one over it.
+        """
+        given = self._repeats + 2  # repeated edges added, the mean of both directions
+        if self.normalization is None:
+            return given
+        rowptr = self.pattern.rowptr
+        longest = int(rowptr.diff().max()) if self.num_nodes else 0
+        deg = given + longest
+        scale = deg + self._mean_roundings
+        half = given + deg + 12  # the weight, and a root of the degree at both ends
+        if self.normalization == "density":
+            return half + scale
+        return half + 2 * (half + longest + 4) + scale
+
     @cached_property
     def lam_scale(self) -> Tensor:  # 0-d, or [N] for a batch
         """What the method multiplies ``lam`` by, one or the average degree."""
@@ -174,6 +203,13 @@ class LaplacianOperator:
             # Both ends of an edge are in one graph and so have one scale.
             value = scale[self.pattern.row] * self.off_diagonal
             return smallest_eigenvalue(self.pattern, scale * self.diagonal, value)
+
+    @property
+    def _mean_roundings(self) -> int:
+        """Additions in the longest chain of an average degree, and its division."""
+        if self.batch is None:
+            return max(self.num_nodes, 2).bit_length() + 2
+        return int(torch.bincount(self.batch).max()) + 2
 
     def matmul(self, f: Tensor) -> Tensor:  # [N] or [N, C]
         """Product with a vector or a block of columns, in float64 inside."""
@@ -264,7 +300,9 @@ def _entries(
     # nodes and underflowed weights have finite gradients.
     deg = deg + SELF_WEIGHT
     left, right = ends(deg.rsqrt())
-    value = weight * left * right
+    # In this order both directions of an edge are rounded alike: the bound on the
+    # error of a solve relies on entries that are symmetric to the last digit.
+    value = weight * (left * right)
     total = row_sum(value)
     if normalization == "density":
         return total, value
@@ -284,10 +322,18 @@ def _lam_scale(
         return torch.ones((), dtype=torch.float64, device=deg.device)
     deg = deg + SELF_WEIGHT
     if batch is None:
-        return deg.mean()
+        return _pairwise_sum(deg) / deg.numel()
     count = torch.bincount(batch)
     total = deg.new_zeros(count.numel()).index_add(0, batch, deg)
     return (total / count)[batch]
+
+
+def _pairwise_sum(x: Tensor) -> Tensor:  # [N] -> 0-d
+    """The sum in as many roundings as ``N`` has binary digits, in a fixed order."""
+    while x.numel() > 1:
+        half = x.numel() // 2
+        x = torch.cat([x[:half] + x[half : 2 * half], x[2 * half :]])
+    return x.sum()
 
 
 def dirichlet_energy(

@@ -24,7 +24,7 @@ link                  divergence                        dual coordinates
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -39,6 +39,7 @@ from pyg_glif._validate import (
     check_row_sums,
     check_scalar,
     check_tensor,
+    check_unbatched,
 )
 
 __all__ = ["Identity", "Link", "Log", "Logit", "Softmax"]
@@ -48,7 +49,9 @@ class Link(ABC):
     r"""What a link must offer; subclass it for another output space.
 
     ``to_dual`` should check its input, both methods should be differentiable, and
-    ``from_dual(to_dual(y_hat))`` should return ``y_hat``.
+    ``from_dual(to_dual(y_hat))`` should return ``y_hat``. Set ``by_row`` if the columns
+    of a row belong together, as class probabilities do: one-dimensional outputs, one
+    number per person, are then refused.
 
     Example:
         >>> class Sqrt(Link):
@@ -59,6 +62,8 @@ class Link(ABC):
         >>> Sqrt().from_dual(Sqrt().to_dual(torch.tensor([4.0])))
         tensor([4.])
     """
+
+    by_row: ClassVar[bool] = False
 
     @abstractmethod
     def to_dual(self, y_hat: Tensor) -> Tensor:
@@ -128,6 +133,8 @@ class Softmax(Link):
         >>> link.from_dual(link.to_dual(torch.tensor([[0.2, 0.8]])))
         tensor([[0.2000, 0.8000]])
     """
+
+    by_row: ClassVar[bool] = True
 
     inputs: Literal["probabilities", "logits"] = "probabilities"
     eps: float | None = None
@@ -221,10 +228,31 @@ class Log(Link):
         return eta.exp()
 
 
+def dual_of_people(link: Link | None, y_hat: Tensor) -> Tensor:
+    """Outputs of people, one row or number each, in the coordinates to average in."""
+    if link is None:
+        return y_hat
+    if link.by_row and y_hat.dim() < 2:
+        name, shape = type(link).__name__, tuple(y_hat.shape)
+        msg = f"'y_hat' must have one column per class with '{name}' (got shape {shape}"
+        raise ValueError(f"{msg}). Use 'Logit' for one probability per person")
+    return link.to_dual(y_hat)
+
+
+def keep_alone(value: Tensor, y_hat: Tensor, alone: Tensor) -> Tensor:
+    """Puts back the outputs of people who have nobody to average with.
+
+    A link may clamp or round on the way there and back; ``alone`` says whose outputs,
+    one entry per row, must not be touched by that.
+    """
+    return torch.where(alone.view(-1, *[1] * (y_hat.dim() - 1)), y_hat, value)
+
+
 def _check_outputs(y_hat: Tensor) -> Tensor:
     """Finite floating-point outputs."""
     y_hat = check_tensor("y_hat", y_hat)
     check_floating("y_hat", y_hat)
+    check_unbatched("y_hat", y_hat, "Call once for each set of outputs")
     check_finite("y_hat", y_hat)
     return y_hat
 

@@ -216,6 +216,7 @@ BIG |= {"torch._dynamo", "pandas", "sklearn", "scipy", "matplotlib"}
         # torch loads its compiler for whatever is marked as not to be compiled.
         ("from pyg_glif import glif_smooth, glif_path", BIG - {"torch._dynamo"}),
         ("from pyg_glif import LaplacianLoss", BIG - {"torch._dynamo"}),
+        ("from pyg_glif.metrics import group_gap, laplacian_energy", BIG),
     ],
 )
 def test_nothing_is_loaded_before_it_is_used(statement: str, absent: set[str]) -> None:

@@ -1,12 +1,13 @@
 """``pyg-glif info``: what is installed, and where data is looked for."""
 
 import argparse
+import os
 import platform
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from pyg_glif.cli.base import Outcome, aligned
+from pyg_glif.cli._command import Outcome, aligned
 
+SUMMARY = "versions, optional parts, where data is looked for"
 DESCRIPTION = "Versions, optional parts found or missing, where data is looked for."
 EPILOG = """\
 examples:
@@ -14,26 +15,21 @@ examples:
   pyg-glif info --json
 """
 _CORE = (
-    "pyg_glif",
-    "torch",
-    "torch-geometric",
-    "pytorch-lightning",
-    "lightning",
-    "torchmetrics",
-    "numpy",
+    *("pyg_glif", "torch", "torch-geometric", "pytorch-lightning", "lightning"),
+    *("torchmetrics", "numpy", "pandas", "scikit-learn"),
 )
 # Distribution, and the extra that brings it.
 _OPTIONAL = {
     "matplotlib": "plots",
     "pyarrow": "files",
-    "pandas": "files",
     "scipy": "baselines",
     "torch-sparse": "sparse",
     "sentence-transformers": "text",
     "faiss-cpu": "benchmark",
     "inFairness": "benchmark",
 }
-_DATA = ("sentiment", "bios", "toxicity")
+# Data sets, and whether the package itself holds them.
+_DATA = {"sentiment": True, "bios": False, "toxicity": False}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,37 +42,39 @@ def run(args: argparse.Namespace) -> Outcome:
 
     from pyg_glif._data import VARIABLE, data_folder
 
-    versions = {name: _version(name) for name in _CORE}
-    versions["python"] = platform.python_version()
-    machine = {
-        "threads": torch.get_num_threads(),
-        "cuda": torch.cuda.is_available(),
-        "cuda_devices": torch.cuda.device_count(),
-    }
-    optional = {
-        name: {"version": _version(name), "extra": f"pyg_glif[{extra}]"}
-        for name, extra in _OPTIONAL.items()
-    }
     folder = data_folder()
-    found = {name: (folder / name).is_dir() for name in _DATA}
-    data = {"variable": VARIABLE, "folder": str(folder), "found": found}
-    return Outcome(
-        _text(versions, machine, optional, data),
-        {
-            "command": "info",
-            "versions": versions,
-            "machine": machine,
-            "optional": optional,
-            "data": data,
+    found: dict[str, Any] = {
+        "versions": {
+            **{name: _version(name) for name in _CORE},
+            "python": platform.python_version(),
         },
-    )
+        "machine": {
+            "threads": torch.get_num_threads(),
+            "cuda": torch.cuda.is_available(),
+            "cuda_devices": torch.cuda.device_count(),
+        },
+        "optional": {
+            name: {"version": _version(name), "extra": f"pyg_glif[{extra}]"}
+            for name, extra in _OPTIONAL.items()
+        },
+        "data": {
+            "variable": VARIABLE,
+            "is_set": bool(os.environ.get(VARIABLE)),
+            "folder": str(folder),
+            "packaged": [name for name, inside in _DATA.items() if inside],
+            "found": [name for name in _DATA if (folder / name).is_dir()],
+        },
+    }
+    return Outcome(_text(**found), {"command": "info", **found})
 
 
 def _version(name: str) -> str | None:
     """The version of an installed distribution."""
+    from importlib import metadata
+
     try:
-        return version(name)
-    except PackageNotFoundError:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
         return None
 
 
@@ -93,6 +91,13 @@ def _text(
     for name, part in optional.items():
         missing = f"missing, comes with '{part['extra']}'"
         rows.append((name, part["version"] or missing))
-    rows += [("", ""), ("data folder", f"{data['folder']} ({data['variable']})")]
-    rows += [(k, "found" if v else "missing") for k, v in data["found"].items()]
-    return "\n".join(line.rstrip() for line in aligned(rows).splitlines())
+    how = "set by" if data["is_set"] else "the default; another is set by"
+    rows += [("", ""), ("data folder", f"{data['folder']} ({how} {data['variable']})")]
+    for name in _DATA:
+        there = name in data["found"]
+        if name in data["packaged"]:
+            more = "; the folder has more of it" if there else ""
+            rows.append((name, f"part of the package{more}"))
+        else:
+            rows.append((name, "found" if there else "not in the data folder"))
+    return aligned(rows)

@@ -1,42 +1,36 @@
-from .records import Record, Run, Summary
+from .experiment import Experiment, Trial
+from .records import Record, Run, Runtime, Summary
 from .registry import EXPERIMENTS
 from .report import Report, Table
-from .sentiment import SentimentConfig, run_sentiment
-from .sentiment_report import (
-    draw_sentiment,
-    report_sentiment,
-    reproduce_sentiment,
+from .sentiment import (
+    SENTIMENT,
+    SentimentConfig,
+    SentimentExperiment,
 )
-from .text import TextConfig, run_text
-from .text_report import (
+from .text import (
     BIOS,
     TOXICITY,
-    draw_text,
-    report_text,
-    reproduce_bios,
-    reproduce_toxicity,
+    TextConfig,
+    TextExperiment,
 )
 from .training import Recipe
 
 __all__ = [
     "BIOS",
     "EXPERIMENTS",
+    "SENTIMENT",
     "TOXICITY",
+    "Experiment",
     "Recipe",
     "Record",
     "Report",
     "Run",
+    "Runtime",
     "SentimentConfig",
+    "SentimentExperiment",
     "Summary",
     "Table",
     "TextConfig",
-    "draw_sentiment",
-    "draw_text",
-    "report_sentiment",
-    "report_text",
-    "reproduce_bios",
-    "reproduce_sentiment",
-    "reproduce_toxicity",
-    "run_sentiment",
-    "run_text",
+    "TextExperiment",
+    "Trial",
 ]

@@ -153,6 +153,23 @@ def along(
     _tidy(axes)
 
 
+def radius_figure(curves: Curves, metrics: Mapping[str, str]) -> Any:
+    """A panel for each metric along the squared radius, for methods that have one."""
+    figure, panels = new_figure(len(metrics))
+    radii = {m: points for m, points in curves.items() if "tau" in points[0].setting}
+    for axes, metric in zip(panels, metrics.items(), strict=True):
+        along(axes, radii, "tau", "squared radius tau²", metric, squared=True)
+    return figure
+
+
+def strength_figure(curves: Curves, metrics: Mapping[str, str]) -> Any:
+    """A panel for each metric along the strength."""
+    figure, panels = new_figure(len(metrics))
+    for axes, metric in zip(panels, metrics.items(), strict=True):
+        along(axes, curves, "lam", "strength lam", metric)
+    return figure
+
+
 def violations(axes: Any, found: Mapping[str, Any]) -> None:
     """Draws which pairs break a Lipschitz condition, by fair distance.
 

@@ -2,8 +2,10 @@
 
 import json
 import math
+import platform
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,8 @@ from pyg_glif._plain import plain
 
 #: What identifies a setting: ``{"tau": 2.83, "lam": 0.1}``.
 Setting = Mapping[str, float]
+# Packages that decide the numbers of an experiment.
+_PACKAGES = ("pyg_glif", "torch", "torch-geometric", "pytorch-lightning", "numpy")
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,21 @@ class Record:
 
 
 @dataclass(frozen=True)
+class Runtime:
+    """How long one way to solve took for some rows, from features to fair outputs.
+
+    Args:
+        method (str): Its name, such as ``"closed form"``.
+        num_rows (int): How many rows.
+        seconds (float): How long it took.
+    """
+
+    method: str
+    num_rows: int
+    seconds: float
+
+
+@dataclass(frozen=True)
 class Run:
     """Everything that one seed gave.
 
@@ -43,8 +62,9 @@ class Run:
         config (dict): All settings of the experiment.
         records (tuple of Record): What was measured.
         extras (dict): Plain data for plots.
-        seconds (dict): How long each part took. The only numbers that differ when
-            the run is repeated on the same machine.
+        seconds (dict): How long each part took. These numbers and ``runtimes`` alone
+            differ when the run is repeated on the same machine.
+        runtimes (tuple of Runtime): How long ways to solve took.
         versions (dict): Of the packages that decide the numbers.
     """
 
@@ -55,6 +75,7 @@ class Run:
     records: tuple[Record, ...]
     extras: Mapping[str, Any] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
+    runtimes: tuple[Runtime, ...] = ()
     versions: Mapping[str, str] = field(default_factory=dict)
 
     def write(self, folder: Path) -> Path:
@@ -72,7 +93,8 @@ class Run:
             Record(**{**item, "metrics": _with_nan(item["metrics"])})
             for item in found.pop("records")
         )
-        return cls(records=records, **found)
+        runtimes = tuple(Runtime(**item) for item in found.pop("runtimes", ()))
+        return cls(records=records, runtimes=runtimes, **found)
 
 
 @dataclass(frozen=True)
@@ -137,6 +159,17 @@ def fairest(
         ):
             best[summary.method] = summary
     return list(best.values())
+
+
+def versions() -> dict[str, str]:
+    """Of Python and of every package that decides the numbers and is installed."""
+    found = {"python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:  # such as the twin 'lightning' in place of it
+            continue
+    return found
 
 
 def _summary(records: Sequence[Record]) -> Summary:

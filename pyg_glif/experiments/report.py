@@ -27,13 +27,16 @@ class Table:
     def to_markdown(self) -> str:
         """A GitHub table below its title."""
         heads = ["method", "setting", *self.columns.values()]
-        lines = [f"**{self.title}**", "", "| " + " | ".join(heads) + " |"]
-        lines.append("|---|---|" + "---:|" * len(self.columns))
-        for row in self.rows:
-            numbers = (row.cell(m, self.digits.get(m, 3)) for m in self.columns)
-            cells = [_label(row), describe(row.setting), *numbers]
-            lines.append("| " + " | ".join(cells) + " |")
-        return "\n".join(lines)
+        rows = [
+            [
+                _label(row),
+                describe(row.setting),
+                *(row.cell(m, self.digits.get(m, 3)) for m in self.columns),
+            ]
+            for row in self.rows
+        ]
+        align = "ll" + "r" * len(self.columns)
+        return f"**{self.title}**\n\n{markdown_table(heads, rows, align=align)}"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
@@ -104,6 +107,15 @@ def _label(row: Summary) -> str:
     if row.num_seeds == 1:
         return f"{row.method} (no minimum)"
     return f"{row.method} (no minimum in {row.num_failed} of {row.num_seeds} seeds)"
+
+
+def markdown_table(
+    header: Sequence[str], rows: Sequence[Sequence[str]], *, align: str
+) -> str:
+    """A GitHub table; ``align`` has a letter, ``l`` or ``r``, for each column."""
+    rule = "".join({"l": "---|", "r": "---:|"}[letter] for letter in align)
+    lines = [f"| {' | '.join(line)} |" for line in (header, *rows)]
+    return "\n".join([lines[0], f"|{rule}", *lines[1:]])
 
 
 def seeds_note(runs: Sequence[Run]) -> tuple[str, ...]:

@@ -1,16 +1,17 @@
 """Table 3 of the paper on the data at hand: how long each way to solve takes."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from pyg_glif.distances import FairDistance
-from pyg_glif.experiments.records import Setting
+from pyg_glif.experiments.records import Runtime, Setting
 from pyg_glif.functional import glif_smooth
-from pyg_glif.graph import edge_weights, fair_radius_graph
-from pyg_glif.solvers import CoordinateDescent
+from pyg_glif.graph import SimilarityGraph
+from pyg_glif.solvers import Auto, CoordinateDescent, Solver
 
 # More rows than this make the dense system larger than its worth.
 _MAX_DENSE = 10_000
@@ -23,7 +24,7 @@ def measure_runtimes(
     setting: Setting,
     shares: Sequence[float],
     seed: int,
-) -> dict[str, float]:
+) -> Iterator[Runtime]:
     """Seconds for growing parts of the rows, from features to fair outputs.
 
     Args:
@@ -33,29 +34,16 @@ def measure_runtimes(
         setting (dict): ``tau`` and ``lam``.
         shares (sequence of float): Parts of the rows.
         seed (int): Chooses which rows.
-
-    Returns:
-        dict: ``"closed form, 1000 rows": 0.02`` and so on: the dense closed form, ten
-        epochs of coordinate descent, and conjugate gradients.
     """
-    seconds = {}
     order = torch.randperm(len(x), generator=torch.Generator().manual_seed(seed))
     for share in shares:
         rows = order[: max(2, round(share * len(x)))]
-        part = x[rows], logits[rows], distance, setting["tau"], setting["lam"]
-        methods: dict[str, Callable[..., Tensor]] = {
-            "closed form": _closed_form,
-            "coordinate descent": _descent,
-            "conjugate gradients": _sparse,
-        }
-        if len(rows) > _MAX_DENSE:
-            del methods["closed form"]
-        for name, method in methods.items():
+        for name, solve in SOLVERS.items():
+            if name == "closed form" and len(rows) > _MAX_DENSE:
+                continue
             start = time.perf_counter()
-            method(*part)
-            spent = time.perf_counter() - start
-            seconds[f"{name}, {len(rows)} rows"] = spent
-    return seconds
+            solve(x[rows], logits[rows], distance, setting["tau"], setting["lam"])
+            yield Runtime(name, len(rows), time.perf_counter() - start)
 
 
 def _closed_form(
@@ -71,15 +59,16 @@ def _closed_form(
 
 
 def _sparse(
-    x: Tensor, y: Tensor, distance: FairDistance, tau: float, lam: float
+    solver: Solver, x: Tensor, y: Tensor, distance: FairDistance, tau: float, lam: float
 ) -> Tensor:
-    edge_index, sq_dist = fair_radius_graph(x, tau, distance=distance)
-    return glif_smooth(y, edge_index, edge_weights(sq_dist), lam=lam)
+    """The exact graph, then a solver that only multiplies by it."""
+    graph = SimilarityGraph.search(x, tau, distance=distance)
+    return glif_smooth(y, graph.edge_index, graph.weights(), lam=lam, solver=solver)
 
 
-def _descent(
-    x: Tensor, y: Tensor, distance: FairDistance, tau: float, lam: float
-) -> Tensor:
-    edge_index, sq_dist = fair_radius_graph(x, tau, distance=distance)
-    weight, solver = edge_weights(sq_dist), CoordinateDescent()
-    return glif_smooth(y, edge_index, weight, lam=lam, solver=solver)
+#: Ways to solve, as tables head their columns.
+SOLVERS: dict[str, Callable[[Tensor, Tensor, FairDistance, float, float], Tensor]] = {
+    "closed form": _closed_form,
+    "coordinate descent": partial(_sparse, CoordinateDescent()),
+    "default solver": partial(_sparse, Auto()),
+}

@@ -2,17 +2,22 @@
 
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from pyg_glif.baselines import Auditor, SenSeIRegularizer
+from pyg_glif.distances import FairDistance
 from pyg_glif.lightning import MLP, FairClassifier, FairDataModule
 from pyg_glif.lightning.resolve import Trainer
 
+#: Makes what is trained of a fresh network.
+Make = Callable[[MLP], FairClassifier]
 _LOGGERS = ("pytorch_lightning", "lightning.pytorch", "lightning_fabric")
 
 
@@ -39,6 +44,50 @@ class Recipe:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             return MLP(in_channels, self.hidden_channels, out_channels)
+
+    def outputs(
+        self,
+        make: Make,
+        data: Data,
+        x: Tensor,
+        seed: int,
+        *,
+        num_classes: int = 2,
+        num_unlabelled: int = 0,
+        progress: bool | None = None,
+    ) -> Tensor:  # x: [N, F] -> [N, C]
+        """What a fresh network, trained on ``data``, makes of the rows ``x``."""
+        network = self.network(data.num_features, num_classes, seed)
+        classifier = fit(
+            make(network),
+            data,
+            self,
+            seed,
+            num_unlabelled=num_unlabelled,
+            progress=progress,
+        )
+        return logits_of(classifier, x)
+
+
+def plain(lr: float) -> Make:
+    """Training for accuracy alone."""
+    return partial(FairClassifier, lr=lr)
+
+
+def penalized(
+    lr: float, lam: float, distance: FairDistance, tau: float, theta: float
+) -> Make:
+    """Training with the Laplacian penalty on the graph of each batch."""
+    return partial(
+        FairClassifier, lr=lr, lam=lam, distance=distance, tau=tau, theta=theta
+    )
+
+
+def robust(lr: float, rho: float, distance: FairDistance, num_steps: int) -> Make:
+    """Training with SenSeI, whose auditor takes ``num_steps`` of both kinds."""
+    auditor = Auditor(num_subspace_steps=num_steps, num_full_steps=num_steps)
+    term = SenSeIRegularizer(distance, rho=rho, auditor=auditor)
+    return partial(FairClassifier, lr=lr, term=term)
 
 
 def fit(

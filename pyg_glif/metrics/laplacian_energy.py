@@ -2,11 +2,9 @@
 
 from typing import Any
 
-import torch
 from torch import Tensor
-from torchmetrics import Metric
 
-from pyg_glif._validate import check_choice, check_outputs
+from pyg_glif._validate import check_outputs
 from pyg_glif.laplacian import dirichlet_energy
 from pyg_glif.typing import Normalization
 
@@ -53,53 +51,3 @@ def laplacian_energy(
     return dirichlet_energy(
         y, edge_index, edge_weight, normalization=normalization
     ).sum()
-
-
-class LaplacianEnergy(Metric):
-    r"""Laplacian energy of outputs on similarity graphs.
-
-    The sum of :func:`laplacian_energy` over batches, each of which brings the graph
-    of its own people: there are no edges between batches.
-
-    Args:
-        normalization (str, optional): Form of the Laplacian. (default: :obj:`None`)
-        **kwargs: What every :class:`torchmetrics.Metric` takes.
-
-    Shapes:
-        - **update:** outputs :math:`(N)` or :math:`(N, C)`, edges :math:`(2, E)`,
-          weights :math:`(E)`
-        - **compute:** a number, in the squared unit of the outputs
-
-    Example:
-        >>> metric = LaplacianEnergy()
-        >>> edge_index = torch.tensor([[0, 1], [1, 0]])
-        >>> metric.update(torch.tensor([0.0, 3.0]), edge_index)
-        >>> metric.update(torch.tensor([0.0, 1.0]), edge_index, torch.ones(2))
-        >>> metric.compute()
-        tensor(10., dtype=torch.float64)
-    """
-
-    is_differentiable = True
-    higher_is_better = False
-    full_state_update = False
-
-    energy: Tensor
-
-    def __init__(self, normalization: Normalization = None, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        check_choice("normalization", normalization, (None, "nrw", "density"))
-        self.normalization = normalization
-        zero = torch.zeros((), dtype=torch.float64)
-        self.add_state("energy", zero, dist_reduce_fx="sum")
-
-    def update(
-        self, y: Tensor, edge_index: Any, edge_weight: Tensor | None = None
-    ) -> None:
-        """Adds the energy of a graph."""
-        self.energy = self.energy + laplacian_energy(
-            y, edge_index, edge_weight, normalization=self.normalization
-        )
-
-    def compute(self) -> Tensor:
-        """The energy over all graphs added."""
-        return self.energy

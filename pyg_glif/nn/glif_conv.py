@@ -40,8 +40,10 @@ class GLIFConv(MessagePassing):  # type: ignore[misc]
             stored as its logarithm and therefore always positive.
             (default: :obj:`False`)
         cached (bool, optional): If :obj:`True`, the graph is checked and sorted once
-            and kept until another graph is passed, or a tensor of it is modified.
-            Weights that need a gradient are never cached. (default: :obj:`False`)
+            and kept until another graph is passed, or a tensor of it is modified
+            (torch counts modifications; one through a NumPy array that shares the
+            memory goes unseen). Weights that need a gradient are never cached.
+            (default: :obj:`False`)
 
     Shapes:
         - **input:** signals :math:`(N)` or :math:`(N, C)`, edges :math:`(2, E)`,

@@ -11,6 +11,7 @@ checksum of the tensors' content alone, inside the JSON.
 import contextlib
 import hashlib
 import json
+import math
 import os
 import shutil
 import uuid
@@ -23,7 +24,6 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from pyg_glif._validate import check_choice
@@ -276,8 +276,7 @@ def _write(
 ) -> None:
     """Writes the safetensors format, one tensor at a time and without a copy.
 
-    The package's own writer copies everything first, and calls a full disk an error of
-    its own kind.
+    The package's own writer calls a full disk an error of its own kind.
     """
     # Wide types first, so that every tensor starts at a multiple of its width.
     names = sorted(tensors, key=lambda name: (-tensors[name].element_size(), name))
@@ -363,18 +362,37 @@ def _remove_left_over(target: Path) -> None:
                 beside.unlink()
 
 
+def _load(file: BinaryIO) -> tuple[dict[str, str], dict[str, Tensor]]:
+    """Reads the safetensors format: header and tensors.
+
+    The package's own reader opens the path twice, which mixes two files if somebody
+    saves in between, and maps it into memory, where a fit would change with the file.
+    """
+    total = os.fstat(file.fileno()).st_size
+    size = int.from_bytes(file.read(8), "little")
+    if size > total:
+        raise ValueError(f"a header of {size} bytes")
+    layout = json.loads(file.read(size))
+    metadata = layout.pop("__metadata__", {})
+    dtypes = {name: dtype for dtype, name in _DTYPES.items()}
+    tensors = {}
+    for name, entry in layout.items():
+        shape, dtype = entry["shape"], dtypes[entry["dtype"]]
+        start, end = entry["data_offsets"]
+        if math.prod(shape) * dtype.itemsize != end - start or end > total:
+            raise ValueError(f"{end - start} bytes for the shape {shape}")
+        tensors[name] = torch.empty(shape, dtype=dtype)
+        file.seek(8 + size + start)
+        if end > start and file.readinto(_content(tensors[name])) != end - start:  # type: ignore[attr-defined]
+            raise ValueError(f"an end after {total} bytes")
+    return metadata, tensors
+
+
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Header and tensors of a file that is what it should be."""
-    with open(path, "rb"):
-        pass  # a missing or unreadable file is an OSError with its path
-    try:
-        with safe_open(path, framework="pt") as file:
-            metadata = dict(file.metadata() or {})
-            # The reader maps the file into memory; a fit must not change with it.
-            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError, ValueError, RuntimeError) as error:
-        raise DamagedFileError(_not_ours(path, str(error))) from error
-    text = metadata.get(_HEADER)
+    with open(path, "rb") as file, damage_in(path):
+        metadata, tensors = _load(file)
+        text = metadata.get(_HEADER)
     if text is None:
         got = "another kind of safetensors file"
         raise DamagedFileError(_not_ours(path, got))

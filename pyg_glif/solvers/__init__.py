@@ -1,12 +1,13 @@
 """Certified solvers for the smoothing system."""
 
 from pyg_glif.solvers.auto import Auto
-from pyg_glif.solvers.base import Solution, Solver, SolveStatus, System
+from pyg_glif.solvers.base import Solution, Solver, SolveStatus
 from pyg_glif.solvers.cg import CG
 from pyg_glif.solvers.cholesky import Cholesky
 from pyg_glif.solvers.coordinate_descent import CoordinateDescent
 from pyg_glif.solvers.implicit import smooth
 from pyg_glif.solvers.preconditioner import Jacobi
+from pyg_glif.solvers.system import System
 from pyg_glif.solvers.together import solve_together
 
 __all__ = [

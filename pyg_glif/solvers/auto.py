@@ -6,9 +6,10 @@ import torch
 from torch import Tensor
 
 from pyg_glif._validate import check_count, check_scalar
-from pyg_glif.solvers.base import Attempt, Solver, System
+from pyg_glif.solvers.base import Attempt, Solver
 from pyg_glif.solvers.cg import CG
 from pyg_glif.solvers.cholesky import Cholesky
+from pyg_glif.solvers.system import System
 
 # A component of this size is factorised faster than CG runs its first iterations.
 _SMALL_COMPONENT = 128

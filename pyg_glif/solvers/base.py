@@ -1,19 +1,20 @@
-"""What all solvers share: the system, the certified result, the wording of failure."""
+"""What all solvers share: the certified result and the wording of failure."""
 
+import math
 import warnings
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from pyg_glif._pattern import Pattern
 from pyg_glif.errors import ConvergenceError, ConvergenceWarning
-from pyg_glif.laplacian import LaplacianOperator
+from pyg_glif.solvers.system import System
 
-_EPS = torch.finfo(torch.float64).eps
+# Columns whose largest entry is within these powers of two are solved as they are.
+_MAX_POWER = 100
 
 
 class SolveStatus(Enum):
@@ -23,8 +24,8 @@ class SolveStatus(Enum):
     EPOCHS_DONE = "The requested epochs are done; 'residual' says how far they led."
     MAX_ITER = "The iteration limit was reached first. Raise 'max_iter'"
     STAGNATED = (
-        "The residual stopped falling: float64 allows no more for this 'lam' and these "
-        "degrees. Raise 'rtol'"
+        "Rounding leaves no more to gain, or hides whether there is: float64 allows no "
+        "more for this 'lam' and these degrees. Raise 'rtol'"
     )
     INDEFINITE = (
         "I + lam L has a negative eigenvalue, so the objective has no minimum. "
@@ -46,11 +47,15 @@ class Solution:
         status (SolveStatus): How the solve ended.
         num_iter (int): Iterations (sparse products), epochs or factorisations spent.
         residual (Tensor): Norm of :math:`\hat y - (\mathbf{I} + \lambda \mathbf{L}) f`
-            per column, recomputed in float64 before ``value`` is rounded to float32.
-        error_bound (Tensor): Bound on :math:`\|f - f^*\|` per column: residual over the
-            smallest eigenvalue (at least one for a PSD Laplacian), plus all rounding.
-            Infinite if the system is not positive definite. For ``"nrw"`` it rests on
-            an estimated eigenvalue.
+            per column, recomputed before the solution is rounded to the type of
+            ``value``. Where ``lam`` times a degree is large, the solver carries more
+            digits than float64 has, and this is the residual with all of them.
+        error_bound (Tensor): Bound on :math:`\|f - f^*\|` per column, :math:`f^*` being
+            the exact solution for the weights and the ``lam`` given: residual over the
+            smallest eigenvalue (at least one for a PSD Laplacian), plus all rounding
+            on the way, that of ``value`` included (:doc:`/maths`). Infinite if the
+            system is not positive definite. For ``"nrw"`` it rests on an estimated
+            eigenvalue.
         solver (str): The solver that did the work. (default: :obj:`""`)
     """
 
@@ -61,6 +66,18 @@ class Solution:
     error_bound: Tensor  # [C] float64
     solver: str = ""
 
+    def to(self, dtype: torch.dtype) -> "Solution":
+        """The solution in another type, the error of the conversion in its bound."""
+        if dtype == self.value.dtype:
+            return self
+        value = self.value.to(dtype)
+        gap = self.value.detach().double() - value.detach().double()
+        error: Tensor = torch.linalg.vector_norm(gap, dim=0)
+        # Norms of N entries are rounded N times.
+        slack = 1.0 + (gap.size(0) + 8) * torch.finfo(torch.float64).eps
+        bound = (slack * (self.error_bound + error)).nan_to_num_(nan=torch.inf)
+        return replace(self, value=value, error_bound=bound)
+
     def __repr__(self) -> str:
         worst = float(self.residual.max()) if self.residual.numel() else 0.0
         bound = float(self.error_bound.max()) if self.error_bound.numel() else 0.0
@@ -70,62 +87,13 @@ class Solution:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class System:
-    r"""The system :math:`(\mathrm{diag}(s) - \mathbf{T}) f = y` of one smoothing step.
-
-    With ``lam`` times its scale :math:`\mu`, :math:`s = 1 + \mu a` and
-    :math:`t = \mu v` (:mod:`pyg_glif.laplacian`), both in float64: in float32 the one
-    is lost from about :math:`\lambda d = 10^7`.
-    """
-
-    op: LaplacianOperator
-    diagonal: Tensor  # [N]
-    off_diagonal: Tensor  # [E]
-    lam: float
-
-    @property
-    def num_nodes(self) -> int:
-        """Number of rows."""
-        return self.op.num_nodes
-
-    @property
-    def pattern(self) -> Pattern:
-        """Where the off-diagonal entries are."""
-        return self.op.pattern
-
-    def matmul(self, x: Tensor) -> Tensor:  # [N, C] float64
-        """Product with a block of columns."""
-        out = self.diagonal.unsqueeze(1) * x
-        if self.pattern.num_edges and x.numel():
-            out.addmm_(self.pattern.csr(self.off_diagonal), x, alpha=-1.0)
-        return out
-
-    def smallest_eigenvalue(self) -> float:
-        """A lower bound: rigorous for PSD Laplacians, estimated for ``"nrw"``."""
-        if self.op.is_psd:
-            return 1.0
-        gap = self.diagonal - self.pattern.row_sum(self.off_diagonal)  # Gershgorin
-        disc = float(gap.min()) if self.num_nodes else 1.0
-        return disc if disc > 0 else 1.0 + self.lam * self.op.scaled_eigenvalue[0]
-
-    def indefinite_reason(self) -> str:
-        """Names the largest safe ``lam``."""
-        low, _ = self.op.scaled_eigenvalue
-        safe = f"{-1.0 / low:.3g}" if low < 0 else "inf"
-        return (
-            f"I + lam L is not positive definite at lam = {self.lam:g} with "
-            f"normalization={self.op.normalization!r}, so the objective has no "
-            f"minimum. Use 'lam' below {safe} or normalization=\"density\""
-        )
-
-
 class Attempt(NamedTuple):
     """What a solver hands to certification."""
 
     value: Tensor  # [N, C] float64
     status: SolveStatus
     num_iter: int
+    low: Tensor | None = None  # [N, C] digits of the value beyond float64
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,26 +131,52 @@ class Solver(ABC):
         """Solves for every column of ``rhs`` ``[N, C]``, and certifies the result."""
         solver = self.choose(system)
         y = rhs.double()
+        start = None if x0 is None else x0.double()
+        power = _odd_scale(y)
+        if power is not None:
+            # Powers of two change no digit. They keep squares, and so norms, in range.
+            y = _times_two_to(y, -power)
+            start = None if start is None else _times_two_to(start, -power)
+        solution, noise = solver._certified(system, y, start)
+        if solution.status.is_failure:
+            solver._complain(solution, system, y, noise)
+        if power is not None:
+            solution = _scaled_back(solution, power)
+        return solution.to(rhs.dtype)
+
+    def _certified(
+        self, system: System, y: Tensor, x0: Tensor | None
+    ) -> tuple[Solution, Tensor]:
+        """The solution with its bound, and the rounding in its residual."""
         smallest = system.smallest_eigenvalue()
         if smallest > 0:
-            start = None if x0 is None else x0.double()
-            value, status, num_iter = solver.attempt(system, y, start)
+            value, status, num_iter, low = self.attempt(system, y, x0)
+            alone = system.alone().unsqueeze(1)
+            if bool(alone.any()):
+                value = torch.where(alone, y, value)
+                low = None if low is None else low.masked_fill(alone, 0.0)
         else:
-            value, num_iter = solver.saddle(system, y), 0
+            value, num_iter, low = self.saddle(system, y), 0, None
             status = SolveStatus.INDEFINITE
-        residual = torch.linalg.vector_norm(y - system.matmul(value), dim=0)
-        limit = solver.limits(y)
-        missed = limit is not None and not bool((residual <= limit).all())
-        if status is SolveStatus.CONVERGED and missed:
-            status = SolveStatus.STAGNATED
-        rounded = value.to(rhs.dtype)
-        bound = _error_bound(system, value, rounded, residual, smallest)
-        solution = Solution(rounded, status, num_iter, residual, bound, repr(solver))
-        if status.is_failure:
-            solver._complain(solution, system, y)
-        return solution
+        limit = self.limits(y)
+        found = system.residual(y, value, low, limit)
+        norm, noise = found.norm, found.noise
+        if status is SolveStatus.CONVERGED and limit is not None:
+            met = (norm <= limit) & (noise <= limit)
+            if not bool(met.all()):
+                status = SolveStatus.STAGNATED
+        if smallest > 0:
+            parts = [(norm + noise + found.entries) / smallest]
+            if low is not None:  # 'value' is the certified point without it
+                parts.append(torch.linalg.vector_norm(low, dim=0))
+            bound = system.total_bound(*parts).nan_to_num_(nan=torch.inf)
+        else:
+            bound = torch.full_like(norm, torch.inf)
+        return Solution(value, status, num_iter, norm, bound, repr(self)), noise
 
-    def _complain(self, solution: Solution, system: System, rhs: Tensor) -> None:
+    def _complain(
+        self, solution: Solution, system: System, rhs: Tensor, noise: Tensor
+    ) -> None:
         """Raises, or warns if that is what the user asked for."""
         name = type(self).__name__
         if solution.status is SolveStatus.INDEFINITE:
@@ -190,11 +184,15 @@ class Solver(ABC):
         else:
             scale = torch.linalg.vector_norm(rhs, dim=0)
             relative = (solution.residual / scale).nan_to_num_(0.0)  # zero columns
-            column = int(relative.argmax())
+            noise = (noise / scale).nan_to_num_(0.0)
+            column = int(torch.maximum(relative, noise).argmax())
+            rounding = ""
+            if bool(noise[column] > relative[column]):
+                rounding = f" (rounding up to {noise[column]:.1e})"
             msg = (
                 f"{name} stopped after {solution.num_iter} iterations: worst relative "
-                f"residual {relative[column]:.1e} in column {column} of {rhs.size(1)}, "
-                f"{self._tolerance()}. {solution.status.value}"
+                f"residual {relative[column]:.1e}{rounding} in column {column} of "
+                f"{rhs.size(1)}, {self._tolerance()}. {solution.status.value}"
             )
         if self.throw:
             raise ConvergenceError(msg)
@@ -205,14 +203,29 @@ class Solver(ABC):
         return f"'rtol' is {getattr(self, 'rtol', None)}"
 
 
-def _error_bound(
-    system: System, value: Tensor, rounded: Tensor, residual: Tensor, smallest: float
-) -> Tensor:  # [C]
-    """Residual over the smallest eigenvalue, plus rounding of all that was computed."""
-    if smallest <= 0:
-        return torch.full_like(residual, torch.inf)
-    # The two products and the difference in the residual round by a few units each.
-    magnitude = (2.0 * system.diagonal.unsqueeze(1) * value).abs_()
-    noise: Tensor = 4.0 * _EPS * torch.linalg.vector_norm(magnitude, dim=0)
-    cast: Tensor = torch.linalg.vector_norm(value - rounded.double(), dim=0)
-    return (residual + noise) / smallest + cast
+def _odd_scale(y: Tensor) -> Tensor | None:  # [N, C] -> [C] int32
+    """Binary exponents of columns, if one is so large or small that squares are not."""
+    if y.numel() == 0:
+        return None
+    low, high = torch.aminmax(y, dim=0)
+    power = torch.frexp(torch.maximum(-low, high))[1]
+    return power if bool((power.abs() > _MAX_POWER).any()) else None
+
+
+def _times_two_to(y: Tensor, power: Tensor) -> Tensor:
+    """Product with powers of two, in two steps because one may be out of range."""
+    half = torch.div(power, 2, rounding_mode="floor")
+    two = torch.full_like(y[:1], 2.0)
+    return y * two.pow(half) * two.pow(power - half)
+
+
+def _scaled_back(solution: Solution, power: Tensor) -> Solution:
+    """Undoes the scaling; what leaves the normal range is rounded once more."""
+    size = solution.value.size(0)
+    bound = _times_two_to(solution.error_bound.unsqueeze(0), power)[0]
+    return replace(
+        solution,
+        value=_times_two_to(solution.value, power),
+        residual=_times_two_to(solution.residual.unsqueeze(0), power)[0],
+        error_bound=bound + (math.sqrt(size) + 1.0) * 5e-324,
+    )

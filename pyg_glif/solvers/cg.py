@@ -19,8 +19,9 @@ import torch
 from torch import Tensor
 
 from pyg_glif._validate import check_count, check_scalar
-from pyg_glif.solvers.base import Attempt, Solver, SolveStatus, System
+from pyg_glif.solvers.base import Attempt, Solver, SolveStatus
 from pyg_glif.solvers.preconditioner import ComponentMeans, Jacobi
+from pyg_glif.solvers.system import System, add_exactly
 
 # Columns solved together: wider blocks spend more on dense products than they save.
 _WIDTH = 32
@@ -83,28 +84,37 @@ class CG(Solver):
         """Solves block by block of columns."""
         if rhs.numel() == 0:
             return Attempt(rhs, SolveStatus.CONVERGED, 0)
-        work = _Scaled(system, self.preconditioner, self._means(system, rhs.size(1)))
-        values, status, num_iter = [], SolveStatus.CONVERGED, 0
+        delicate = system.is_delicate(rhs, self.limits(rhs))
+        means = self._means(system, rhs.size(1), delicate)
+        work = _Scaled(system, self.preconditioner, means)
+        values, lows, status, num_iter = [], [], SolveStatus.CONVERGED, 0
         for start in range(0, rhs.size(1), _WIDTH):
             part = slice(start, start + _WIDTH)
             x = None if x0 is None else x0[:, part]
-            block = self._block(work, rhs[:, part].contiguous(), x)
+            block = self._block(work, rhs[:, part].contiguous(), x, delicate)
             values.append(block.value)
+            lows.append(block.low)
             num_iter = max(num_iter, block.num_iter)
             if block.status is not SolveStatus.CONVERGED:
                 status = block.status
         value = values[0] if len(values) == 1 else torch.cat(values, 1)
-        return Attempt(value, status, num_iter)
+        low = None
+        if delicate:
+            low = torch.cat([part for part in lows if part is not None], 1)
+        return Attempt(value, status, num_iter, low)
 
-    def _means(self, system: System, num_columns: int) -> ComponentMeans | None:
+    def _means(
+        self, system: System, num_columns: int, delicate: bool
+    ) -> ComponentMeans | None:
         """Component means, if they are to be taken out."""
         stiff = float(system.diagonal.mean())
-        wanted = stiff > 64.0 if self.deflate is None else self.deflate
-        if not (wanted and system.op.is_psd and system.lam > 0):
+        wanted = delicate or stiff > 64.0
+        wanted = wanted if self.deflate is None else self.deflate
+        if not (wanted and system.op.keeps_constants and system.lam > 0):
             return None
         label, size = system.op.components
-        num_parts = int((size > 1).sum())
-        if self.deflate is None and num_parts <= num_columns and stiff < 1000.0:
+        few = int((size > 1).sum()) <= num_columns and stiff < 1000.0
+        if self.deflate is None and few and not delicate:
             return None
         return ComponentMeans(label, size)
 
@@ -123,32 +133,54 @@ class CG(Solver):
         digits = math.log(2.0 * condition / max(self.rtol, 1e-16))
         return min(100 + int(root * digits), 20_000)
 
-    def _block(self, work: "_Scaled", y: Tensor, x0: Tensor | None) -> Attempt:
-        """Cycles of the recurrence, the true residual in between."""
+    def _block(
+        self, work: "_Scaled", y: Tensor, x0: Tensor | None, delicate: bool
+    ) -> Attempt:
+        """Cycles of the recurrence, the true residual in between.
+
+        In a delicate system the rounding of ``x`` to float64 alone, times ``lam`` and
+        the degrees, can exceed the tolerance: ``low`` then holds further digits.
+        """
         limit, max_iter = self.limits(y), self._iteration_limit(work.system)
         dtype = self._precision(work.system, y)
         x = work.start(y, x0)
+        low = torch.zeros_like(x) if delicate else None
         excess, num_iter = math.inf, 0
         carried: _Directions | None = None
         while True:
-            r = work.residual(y, x)
+            r = work.residual(y, x, low)
+            shift = work.mean(r)
+            if shift is not None:
+                # Component means of a residual are the means of the error. The
+                # singular matrix without means needs them taken out.
+                x, low = _moved(x, low, shift)
+                r -= shift
             norm = torch.linalg.vector_norm(r, dim=0)
             last, excess = excess, _excess(norm, limit)
             if excess <= 1.0:
-                return Attempt(x, SolveStatus.CONVERGED, num_iter)
+                return Attempt(x, SolveStatus.CONVERGED, num_iter, low)
             if num_iter >= max_iter:
-                return Attempt(x, SolveStatus.MAX_ITER, num_iter)
+                return Attempt(x, SolveStatus.MAX_ITER, num_iter, low)
             if excess > 0.5 * last:
                 if dtype == torch.float64:
-                    return Attempt(x, SolveStatus.STAGNATED, num_iter)
+                    return Attempt(x, SolveStatus.STAGNATED, num_iter, low)
                 dtype, carried = torch.float64, None
             # What is left of a finished column may be rounding noise alone.
             r[:, norm <= _FINISHED * limit] = 0.0
             goal = (_SAFETY * limit / norm).nan_to_num_(1.0)
             cycle = _Cycle(work, r, dtype, carried)
             num_iter = cycle.run(goal, num_iter, max_iter)
-            x += work.unscale(cycle.value)
+            step = work.unscale(cycle.value)
             carried = cycle.directions
+            if bool(torch.isfinite(step).all()):
+                x, low = _moved(x, low, step)
+            elif dtype == torch.float64:  # rounding made the matrix singular
+                return Attempt(x, SolveStatus.STAGNATED, num_iter, low)
+
+
+def _moved(x: Tensor, low: Tensor | None, step: Tensor) -> tuple[Tensor, Tensor | None]:
+    """The point after a step, in place where it has no further digits."""
+    return (x.add_(step), None) if low is None else add_exactly(x, low, step)
 
 
 def _excess(norm: Tensor, limit: Tensor) -> float:
@@ -181,22 +213,19 @@ class _Scaled:
             x = known + (x - self._means.mean(x))
         if x0 is not None:
             x[:, ~y.any(0)] = 0.0
-            alone = self.system.op.deg == 0
+            alone = self.system.alone()
             x[alone] = y[alone]
         return x
 
-    def residual(self, y: Tensor, x: Tensor) -> Tensor:
-        """The residual of the original system, in float64; corrects ``x`` in place.
+    def residual(self, y: Tensor, x: Tensor, low: Tensor | None) -> Tensor:
+        """The residual of the original system, in float64."""
+        if low is None:
+            return y - self.system.matmul(x)
+        return self.system.residual(y, x, low).value
 
-        Component means of a residual are the means of the error: adding them to ``x``
-        takes them out, and the singular matrix without means needs that.
-        """
-        r = y - self.system.matmul(x)
-        if self._means is not None:
-            shift = self._means.mean(r)
-            x += shift
-            r -= shift
-        return r
+    def mean(self, r: Tensor) -> Tensor | None:
+        """Component means, if they are taken out."""
+        return None if self._means is None else self._means.mean(r)
 
     def unscale(self, value: Tensor) -> Tensor:
         """A correction in the original variables."""

@@ -1,6 +1,6 @@
 """Dense factorisation, component by component."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -9,11 +9,14 @@ from torch import Tensor
 from pyg_glif._runtime import available_memory
 from pyg_glif._validate import check_scalar
 from pyg_glif.errors import MemoryBudgetError
-from pyg_glif.solvers.base import Attempt, Solver, SolveStatus, System
+from pyg_glif.solvers.base import Attempt, Solver, SolveStatus
+from pyg_glif.solvers.preconditioner import ComponentMeans
+from pyg_glif.solvers.system import System, add_exactly
 
 # Entries of the matrices that are factorised together.
 _BATCH_ENTRIES = 1 << 22
-_REFINEMENTS = 2
+# Steps of refinement, without and with more digits than float64 has.
+_REFINEMENTS, _MAX_REFINEMENTS = 2, 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,23 +49,72 @@ class Cholesky(Solver):
         return self.rtol * norm
 
     def attempt(self, system: System, rhs: Tensor, x0: Tensor | None) -> Attempt:
-        """Factorises and solves; a starting point is of no use here."""
-        value, ok = _solve(system, rhs)
+        """Factorises, solves and refines; a starting point is of no use here."""
+        limit = self.limits(rhs)
+        if system.is_delicate(rhs, limit):
+            return self._refined(system, rhs, limit)
+        value, ok = _solve(system, rhs, _cholesky)
+        if not ok and system.op.is_psd:  # rounding alone can do that
+            return self._refined(system, rhs, limit)
         if not ok:
             return Attempt(self.saddle(system, rhs), SolveStatus.INDEFINITE, 1)
-        limit = self.limits(rhs)
         num_iter = 1
         for _ in range(_REFINEMENTS):
             residual = rhs - system.matmul(value)
             if bool((torch.linalg.vector_norm(residual, dim=0) <= limit).all()):
                 break
-            value = value + _solve(system, residual)[0]
+            value = value + _solve(system, residual, _cholesky)[0]
             num_iter += 1
         return Attempt(value, SolveStatus.CONVERGED, num_iter)
 
     def saddle(self, system: System, rhs: Tensor) -> Tensor:
         """The stationary point of an objective without a minimum."""
-        return _solve(system, rhs, definite=False)[0]
+        return _solve(system, rhs, _general)[0]
+
+    def _refined(self, system: System, rhs: Tensor, limit: Tensor) -> Attempt:
+        """Solves with more digits than float64 has, for large ``lam`` times degree.
+
+        Corrections come from the factors of a matrix without the small eigenvalue of
+        component means; if they do not help, from an elimination without subtractions.
+        """
+        means = None
+        if system.op.keeps_constants:
+            means = ComponentMeans(*system.op.components)
+        factor = _cholesky if means is None else _shifted_cholesky
+        value = torch.zeros_like(rhs) if means is None else means.mean(rhs)
+        low = torch.zeros_like(rhs)
+        last, num_iter = float("inf"), 0
+        while True:
+            residual = system.residual(rhs, value, low).value
+            norm = torch.linalg.vector_norm(residual, dim=0)
+            if bool((norm <= limit).all()):
+                return Attempt(value, SolveStatus.CONVERGED, num_iter, low)
+            excess = float((norm / limit).nan_to_num_(0.0).max())
+            if not excess <= 0.5 * last or num_iter >= _MAX_REFINEMENTS:
+                if factor is _eliminated or not system.op.is_psd:
+                    return Attempt(value, SolveStatus.STAGNATED, num_iter, low)
+                factor, last, num_iter = _eliminated, float("inf"), 0
+            last = excess
+            step, ok = self._step(system, residual, factor, means)
+            num_iter += 1
+            if not ok:
+                last = 0.0  # no use to repeat it
+                continue
+            value, low = add_exactly(value, low, step)
+
+    def _step(
+        self,
+        system: System,
+        residual: Tensor,
+        factor: "_Factoriser",
+        means: ComponentMeans | None,
+    ) -> tuple[Tensor, bool]:
+        """A correction, its component means known in advance."""
+        if means is None:
+            return _solve(system, residual, factor)
+        shift = means.mean(residual)
+        step, ok = _solve(system, residual - shift, factor)
+        return shift + (step - means.mean(step)), ok
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,24 +128,76 @@ class _Group:
     size: int
 
 
+#: Solves a batch of dense systems, or tells that it cannot.
+_Factoriser = Callable[[System, _Group, Tensor], tuple[Tensor, bool]]
+
+
 def _solve(
-    system: System, rhs: Tensor, definite: bool = True
+    system: System, rhs: Tensor, factoriser: _Factoriser
 ) -> tuple[Tensor, bool]:  # [N, C]
-    """Solves group by group; false if a matrix is not positive definite."""
+    """Solves group by group; false if one of them cannot be."""
     value = torch.empty_like(rhs)
     for group in _groups(system):
-        M = _matrices(system, group)
         y = rhs.new_zeros(group.num_blocks, group.size, rhs.size(1))
         y[group.block, group.place] = rhs[group.nodes]
-        if definite:
-            factor, info = torch.linalg.cholesky_ex(M)
-            if bool(info.any()):
-                return value, False
-            x = torch.cholesky_solve(y, factor)
-        else:
-            x = torch.linalg.solve(M, y)
+        x, ok = factoriser(system, group, y)
+        if not ok:
+            return value, False
         value[group.nodes] = x[group.block, group.place]
     return value, True
+
+
+def _cholesky(system: System, group: _Group, y: Tensor) -> tuple[Tensor, bool]:
+    """False if a matrix is not positive definite."""
+    factor, info = torch.linalg.cholesky_ex(_matrices(system, group))
+    if bool(info.any()):
+        return y, False
+    return torch.cholesky_solve(y, factor), True
+
+
+def _shifted_cholesky(system: System, group: _Group, y: Tensor) -> tuple[Tensor, bool]:
+    """The same with the eigenvalue of component means as large as the diagonal."""
+    M = _matrices(system, group)
+    member = y.new_zeros(group.num_blocks, group.size, 1)
+    member[group.block, group.place] = 1.0
+    count = member.sum((1, 2), keepdim=True).clamp_(min=1.0)
+    stiff = M.diagonal(dim1=1, dim2=2).amax(1).view(-1, 1, 1)
+    M += (stiff / count) * member * member.transpose(1, 2)
+    factor, info = torch.linalg.cholesky_ex(M)
+    if bool(info.any()):
+        return y, False
+    return torch.cholesky_solve(y, factor), True
+
+
+def _general(system: System, group: _Group, y: Tensor) -> tuple[Tensor, bool]:
+    """By pivoting, for matrices that are not definite; NaN if they are singular."""
+    x, info = torch.linalg.solve_ex(_matrices(system, group), y)
+    return x.masked_fill_((info != 0).view(-1, 1, 1), torch.nan), True
+
+
+def _eliminated(system: System, group: _Group, y: Tensor) -> tuple[Tensor, bool]:
+    r"""Gaussian elimination that adds, multiplies and divides, but never subtracts.
+
+    Grassmann, Taksar and Heyman's idea: the diagonal is not stored but is the excess
+    of its row (here one) plus the rest of the row, and elimination turns rows with
+    non-negative excess and non-negative :math:`t_{ij}` into rows of the same kind.
+    No digit cancels, so the solution is exact to a few units whatever the condition.
+    """
+    T = _matrices(system, group).neg_()
+    T.diagonal(dim1=1, dim2=2).zero_()
+    excess = torch.ones_like(T[:, :, 0])
+    lower, upper = torch.zeros_like(T), torch.zeros_like(T)
+    for k in range(group.size):
+        rest = T[:, k, k + 1 :]
+        pivot = excess[:, k] + rest.sum(1)
+        share = T[:, k + 1 :, k] / pivot.unsqueeze(1)
+        lower[:, k + 1 :, k], upper[:, k, k + 1 :] = -share, -rest
+        upper[:, k, k] = pivot
+        excess[:, k + 1 :] += share * excess[:, k : k + 1]
+        T[:, k + 1 :, k + 1 :] += share.unsqueeze(2) * rest.unsqueeze(1)
+        T.diagonal(dim1=1, dim2=2).zero_()
+    y = torch.linalg.solve_triangular(lower, y, upper=False, unitriangular=True)
+    return torch.linalg.solve_triangular(upper, y, upper=True), True
 
 
 def _groups(system: System) -> Iterator[_Group]:

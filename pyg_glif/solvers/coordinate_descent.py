@@ -9,7 +9,8 @@ from torch import Tensor
 from pyg_glif._pattern import csr_tensor
 from pyg_glif._runtime import Progress
 from pyg_glif._validate import check_count, check_scalar
-from pyg_glif.solvers.base import Attempt, Solver, SolveStatus, System
+from pyg_glif.solvers.base import Attempt, Solver, SolveStatus
+from pyg_glif.solvers.system import System
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +72,7 @@ class CoordinateDescent(Solver):
                 self._epoch(system, rhs, value, generator)
                 bar.update()
                 if limit is not None:
-                    norm = torch.linalg.vector_norm(rhs - system.matmul(value), dim=0)
+                    norm = system.residual(rhs, value, limit=limit).norm
                     if bool((norm <= limit).all()):
                         return Attempt(value, SolveStatus.CONVERGED, epoch)
         done = SolveStatus.EPOCHS_DONE if limit is None else SolveStatus.MAX_ITER

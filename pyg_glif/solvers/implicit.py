@@ -1,15 +1,17 @@
 r"""Differentiates through a solve without unrolling it.
 
 With :math:`M = \mathrm{diag}(s) - \mathbf{T}` and :math:`M f = y`, a small change gives
-:math:`M\,df = dy - ds \odot f + d\mathbf{T} f`. For a gradient :math:`\bar f` let
-:math:`g = M^{-1} \bar f` (:math:`M` is symmetric). Then
+:math:`M\,df = dy - ds \odot f + d\mathbf{T} f`, which is the forward derivative. For a
+gradient :math:`\bar f` let :math:`g = M^{-1} \bar f` (:math:`M` is symmetric). Then
 
 .. math::
     \bar y = g, \qquad \bar s_i = -\langle g_i, f_i \rangle, \qquad
     \bar t_{ij} = \langle g_i, f_j \rangle .
 
-The backward pass is therefore one more solve of the same system, and is itself made of
-differentiable operations, which gives derivatives of any order.
+Either pass is therefore one more solve of the same system, and is itself made of
+differentiable operations, which gives derivatives of any order. A batch of right-hand
+sides, such as :func:`torch.func.vmap` and :func:`torch.func.jacrev` make, is a block of
+more columns.
 """
 
 from dataclasses import dataclass, field, replace
@@ -19,9 +21,11 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from pyg_glif._pattern import edge_dot
+from pyg_glif._pattern import edge_dot, plain, spmm
+from pyg_glif._validate import check_finite
 from pyg_glif.laplacian import LaplacianOperator
-from pyg_glif.solvers.base import Solution, Solver, System
+from pyg_glif.solvers.base import Solution, Solver
+from pyg_glif.solvers.system import LARGEST_ENTRY, System
 
 
 @dataclass(eq=False)
@@ -31,6 +35,7 @@ class _Job:
     op: LaplacianOperator
     lam: float
     solver: Solver
+    dtype: torch.dtype | None = None  # of the caller's outputs; None in a derivative
     x0: Tensor | None = None
     found: list[Solution] = field(default_factory=list)
 
@@ -52,34 +57,43 @@ def smooth(
     s = 1.0 + strength * op.diagonal
     per_edge = strength if strength.dim() == 0 else strength[op.pattern.row]
     t = per_edge * op.off_diagonal
-    job = _Job(op, float(lam.detach()), solver, x0)
+    _check_size(s.detach(), strength.detach())
+    job = _Job(op, float(lam.detach()), solver, rhs.dtype, x0)
     value: Tensor = _Solve.apply(s, t, rhs.double(), job)  # type: ignore[no-untyped-call]
-    return _rounded(value, rhs.dtype, job.found[0])
+    out = value.to(rhs.dtype)
+    return out, replace(job.found[0], value=out)
 
 
-def _rounded(
-    value: Tensor, dtype: torch.dtype, found: Solution
-) -> tuple[Tensor, Solution]:
-    """The solution in the caller's type, the error of the conversion in its bound."""
-    if dtype == value.dtype:
-        return value, replace(found, value=value)
-    out = value.to(dtype)
-    error: Tensor = torch.linalg.vector_norm((value - out.double()).detach(), dim=0)
-    bound = found.error_bound + error
-    return out, replace(found, value=out, error_bound=bound)
+def _check_size(s: Tensor, strength: Tensor) -> None:
+    """Refuses strengths and degrees whose products would leave the range of float64."""
+    if s.numel() == 0:
+        return
+    largest = max(float(s.max()), float(strength.max()))
+    if not largest <= LARGEST_ENTRY:
+        msg = "'lam' times the largest degree must be at most"
+        msg = f"{msg} {LARGEST_ENTRY:g} (got {largest:g})"
+        raise ValueError(f"{msg}. Use a smaller 'lam', or divide the weights")
 
 
 class _Solve(Function):
     """``(diag(s) - T)^-1 y`` as a function of ``s``, ``t`` and ``y``."""
 
     @staticmethod
-    def forward(ctx: Any, s: Tensor, t: Tensor, y: Tensor, job: _Job) -> Tensor:
+    def forward(s: Tensor, t: Tensor, y: Tensor, job: _Job) -> Tensor:
         system = System(job.op, s.detach(), t.detach(), job.lam)
-        solution = job.solver.solve(system, y.detach(), job.x0)
-        job.found.append(solution)
-        ctx.save_for_backward(s, t, solution.value)
-        ctx.job = job
+        # Under autocast a product in float32 would run in half precision.
+        with torch.autocast(y.device.type, enabled=False):
+            solution = job.solver.solve(system, y.detach(), job.x0)
+            if job.dtype is not None:
+                job.found.append(solution.to(job.dtype))
         return solution.value
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        s, t, _, job = inputs
+        ctx.save_for_backward(s, t, output)
+        ctx.save_for_forward(s, t, output)
+        ctx.job = job
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
@@ -90,3 +104,43 @@ class _Solve(Function):
         ds = -(g * f).sum(1) if by_s else None
         dt = edge_dot(ctx.job.op.pattern, g, f) if by_t else None
         return ds, dt, g if by_y else None, None
+
+    @staticmethod
+    def jvp(
+        ctx: Any, ds: Tensor | None, dt: Tensor | None, dy: Tensor | None, _: None
+    ) -> Tensor:
+        s, t, f = ctx.saved_tensors
+        change = torch.zeros_like(f) if dy is None else dy
+        if ds is not None:
+            change = change - ds.unsqueeze(1) * f
+        if dt is not None:
+            change = change + spmm(ctx.job.op.pattern, dt, f)
+        job = _Job(ctx.job.op, ctx.job.lam, ctx.job.solver)
+        out: Tensor = _Solve.apply(s, t, change, job)  # type: ignore[no-untyped-call]
+        return out
+
+    @staticmethod
+    def vmap(
+        info: Any,
+        in_dims: tuple[int | None, ...],
+        s: Tensor,
+        t: Tensor,
+        y: Tensor,
+        job: _Job,
+    ) -> tuple[Tensor, int]:
+        if in_dims[0] is None and in_dims[1] is None:
+            # One system: the batch becomes more columns.
+            assert in_dims[2] is not None
+            y = y.movedim(in_dims[2], 1)  # [N, B, C]
+            if job.dtype is not None:
+                check_finite("y_hat", plain(y))
+            flat: Tensor = _Solve.apply(s, t, y.flatten(1), job)  # type: ignore[no-untyped-call]
+            return flat.view(y.shape), 1
+        s, t, y = (
+            part.expand(info.batch_size, *part.shape)
+            if dim is None
+            else part.movedim(dim, 0)
+            for part, dim in zip((s, t, y), in_dims[:3], strict=True)
+        )
+        each = [_Solve.apply(*parts, job) for parts in zip(s, t, y, strict=True)]  # type: ignore[no-untyped-call]
+        return torch.stack(each), 0

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from pyg_glif._pattern import csr_tensor
-from pyg_glif.solvers.base import System
+from pyg_glif.solvers.system import System
 
 
 @dataclass(frozen=True)

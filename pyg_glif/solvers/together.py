@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from pyg_glif.solvers.base import SolveStatus
+from pyg_glif.solvers.system import gamma
 
 _MAX_CYCLES, _MAX_ITER = 8, 200
 # A float32 cycle ends when its residual has fallen this far.
@@ -44,7 +45,8 @@ def solve_together(
 
     Returns:
         Solutions ``[N, K, C]`` and a status for each strength. Where there is no
-        minimum, the value is the stationary point and the status says so.
+        minimum, the value is the stationary point and the status says so. Where
+        rounding may hide a residual above the tolerance, the status is ``STAGNATED``.
     """
     mu = scale.reshape(-1, 1, 1) * strengths.view(1, -1, 1)
     mu = mu.expand(diagonal.numel(), -1, 1)
@@ -59,6 +61,8 @@ def solve_together(
         if not (definite and done[k]):
             x[:, k], status[k] = block.factorise(k, rhs)
         definite = definite or status[k] is SolveStatus.CONVERGED
+        if status[k] is SolveStatus.CONVERGED and block.is_delicate(k, rhs, rtol):
+            status[k] = SolveStatus.STAGNATED
     return x, status
 
 
@@ -150,7 +154,19 @@ class _Block:
         factor, info = torch.linalg.cholesky_ex(matrix)
         if int(info) == 0:
             return torch.cholesky_solve(rhs, factor), SolveStatus.CONVERGED
-        return torch.linalg.solve(matrix, rhs), SolveStatus.INDEFINITE
+        x, singular = torch.linalg.solve_ex(matrix, rhs)
+        if int(singular):
+            x = torch.full_like(rhs, torch.nan)
+        psd = self._means is not None  # then rounding alone made it indefinite
+        return x, SolveStatus.STAGNATED if psd else SolveStatus.INDEFINITE
+
+    def is_delicate(self, k: int, rhs: Tensor, rtol: float) -> bool:
+        """Whether rounding in the residual could exceed the tolerance."""
+        count = (self._off_diagonal > 0).sum(1)
+        each = gamma(2 * count + 32) * self._diagonal[:, k, 0]
+        noise = 2.0 * torch.linalg.vector_norm(each) * rhs.abs().amax(0)
+        limit = rtol * torch.linalg.vector_norm(rhs, dim=0)
+        return not bool((noise <= limit).all())
 
 
 def _mean_matrix(label: Tensor) -> Tensor:  # [N] -> [N, N] float32

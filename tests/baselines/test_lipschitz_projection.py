@@ -535,3 +535,12 @@ def test_rejects_bad_input(
     with pytest.raises(kind) as caught:
         lipschitz_projection(**arguments)
     assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("columns", [(), (2,)])
+def test_projection_of_people_without_features_is_the_mean(columns):
+    """Everybody is at distance zero from everybody else."""
+    y = torch.arange(3 * math.prod(columns), dtype=torch.float64).view(3, *columns)
+    fair = lipschitz_projection(torch.zeros(3, 0, dtype=torch.float64), y, 2.0)
+    torch.testing.assert_close(fair.value, y.mean(0).expand_as(y))
+    assert fair.max_violation <= 1e-12

@@ -1,3 +1,4 @@
+import ast
 import json
 import subprocess
 import sys
@@ -9,10 +10,11 @@ import numpy as np
 import pytest
 
 from pyg_glif.cli import main, smooth
-from pyg_glif.cli.base import Outcome
-from tests.cli.calls import Shell
+from pyg_glif.cli._app import commands
+from pyg_glif.cli._command import Outcome
+from tests.cli.calls import Shell, write_csv
 
-COMMANDS = ("smooth", "audit", "tune", "info", "reproduce")
+COMMANDS = commands()
 
 
 def process(*words: str, **options: object) -> subprocess.CompletedProcess[str]:
@@ -167,16 +169,68 @@ def test_a_reader_that_leaves_early_is_no_error(tmp_path: Path) -> None:
     assert writer.wait() == 0
 
 
-def test_options_load_nothing_heavy() -> None:
+INTERRUPTED = """
+import os, signal, sys
+
+class Interrupt:
+    def find_spec(self, name, *_):
+        if name == {name!r}:
+            sys.meta_path.remove(self)
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupt())
+from pyg_glif.__main__ import main
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("pyg_glif.cli", "argparse", "pyg_glif.cli.smooth"),
+        # torch forgets an interrupt while it loads NumPy.
+        *("torch", "torch._C", "numpy", "numpy.linalg", "pandas._libs"),
+    ],
+)
+def test_interrupted_while_something_is_loaded(tmp_path: Path, name: str) -> None:
+    write_csv(tmp_path / "p.csv", ["a", "y"], [(0, 1), (1, 2)])
+    words = ["smooth", "p.csv", "--outputs", "y", "--tau", "2", "--out", "f.csv"]
+    command = [sys.executable, "-c", INTERRUPTED.format(name=name), *words]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (130, "")
+    assert done.stderr == "pyg-glif: error: interrupted\n"
+    assert not (tmp_path / "f.csv").exists()
+
+
+def loaded(*words: str) -> set[str]:
+    """The heavy packages that a call has loaded in the end."""
+    heavy = {"torch", "numpy", "pandas", "sklearn", "lightning", "pytorch_lightning"}
     code = (
-        "import sys, types\n"
-        "package = types.ModuleType('pyg_glif')\n"
-        f"package.__path__ = [{str(Path(smooth.__file__).parents[1])!r}]\n"
-        "sys.modules['pyg_glif'] = package\n"
+        "import sys\n"
         "from pyg_glif.cli import main\n"
-        "main(['smooth', '--help'])\n"
-        "print(sorted({'torch', 'numpy', 'pandas'} & set(sys.modules)))\n"
+        f"main({list(words)})\n"
+        f"print({heavy} & sys.modules.keys())\n"
     )
     command = [sys.executable, "-c", code]
     found = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert found.stdout.splitlines()[-1] == "[]"
+    return set(ast.literal_eval(found.stdout.splitlines()[-1].replace("set()", "{}")))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--help",),
+        ("--version",),
+        (),
+        ("smooth", "--help"),
+        ("smooth", "people.csv"),
+        ("tune", "people.csv", "--lams", "x"),
+        ("nothing",),
+    ],
+)
+def test_options_load_nothing_heavy(words: tuple[str, ...]) -> None:
+    assert loaded(*words) == set()
+
+
+def test_what_is_loaded_would_be_noticed() -> None:
+    assert "torch" in loaded("info")

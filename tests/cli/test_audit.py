@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from markdown_it import MarkdownIt
 
 from tests.cli.calls import Shell, Table, read_csv, write_csv
 
@@ -100,24 +101,65 @@ class Cells(HTMLParser):
         if tag == "tr":
             self.rows.append([])
         self._inside = tag in ("td", "th")
+        if self._inside:
+            self.rows[-1].append("")
 
     def handle_data(self, data: str) -> None:
         if self._inside:
-            self.rows[-1].append(data)
+            self.rows[-1][-1] += data
 
     def handle_endtag(self, tag: str) -> None:
         self._inside = False
 
 
+HOSTILE = [
+    "<b>|x</b>",
+    "x\\|y",
+    "x\\\\|y|",
+    "<script>alert(1)</script>",
+    "![seen](http://example.com/pixel.png)",
+    "[click](javascript:alert(1))",
+    "<http://example.com>",
+    "*bold* _also_ __this__ ~~not~~ `code`",
+    "&lt;b&gt; &amp; &#124;",
+    "two\nlines\r\nand\ttabs",
+    "snake_case_[0]",
+    "`",
+    "=1+1",
+]
+
+
+def markdown_rows(text: str) -> list[list[str]]:
+    """Cells of all tables of a Markdown text as a reader sees them."""
+    parser = MarkdownIt("commonmark").enable(["table", "strikethrough"])
+    rows: list[list[str]] = []
+    for token in parser.parse(text):
+        if token.type == "tr_open":
+            rows.append([])
+        if token.type == "inline" and rows and token.level > 2:
+            kinds = {child.type for child in token.children or []}
+            assert kinds <= {"text", "text_special"}, token.content
+            rows[-1].append("".join(child.content for child in token.children or []))
+    return rows
+
+
 def test_names_cannot_break_a_report(shell: Shell) -> None:
-    rows = [("<b>|x</b>", 0.0, 0.0), ("b", 0.1, 1.0), ("c", 0.2, 0.0)]
-    write_csv(Path("p.csv"), ["name", "a", "y"], rows)
-    words = ("audit", "p.csv", "--outputs", "y", "--id", "name", "--tau", 1, "--out")
-    shell(*words, "r.html")
-    assert "&lt;b&gt;|x" in Path("r.html").read_text()
-    assert "<b>" not in Path("r.html").read_text()
+    rows = [(name, 0.1 * i, i % 2) for i, name in enumerate(HOSTILE)]
+    write_csv(Path("p.csv"), ["<i>na|me", "a", "y"], rows)
+    words = ("audit", "p.csv", "--outputs", "y", "--id", "<i>na|me", "--tau", 9)
+    words += ("--worst", len(HOSTILE), "--nearest", 0, "--out")
+    assert shell(*words, "r.html").code == 0
     shell(*words, "r.md")
-    assert "<b>\\|x</b>" in Path("r.md").read_text()
+    seen = markdown_rows(Path("r.md").read_text())
+    cells = Cells()
+    cells.feed(Path("r.html").read_text())
+    found = {row[0] for row in seen}
+    for name in HOSTILE:
+        assert " ".join(name.split()) in found
+    assert len(seen) == len(cells.rows)
+    for left, right in zip(seen, cells.rows, strict=True):
+        assert left == [" ".join(cell.split()) for cell in right]
+    assert "<script" not in Path("r.html").read_text()
 
 
 def test_groups_and_thresholds(shell: Shell, table: Table) -> None:

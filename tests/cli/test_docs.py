@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
+from pyg_glif.cli._app import commands
 from tests.cli.calls import Shell
 
 PAGE = Path(__file__).parents[2] / "docs" / "command_line.md"
@@ -54,7 +55,6 @@ def test_the_page_shows_what_calls_print(shell: Shell) -> None:
 
 
 def test_every_option_on_the_page_exists(shell: Shell) -> None:
-    names = ("smooth", "audit", "tune", "info", "reproduce")
-    known = "".join(shell(name, "--help").out for name in names)
+    known = "".join(shell(name, "--help").out for name in commands())
     for flag in set(re.findall(r"--[a-z][a-z-]*", PAGE.read_text())):
         assert re.search(rf"{flag}\b", known), flag

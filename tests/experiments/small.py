@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from pyg_glif.experiments import BIOS, TOXICITY, Recipe, SentimentConfig, TextConfig
+from pyg_glif.experiments import EXPERIMENTS, Recipe, SentimentConfig, TextConfig
 
 RECIPE = Recipe(hidden_channels=32, num_steps=40, lr=1e-2, batch_size=200)
 
@@ -24,7 +24,7 @@ SENTIMENT = SentimentConfig(
 
 def text_config(dataset: str, **options: object) -> TextConfig:
     """A tenth of the texts, one value of everything."""
-    config = {"bios": BIOS, "toxicity": TOXICITY}[dataset]
+    config = EXPERIMENTS[dataset].config
     return replace(
         config,
         options=options,

@@ -9,17 +9,15 @@ import torch
 
 from pyg_glif.datasets import Sentiment
 from pyg_glif.experiments import (
+    SENTIMENT,
     Run,
-    draw_sentiment,
-    report_sentiment,
-    reproduce_sentiment,
-    run_sentiment,
+    SentimentConfig,
+    SentimentExperiment,
 )
-from pyg_glif.experiments.people import People
+from pyg_glif.experiments.sentiment import SentimentTrial
 from pyg_glif.experiments.training import Recipe, fit, logits_of
 from pyg_glif.lightning import FairClassifier
-from pyg_glif.metric_learning import SensitiveSVD
-from tests.experiments.small import RECIPE, SENTIMENT
+from tests.experiments.small import RECIPE, SENTIMENT as SMALL
 
 pytestmark = pytest.mark.lightning
 
@@ -34,15 +32,19 @@ METHODS = [
 ]
 
 
+def run_sentiment(seed: int, config: SentimentConfig) -> Run:
+    return SentimentExperiment(config).run(seed)
+
+
 @pytest.fixture(scope="module")
 def runs() -> list[Run]:
-    return [run_sentiment(seed, SENTIMENT) for seed in (0, 1)]
+    return [run_sentiment(seed, SMALL) for seed in (0, 1)]
 
 
 @pytest.fixture(scope="module")
-def people() -> People:
-    dataset = Sentiment(seed=0)
-    return People.of(dataset[0], SensitiveSVD(50).fit(dataset.side_x))
+def people() -> SentimentTrial:
+    """Words and names of a seed, before any method has run."""
+    return SentimentExperiment(SMALL).prepare(0)
 
 
 def test_every_method_has_one_chosen_setting(runs: list[Run]) -> None:
@@ -55,7 +57,7 @@ def test_every_method_has_one_chosen_setting(runs: list[Run]) -> None:
 
 
 def test_same_seed_same_numbers(runs: list[Run]) -> None:
-    again = run_sentiment(1, SENTIMENT)
+    again = run_sentiment(1, SMALL)
     assert again.records == runs[1].records
     assert again.extras == runs[1].extras
     assert again.records != runs[0].records
@@ -66,7 +68,7 @@ def test_numbers_do_not_depend_on_the_number_of_threads(runs: list[Run]) -> None
     try:
         for threads in (1, 2):
             torch.set_num_threads(threads)
-            assert run_sentiment(0, SENTIMENT).records == runs[0].records
+            assert run_sentiment(0, SMALL).records == runs[0].records
             assert torch.get_num_threads() == threads
     finally:
         torch.set_num_threads(before)
@@ -76,7 +78,7 @@ def test_numbers_do_not_depend_on_the_default_dtype(runs: list[Run]) -> None:
     before = torch.get_default_dtype()
     try:
         torch.set_default_dtype(torch.float64)
-        assert run_sentiment(0, SENTIMENT).records == runs[0].records
+        assert run_sentiment(0, SMALL).records == runs[0].records
         assert torch.get_default_dtype() == torch.float64
     finally:
         torch.set_default_dtype(before)
@@ -85,7 +87,7 @@ def test_numbers_do_not_depend_on_the_default_dtype(runs: list[Run]) -> None:
 def test_global_randomness_is_neither_used_nor_changed(runs: list[Run]) -> None:
     torch.manual_seed(123)
     before = torch.get_rng_state()
-    small = replace(SENTIMENT, recipe=replace(RECIPE, num_steps=3), rhos=())
+    small = replace(SMALL, recipe=replace(RECIPE, num_steps=3), rhos=())
     first = run_sentiment(0, small)
     assert torch.equal(torch.get_rng_state(), before)
     torch.manual_seed(7)
@@ -107,7 +109,7 @@ def test_examples_of_the_tutorial_hold_for_other_seeds(seed: int) -> None:
     assert score["marcellus"] < -7
 
 
-def test_measures_match_their_formulas(people: People) -> None:
+def test_measures_match_their_formulas(people: SentimentTrial) -> None:
     generator = torch.Generator().manual_seed(3)
     logit = torch.randn(len(people.y), generator=generator, dtype=torch.float64)
     y, names = logit.numpy(), people.is_name.numpy()
@@ -127,17 +129,17 @@ def test_measures_match_their_formulas(people: People) -> None:
 
 
 def test_smoothed_records_match_the_closed_form(
-    people: People, runs: list[Run], monkeypatch: pytest.MonkeyPatch
+    people: SentimentTrial, runs: list[Run], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[torch.Tensor] = []
-    measure = People.measure
+    measure = SentimentTrial.measure
 
-    def spy(self: People, logit: torch.Tensor) -> dict[str, float]:
+    def spy(self: SentimentTrial, logit: torch.Tensor) -> dict[str, float]:
         seen.append(logit)
         return measure(self, logit)
 
-    monkeypatch.setattr(People, "measure", spy)
-    run_sentiment(0, replace(SENTIMENT, penalties=(), rhos=()))
+    monkeypatch.setattr(SentimentTrial, "measure", spy)
+    run_sentiment(0, replace(SMALL, penalties=(), rhos=()))
     y = seen[0].double().numpy()
     # Orthogonal complement of the side set's leading right singular vectors.
     side = Sentiment(seed=0).side_x.double().numpy()
@@ -153,7 +155,9 @@ def test_smoothed_records_match_the_closed_form(
     assert chosen.metrics == pytest.approx(expected, rel=1e-3)
 
 
-def test_violations_count_every_pair_once(runs: list[Run], people: People) -> None:
+def test_violations_count_every_pair_once(
+    runs: list[Run], people: SentimentTrial
+) -> None:
     found = runs[0].extras["violations"]
     n, names = len(people.y), int(people.is_name.sum())
     assert sum(found["pairs"]) == n * (n - 1) // 2
@@ -164,17 +168,17 @@ def test_violations_count_every_pair_once(runs: list[Run], people: People) -> No
 
 
 def test_projected_outputs_break_no_constraint(
-    people: People, runs: list[Run], monkeypatch: pytest.MonkeyPatch
+    people: SentimentTrial, runs: list[Run], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[torch.Tensor] = []
-    measure = People.measure
+    measure = SentimentTrial.measure
 
-    def spy(self: People, logit: torch.Tensor) -> dict[str, float]:
+    def spy(self: SentimentTrial, logit: torch.Tensor) -> dict[str, float]:
         seen.append(logit)
         return measure(self, logit)
 
-    monkeypatch.setattr(People, "measure", spy)
-    run = run_sentiment(0, replace(SENTIMENT, penalties=(), rhos=()))
+    monkeypatch.setattr(SentimentTrial, "measure", spy)
+    run = run_sentiment(0, replace(SMALL, penalties=(), rhos=()))
     pairs = zip(run.records, seen, strict=True)
     side = Sentiment(seed=0).side_x.double().numpy()
     basis = np.linalg.svd(side, full_matrices=False)[2][:50]
@@ -194,14 +198,14 @@ def test_projected_outputs_break_no_constraint(
 
 
 def test_report_and_plots(runs: list[Run]) -> None:
-    report = report_sentiment(runs)
+    report = SENTIMENT.report(runs)
     assert repr(report) == "Report('sentiment', variant='us', seeds=[0, 1])"
     assert [row.method for row in report.tables[0].rows] == METHODS
     assert "Means over the seeds ±" in report.to_markdown()
-    assert "seeds" not in report_sentiment(runs[:1]).to_markdown()
+    assert "seeds" not in SENTIMENT.report(runs[:1]).to_markdown()
     floor = report.tables[0].rows[0].mean["accuracy"] - 0.01
     assert all(row.mean["accuracy"] >= floor for row in report.tables[1].rows)
-    figures = draw_sentiment(runs)
+    figures = SENTIMENT.draw(runs)
     assert sorted(figures) == ["figure2", "radius", "strength"]
     left, middle, right = figures["figure2"].axes
     assert left.get_xlabel() == "test accuracy"
@@ -212,15 +216,15 @@ def test_report_and_plots(runs: list[Run]) -> None:
 
 def test_one_seed_is_not_called_a_mean(runs: list[Run]) -> None:
     means = "Means over the seeds ± their standard deviation."
-    assert report_sentiment(runs).to_markdown().rstrip().endswith(means)
-    alone = report_sentiment(runs[:1]).to_markdown()
+    assert SENTIMENT.report(runs).to_markdown().rstrip().endswith(means)
+    alone = SENTIMENT.report(runs[:1]).to_markdown()
     assert "±" not in alone
     assert "over the seeds" not in alone
 
 
 def test_reproduce_writes_what_it_says(tmp_path: Path) -> None:
-    config = replace(SENTIMENT, recipe=replace(RECIPE, num_steps=5))
-    report = reproduce_sentiment([4], out=tmp_path / "new" / "out", config=config)
+    config = replace(SMALL, recipe=replace(RECIPE, num_steps=5))
+    report = SentimentExperiment(config)([4], out=tmp_path / "new" / "out")
     assert {path.name for path in report.files} == {
         "sentiment_us_seed_4.json",
         "sentiment_us.md",
@@ -244,9 +248,8 @@ def test_the_default_radius_gives_about_16_neighbours(
     variant: str, shared_data: Callable[[str], Path]
 ) -> None:
     shared_data("sentiment")
-    dataset = Sentiment(variant=variant)
-    people = People.of(dataset[0], SensitiveSVD(50).fit(dataset.side_x))
-    tau = replace(SENTIMENT, variant=variant).radius
+    config = replace(SMALL, variant=variant)
+    people, tau = SentimentTrial(config, seed=0), config.radius
     z = people.distance.embed(people.x).double().numpy()
     within = ((z[:, None] - z[None]) ** 2).sum(-1) <= tau**2
     assert within.sum() / len(z) - 1 == pytest.approx(16, abs=0.6)
@@ -258,8 +261,8 @@ def test_other_variants_run(
     variant: str, shared_data: Callable[[str], Path], tmp_path: Path
 ) -> None:
     shared_data("sentiment")
-    config = replace(SENTIMENT, recipe=replace(RECIPE, num_steps=3), rhos=())
-    report = reproduce_sentiment([0], variant=variant, out=tmp_path, config=config)
+    config = replace(SMALL, recipe=replace(RECIPE, num_steps=3), rhos=())
+    report = SentimentExperiment(config)([0], variant=variant, out=tmp_path)
     assert report.variant == variant
 
 
@@ -267,4 +270,4 @@ def test_other_variants_run(
 def test_seeds_are_different_and_not_none(seeds: list[int], tmp_path: Path) -> None:
     msg = f"'seeds' must hold one or more different seeds \\(got \\{seeds}\\)"
     with pytest.raises(ValueError, match=msg):
-        reproduce_sentiment(seeds, out=tmp_path)
+        SENTIMENT(seeds, out=tmp_path)

@@ -11,16 +11,16 @@ from torch_geometric.data import Data
 from pyg_glif.datasets import Bios
 from pyg_glif.distances import Euclidean
 from pyg_glif.experiments import (
+    BIOS,
+    EXPERIMENTS,
+    TOXICITY,
     Run,
+    Runtime,
     TextConfig,
-    draw_text,
-    report_text,
-    reproduce_bios,
-    reproduce_toxicity,
-    run_text,
+    TextExperiment,
 )
-from pyg_glif.experiments.runtimes import measure_runtimes
-from pyg_glif.experiments.texts import Texts
+from pyg_glif.experiments.runtimes import SOLVERS, measure_runtimes
+from pyg_glif.experiments.text import JudgedTexts
 from pyg_glif.experiments.training import fit
 from pyg_glif.lightning import FairClassifier
 from pyg_glif.metric_learning import FACE
@@ -46,14 +46,18 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("encodings")
 
 
-def some_texts(generator: torch.Generator) -> tuple[Texts, torch.Tensor]:
+def run_text(seed: int, config: TextConfig) -> Run:
+    return TextExperiment(config).run(seed)
+
+
+def some_texts(generator: torch.Generator) -> tuple[JudgedTexts, torch.Tensor]:
     """Four originals of three classes, the first two with alterations."""
     group = torch.tensor([0, 0, 0, 1, 1, 2, 3])
     original = torch.tensor([1, 0, 0, 1, 0, 1, 1]).bool()
     y = torch.tensor([0, 0, 0, 1, 1, 2, 0])
     x = torch.randn(7, 3, generator=generator)
     logits = 5.0 * torch.nn.functional.one_hot(torch.tensor([0, 0, 1, 1, 1, 0, 0]), 3)
-    return Texts(x, y, group, original, 3), logits
+    return JudgedTexts(x, y, group, original, 3), logits
 
 
 def test_measures_are_of_originals_and_of_altered_groups(
@@ -70,18 +74,47 @@ def test_runtimes_name_method_and_rows(generator: torch.Generator) -> None:
     x = torch.randn(40, 3, generator=generator)
     y = torch.randn(40, 2, generator=generator)
     setting = {"tau": 1.0, "lam": 1.0}
-    found = measure_runtimes(x, y, Euclidean(), setting, (0.5, 1.0), seed=0)
-    methods = ("closed form", "coordinate descent", "conjugate gradients")
-    assert list(found) == [f"{m}, {n} rows" for n in (20, 40) for m in methods]
-    assert all(seconds > 0 for seconds in found.values())
+    found = list(measure_runtimes(x, y, Euclidean(), setting, (0.5, 1.0), seed=0))
+    names = [(item.method, item.num_rows) for item in found]
+    assert names == [(method, n) for n in (20, 40) for method in SOLVERS]
+    assert all(item.seconds > 0 for item in found)
+
+
+def test_ways_to_solve_agree(generator: torch.Generator) -> None:
+    """Only then do their runtimes say anything. Ten epochs settle a small graph."""
+    x = torch.randn(40, 3, generator=generator)
+    y = torch.randn(40, 2, generator=generator)
+    sq_dist = ((x.double()[:, None] - x.double()[None]) ** 2).sum(-1).numpy()
+    weight = np.where(sq_dist <= 1.0, np.exp(-1e-4 * sq_dist), 0.0)
+    lap = np.diag(weight.sum(1)) - weight
+    expected = np.linalg.solve(np.eye(40) + lap, y.double().numpy())
+    for name, solve in SOLVERS.items():
+        fair = solve(x, y, Euclidean(), 1.0, 1.0)
+        np.testing.assert_allclose(fair, expected, atol=1e-3, err_msg=name)
+
+
+def test_runtimes_are_told_as_they_were_measured() -> None:
+    runtimes = (
+        Runtime("closed form", 1500, 0.25),
+        Runtime("default solver", 1500, 0.5),
+        Runtime("default solver", 15000, 2.0),
+    )
+    counts = {"counts": {"test rows": 3}}
+    run = Run("bios", "text", 0, {}, (), extras=counts, runtimes=runtimes)
+    text = BIOS.report([run]).to_markdown()
+    assert "| rows | closed form | coordinate descent | default solver |" in text
+    assert "| 1,500 | 0.25 | - | 0.5 |" in text
+    assert "| 15,000 | - | - | 2 |" in text
+    nothing = Run("bios", "text", 0, {}, (), extras=counts)
+    assert "Seconds" not in BIOS.report([nothing]).to_markdown()
 
 
 @pytest.mark.parametrize(
-    ("reproduce", "tau", "lam"),
-    [(reproduce_bios, 4.0, 10.0), (reproduce_toxicity, 0.4**0.5, 30.0)],
+    ("experiment", "tau", "lam"),
+    [(BIOS, 4.0, 10.0), (TOXICITY, 0.4**0.5, 30.0)],
 )
 def test_embeddings_take_the_published_settings(
-    reproduce: Callable[..., Any],
+    experiment: TextExperiment,
     tau: float,
     lam: float,
     tmp_path: Path,
@@ -89,15 +122,15 @@ def test_embeddings_take_the_published_settings(
 ) -> None:
     seen: list[TextConfig] = []
 
-    def spy(seed: int, config: TextConfig, **options: Any) -> None:
-        seen.append(config)
+    def spy(self: TextExperiment, seed: int, progress: bool | None) -> None:
+        seen.append(self.config)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("pyg_glif.experiments.text_report.run_text", spy)
+    monkeypatch.setattr(TextExperiment, "prepare", spy)
     with pytest.raises(KeyboardInterrupt):
-        reproduce([0], variant="embeddings", limit=0.1, out=tmp_path)
+        experiment([0], variant="embeddings", limit=0.1, out=tmp_path)
     (config,) = seen
-    assert config.source == "embeddings"
+    assert config.variant == "embeddings"
     assert tau in config.taus
     assert lam in config.lams
     assert config.curve_lam == lam
@@ -113,7 +146,7 @@ def test_runs_on_a_tenth_of_the_texts(
 ) -> None:
     shared_data(dataset)
     config = text_config(dataset, root=cache, **SIZES[dataset])
-    run = run_text(0, config)
+    run, experiment = run_text(0, config), EXPERIMENTS[dataset]
     assert [r.method for r in run.records if r.chosen] == METHODS
     grid = [r for r in run.records if r.method == "GLIF" and r.setting["lam"] > 0]
     assert len(grid) == 2
@@ -121,13 +154,13 @@ def test_runs_on_a_tenth_of_the_texts(
         assert 0 <= record.metrics["balanced_accuracy"] <= 1
         assert 0 <= record.metrics["consistency"] <= 1
     assert run.records == run_text(0, config).records
-    report = report_text([run])
+    report = experiment.report([run])
     assert "not the paper's data" in report.to_markdown()
     assert "| rows | closed form |" in report.to_markdown()
     assert "seeds" not in report.to_markdown()
-    twice = report_text([run, replace(run, seed=1)]).to_markdown()
+    twice = experiment.report([run, replace(run, seed=1)]).to_markdown()
     assert "± their standard deviation. Settings are means, too (tau² that" in twice
-    figures = draw_text([run])
+    figures = experiment.draw([run])
     assert figures["figure3"].axes[0].get_ylabel() == "prediction consistency"
 
 
@@ -143,7 +176,7 @@ def test_networks_never_see_test_texts(
         seen.append(data)
         return fit(classifier, data, *args, **kwargs)
 
-    monkeypatch.setattr("pyg_glif.experiments.text.fit", spy)
+    monkeypatch.setattr("pyg_glif.experiments.training.fit", spy)
     run_text(0, text_config("bios", root=cache, **SIZES["bios"]))
     data = Bios(cache, seed=0, **SIZES["bios"])[0]
     test = {tuple(row) for row in data.x[data.test_mask].tolist()}
@@ -163,14 +196,14 @@ def test_smoothed_records_match_the_closed_form(
     shared_data: Callable[[str], Path], cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shared_data("bios")
-    seen: list[tuple[Texts, torch.Tensor]] = []
-    measure = Texts.measure
+    seen: list[tuple[JudgedTexts, torch.Tensor]] = []
+    measure = JudgedTexts.measure
 
-    def spy(self: Texts, logits: torch.Tensor) -> dict[str, float]:
+    def spy(self: JudgedTexts, logits: torch.Tensor) -> dict[str, float]:
         seen.append((self, logits))
         return measure(self, logits)
 
-    monkeypatch.setattr(Texts, "measure", spy)
+    monkeypatch.setattr(JudgedTexts, "measure", spy)
     config = text_config("bios", root=cache, **SIZES["bios"])
     run = run_text(0, replace(config, taus=(0.9,)))
     texts, logits = seen[0]
@@ -192,8 +225,8 @@ def test_reproduce_writes_what_it_says(
     shared_data: Callable[[str], Path], cache: Path, tmp_path: Path
 ) -> None:
     shared_data("bios")
-    config = text_config("bios", root=cache)
-    report = reproduce_bios([1], limit=0.1, out=tmp_path, config=config)
+    experiment = TextExperiment(text_config("bios", root=cache))
+    report = experiment([1], limit=0.1, out=tmp_path)
     assert report.runs[0].config["options"]["limit"] == 0.1
     assert {path.name for path in report.files} == {
         "bios_text_seed_1.json",

@@ -3,8 +3,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from pyg_glif import edge_weights, fair_radius_graph
 from pyg_glif.distances import CallableDistance, SensitiveSubspace

@@ -323,7 +323,8 @@ def test_glif_conv_in_sequential(graph: Graph, generator: torch.Generator) -> No
             (GLIFConv(lam=2.0, learn_lam=True), "h, edge_index, edge_weight -> h"),
         ],
     )
-    out = model(signal(10, generator).float(), edge_index, weight.float())
+    dtype = torch.get_default_dtype()
+    out = model(signal(10, generator).to(dtype), edge_index, weight.to(dtype))
     out.square().sum().backward()
     assert out.shape == (10, 2)
     assert all(p.grad is not None for p in model.parameters())
@@ -335,17 +336,17 @@ def test_glif_conv_in_sequential(graph: Graph, generator: torch.Generator) -> No
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")
 def test_glif_conv_under_compile(graph: Graph, generator: torch.Generator) -> None:
     _, edge_index, weight = graph
-    x = signal(10, generator).float()
+    x = signal(10, generator).to(torch.get_default_dtype())
     model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh())
     conv = GLIFConv(lam=0.5, learn_lam=True)
 
     def run(x: Tensor, edge_index: Tensor, weight: Tensor) -> Tensor:
         return conv(model(x), edge_index, weight).square()
 
-    expected = run(x, edge_index, weight.float())
+    expected = run(x, edge_index, weight.to(torch.get_default_dtype()))
     (wanted,) = torch.autograd.grad(expected.sum(), conv.log_lam)
     compiled = torch.compile(run)
-    found = compiled(x, edge_index, weight.float())
+    found = compiled(x, edge_index, weight.to(torch.get_default_dtype()))
     (got,) = torch.autograd.grad(found.sum(), conv.log_lam)
     torch.testing.assert_close(found, expected)
     torch.testing.assert_close(got, wanted)

@@ -9,7 +9,7 @@ from pyg_glif.distances import CallableDistance, SensitiveSubspace
 from pyg_glif.errors import NotFittedError
 from pyg_glif.functional import glif_smooth
 from pyg_glif.graph import edge_weights, fair_radius_graph, suggest_tau
-from pyg_glif.links import Logit
+from pyg_glif.links import Link, Logit, Softmax
 from pyg_glif.postprocessor import GLIFPostProcessor
 from pyg_glif.solvers import CG
 from tests.postprocessor.people import people
@@ -303,3 +303,36 @@ def test_unfitted_use(call: object, request: pytest.FixtureRequest) -> None:
         call(GLIFPostProcessor())
     message = f"'GLIFPostProcessor.{name}' needs a fit. Call 'fit' first"
     assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("tau", [1e154, 1e155, 1e200, 1.7e308, np.inf])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_radii_whose_square_overflows(tau: float, dtype: torch.dtype) -> None:
+    group = people(dtype=dtype)
+    post = GLIFPostProcessor(tau=tau, theta=0.0, lam=1.0).fit(group.x, group.y)
+    # Everybody is everybody's neighbour: f_i = (y_i + sum_j f_j) / (1 + n), j != i.
+    y, n = group.y.double(), len(group.y)
+    expected = (y + n * y.mean(0)) / (1 + n)
+    torch.testing.assert_close(post.y_fair_.double(), expected, rtol=0, atol=1e-5)
+    new = group.y_new.double()
+    expected = (new + n * expected.mean(0)) / (1 + n)
+    found = post.transform(group.x_new, group.y_new).double()
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
+    post.transform(group.x_new, group.y_new, joint=True)
+    post.partial_fit(group.x_new, group.y_new)
+    assert post.num_isolated_ == 0
+    assert post.graph_.edge_index.size(1) == 85 * 84
+
+
+@pytest.mark.parametrize("lam", [0.0, 0.7])
+@pytest.mark.parametrize("link", [Logit(eps=0.01), Softmax(eps=0.01)])
+def test_people_without_neighbours_keep_their_output(link: Link, lam: float) -> None:
+    group = people(dtype=torch.float32)
+    y, y_new = (torch.eye(3)[part.argmax(1)] for part in (group.y, group.y_new))
+    post = GLIFPostProcessor(tau=0.9, lam=lam, link=link).fit(group.x, y)
+    assert torch.equal(post.y_fair_[-1], y[-1])  # nobody is near
+    for joint in (False, True):
+        out = post.transform(group.x_new, y_new, joint=joint)
+        assert torch.equal(out[-1], y_new[-1])
+    post.partial_fit(group.x_new, y_new)
+    assert torch.equal(post.y_fair_[[59, 84]], torch.stack([y[-1], y_new[-1]]))

@@ -1,0 +1,208 @@
+"""The protocol of every experiment: prepare a seed, run its methods, tell the records.
+
+An experiment is two small classes. A :class:`Trial` is one seed: its constructor reads
+the data and learns the fair distance, :meth:`Trial.methods` lists what is compared. An
+:class:`Experiment` knows the settings, and how records become tables and figures.
+"""
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+
+from torch import Tensor
+
+from pyg_glif._runtime import Progress
+from pyg_glif._validate import check_seeds
+from pyg_glif.distances import FairDistance
+from pyg_glif.experiments import plots
+from pyg_glif.experiments.records import Record, Run, Runtime, versions
+from pyg_glif.experiments.report import Report
+from pyg_glif.experiments.training import same_numbers
+from pyg_glif.graph import SimilarityGraph
+from pyg_glif.path import glif_path
+from pyg_glif.typing import Normalization
+
+#: What a method gives when it is run: one record for each setting.
+Method = Callable[[], Iterable[Record]]
+Self = TypeVar("Self", bound="Experiment")
+
+
+class Trial(ABC):
+    """One seed of an experiment: what every method works on.
+
+    Args:
+        seed (int): Of the split, the network and the batches.
+        theta (float): Decay of the weights.
+        distance (FairDistance): Who is similar.
+        graph (SimilarityGraph): The rows that are post-processed, at the largest
+            radius of all.
+        progress (bool, optional): Whether to show progress bars.
+    """
+
+    def __init__(
+        self,
+        seed: int,
+        theta: float,
+        distance: FairDistance,
+        graph: SimilarityGraph,
+        progress: bool | None,
+    ) -> None:
+        self.seed, self.theta, self.progress = seed, theta, progress
+        self.distance, self.graph = distance, graph
+
+    @abstractmethod
+    def methods(self) -> Mapping[str, Method]:
+        """What is compared, in the order in which it runs; each is timed."""
+
+    @abstractmethod
+    def measure(self, outputs: Tensor) -> dict[str, float]:
+        """What tables and figures show of outputs on the judged rows."""
+
+    def extras(self) -> dict[str, Any]:
+        """Plain data for figures and notes, after all methods have run."""
+        return {}
+
+    def runtimes(self) -> Iterable[Runtime]:
+        """How long ways to solve take on parts of the data, if that is a question."""
+        return ()
+
+    def sweep(
+        self,
+        method: str,
+        normalization: Normalization,
+        outputs: Tensor,
+        lams: Sequence[float],
+        taus: Sequence[float],
+        chosen: Mapping[str, float],
+    ) -> Iterable[Record]:
+        """A GLIF variant at all radii and strengths, what was chosen marked."""
+        path = glif_path(
+            outputs,
+            self.graph,
+            lams=lams,
+            taus=taus,
+            theta=self.theta,
+            normalization=normalization,
+            progress=self.progress,
+        )
+        for point in path:
+            setting = {"tau": point.tau, "lam": point.lam}
+            metrics, status = self.measure(point.value), point.status.name
+            yield Record(method, setting, metrics, status, setting == chosen)
+
+
+class Experiment(ABC):
+    r"""An experiment and its settings: ``experiment(seeds)`` runs all of it.
+
+    Args:
+        config (dataclass): All settings. Has a ``variant``, the data to run on.
+    """
+
+    #: What the command line and the files call it.
+    name: str
+    #: Texts can be limited to a share of them; words cannot.
+    takes_limit: ClassVar[bool] = False
+
+    def __init__(self, config: Any) -> None:
+        self.config = config
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r}, variant={self.config.variant!r})"
+
+    @abstractmethod
+    def prepare(self, seed: int, progress: bool | None = None) -> Trial:
+        """Reads the data of a seed and learns who is similar."""
+
+    @abstractmethod
+    def report(self, runs: Sequence[Run]) -> Report:
+        """The tables of some runs, such as those read back from their files."""
+
+    @abstractmethod
+    def draw(self, runs: Sequence[Run]) -> dict[str, Any]:
+        """The figures of some runs, by the name that their files end in."""
+
+    def configured(self: Self, variant: str | None, limit: float | None) -> Self:
+        """The experiment with other data, or a part of them."""
+        if limit is not None and not self.takes_limit:
+            raise ValueError(f"'limit' must be None for '{self.name}' (got {limit})")
+        if variant is None:
+            return self
+        return type(self)(replace(self.config, variant=variant))
+
+    @same_numbers()
+    def run(self, seed: int, *, progress: bool | None = None) -> Run:
+        r"""One seed: every method on one split.
+
+        Runs on one thread and in float32, so that on one machine the same seed gives
+        the same numbers.
+
+        Args:
+            seed (int): Of the split, the network and the batches.
+            progress (bool, optional): Whether to show progress bars; :obj:`None`
+                shows them on a terminal. (default: :obj:`None`)
+        """
+        start = time.perf_counter()
+        trial = self.prepare(seed, progress)
+        seconds = {"Data": time.perf_counter() - start}
+        records: list[Record] = []
+        for part, method in trial.methods().items():
+            start = time.perf_counter()
+            records += method()
+            seconds[part] = time.perf_counter() - start
+        return Run(
+            experiment=self.name,
+            variant=self.config.variant,
+            seed=seed,
+            config=asdict(self.config),
+            records=tuple(records),
+            extras=trial.extras(),
+            seconds=seconds,
+            runtimes=tuple(trial.runtimes()),
+            versions=versions(),
+        )
+
+    def __call__(
+        self,
+        seeds: Iterable[int] = range(10),
+        *,
+        variant: str | None = None,
+        limit: float | None = None,
+        out: Path | str = "results",
+        progress: bool | None = None,
+    ) -> Report:
+        r"""Runs every seed and writes its JSON, then all tables and plots.
+
+        Args:
+            seeds (iterable of int): Seeds of split, network and batches.
+                (default: 0 to 9)
+            variant (str, optional): The data, see :mod:`pyg_glif.datasets`.
+                (default: that of the settings)
+            limit (int or float, optional): So many texts, or this share of them.
+                (default: all)
+            out (str or pathlib.Path): Folder for JSON, Markdown and PNG files, made if
+                it is not there. (default: ``"results"``)
+            progress (bool, optional): Whether to show progress bars; :obj:`None`
+                shows them on a terminal. (default: :obj:`None`)
+        """
+        experiment, folder = self.configured(variant, limit), Path(out)
+        numbers = check_seeds("seeds", seeds)
+        folder.mkdir(parents=True, exist_ok=True)
+        runs: list[Run] = []
+        files: list[Path] = []
+        with Progress(len(numbers), "seeds", progress, delay=0.0) as bar:
+            for seed in numbers:
+                runs.append(experiment.run(seed, progress=progress))
+                files.append(runs[-1].write(folder))
+                bar.update()
+        report = experiment.report(runs)
+        name = f"{report.experiment}_{report.variant}"
+        table = folder / f"{name}.md"
+        table.write_text(report.to_markdown())
+        drawn = [
+            plots.save(figure, folder / f"{name}_{kind}.png")
+            for kind, figure in experiment.draw(runs).items()
+        ]
+        return replace(report, files=(*files, table, *drawn))

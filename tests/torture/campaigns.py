@@ -1,0 +1,17 @@
+"""All campaigns, by name."""
+
+import torch
+
+from . import files, people, refit, search, solves, tables, texts
+from .harness import Campaign, Tally, run_for
+
+CAMPAIGNS: dict[str, Campaign] = {
+    module.CAMPAIGN.name: module.CAMPAIGN
+    for module in (search, solves, people, refit, files, tables, texts)
+}
+
+
+def work(name: str, seed: int, seconds: float) -> Tally:
+    """One campaign, in a process of its own."""
+    torch.set_num_threads(1)
+    return run_for(CAMPAIGNS[name], seed, seconds)
