@@ -1,7 +1,9 @@
 # make demo   sets everything up and runs the main job (SEEDS=n for more or fewer)
-# make test   sets everything up and runs the tests
+# make test   sets everything up and runs the tests (COVERAGE=1 measures coverage)
 # make torture  hostile random cases for MINUTES=n (SEED=n, CASE=campaign:n repeats one)
 # make lint   format, lint, types        make docs   builds the documentation
+# make hooks  lets git run the linters before each commit
+# make oldest runs the tests with the oldest versions allowed, in .venv-oldest
 # make sparse adds torch-sparse (compiles for about ten minutes, once)
 # make benchmark  measures everything again (some hours) and fills its tables
 
@@ -9,6 +11,9 @@ PYTHON ?= python3
 VENV ?= .venv
 PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
+# Python 3.10 where there is one: the oldest that is allowed.
+OLDEST_PYTHON ?= $(shell command -v python3.10 || echo $(PYTHON))
+OLDEST := .venv-oldest
 # Seeds of the demonstration; its time grows with them.
 SEEDS ?= 1
 # Data of the experiments, if a folder beside the checkout has them.
@@ -16,12 +21,20 @@ PYG_GLIF_DATA ?= $(abspath $(wildcard ../shared/data))
 ifneq ($(PYG_GLIF_DATA),)
 export PYG_GLIF_DATA
 endif
+# One process per core, whole files at a time; JOBS=0 runs everything in one process.
+JOBS ?= auto
+PYTEST_OPTIONS ?=
+PYTEST := -m pytest -n $(JOBS) --dist loadfile $(PYTEST_OPTIONS)
+COVERAGE ?=
+ifneq ($(COVERAGE),)
+PYTEST += --cov=pyg_glif --cov-report=term:skip-covered
+endif
 # The adversarial campaign: where it starts, how long it takes, one case to repeat.
 SEED ?= 0
 MINUTES ?= 3
 CASE ?=
 
-.PHONY: demo test torture lint docs sparse benchmark clean
+.PHONY: demo test torture lint hooks docs oldest sparse benchmark clean
 
 $(READY): pyproject.toml constraints.txt
 	test -x $(PY) || $(PYTHON) -m venv $(VENV)
@@ -31,8 +44,12 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY)
 	$(PY) -m pyg_glif reproduce sentiment --seeds $(SEEDS) --out results/demo
 
+# Processes share the cores: with a thread per core each, they would only get in each
+# other's way.
+test oldest: export OMP_NUM_THREADS = 1
+
 test: $(READY)
-	$(PY) -m pytest
+	$(PY) $(PYTEST)
 
 torture: $(READY)
 	$(PY) -m tests.torture --seed $(SEED) --minutes $(MINUTES) $(if $(CASE),--case $(CASE))
@@ -42,9 +59,23 @@ lint: $(READY)
 	$(PY) -m ruff check .
 	$(PY) -m mypy
 
+hooks: $(READY)
+	$(PY) -m pre_commit install
+
 docs: $(READY)
 	$(PY) -m sphinx -W --keep-going -q -b doctest docs docs/_build/doctest
 	$(PY) -m sphinx -W --keep-going -q -b html docs docs/_build/html
+
+# Without the extra "text": its packages ask for a newer torch.
+$(OLDEST)/.ready: pyproject.toml constraints-oldest.txt
+	test -x $(OLDEST)/bin/python || $(OLDEST_PYTHON) -m venv $(OLDEST)
+	$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check \
+		-c constraints-oldest.txt -e ".[test,plots,baselines,files]"
+	touch $@
+
+# Old packages warn about the newer ones they meet here; `make test` looks after ours.
+oldest: $(OLDEST)/.ready
+	$(OLDEST)/bin/python $(PYTEST) -W ignore::DeprecationWarning -W ignore::FutureWarning
 
 # The extension builds against the torch that is installed, hence no isolation.
 $(VENV)/.sparse: $(READY)
@@ -64,4 +95,4 @@ benchmark: $(READY)
 	$(PY) benchmarks/report.py
 
 clean:
-	rm -rf $(VENV) build dist docs/_build docs/api/generated
+	rm -rf $(VENV) $(OLDEST) build dist docs/_build docs/api/generated

@@ -91,8 +91,9 @@ class TextClassifier(LightningModule):
     ) -> None:
         super().__init__()
         self.encoder = AutoModel.from_pretrained(checkpoint, local_files_only=True)
-        self.head = nn.Linear(self.encoder.config.hidden_size, len(class_weight))
-        self.register_buffer("class_weight", class_weight)
+        width, dtype = self.encoder.config.hidden_size, self.encoder.dtype
+        self.head = nn.Linear(width, len(class_weight), dtype=dtype)
+        self.register_buffer("class_weight", class_weight.to(dtype))
         self.penalty = LaplacianLoss(reduction="mean")
         self.lr, self.lam, self.tau, self.distance = lr, lam, tau, distance
         for name, parameter in self.encoder.named_parameters():

@@ -1,13 +1,9 @@
 """Graph Laplacian individual fairness for PyTorch Geometric."""
 
-from importlib.metadata import version
-
 import lazy_loader
 
 # Names are looked up in '__init__.pyi' and imported when they are first used.
-__getattr__, __dir__, _attached = lazy_loader.attach_stub(__name__, __file__)
-
-__version__ = version("pyg_glif")
+_find, __dir__, _ = lazy_loader.attach_stub(__name__, __file__)
 
 __all__ = [
     "AnnotatorGraph",
@@ -23,3 +19,12 @@ __all__ = [
     "laplacian_penalty",
     "suggest_tau",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """Finds a name; the version is looked up when it is asked for, too."""
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("pyg_glif")
+    return _find(name)

@@ -1,6 +1,7 @@
-"""What surrounds a call: links, half precision, ``torch.func``, other people's tensors."""
+"""What surrounds a call: links, half precision, ``torch.func``, later changes."""
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -8,11 +9,13 @@ import pytest
 import torch
 from torch import Tensor
 from torch.func import functional_call, grad, hessian, jacfwd, jacrev, jvp, vmap
+from torch_geometric.data import Data
 
 from pyg_glif import GLIFConv, LaplacianLoss, glif_smooth, laplacian_penalty
 from pyg_glif.laplacian import LaplacianOperator
 from pyg_glif.links import Identity, Link, Log, Logit, Softmax
 from pyg_glif.solvers import CG, Auto, Cholesky
+from pyg_glif.transforms import GLIFSmooth
 from pyg_glif.typing import Normalization
 from tests import oracles
 from tests.problems import random_graph
@@ -224,11 +227,11 @@ def test_vmap_smooths_each_of_a_batch(
 def test_vmap_refuses_what_it_cannot_do(generator: torch.Generator) -> None:
     y_hat, lam, weight = arguments(generator)
     call = smoother(None)
-    with pytest.raises(TypeError, match="^'lam' must not be batched by 'torch.func"):
+    with pytest.raises(TypeError, match=r"^'lam' must not be batched by 'torch\.func"):
         vmap(lambda value: call(y_hat, value, weight))(torch.ones(2))
-    with pytest.raises(TypeError, match="^'edge_weight' must not be batched by"):
+    with pytest.raises(TypeError, match=r"^'edge_weight' must not be batched by"):
         vmap(lambda value: call(y_hat, lam, value))(torch.stack([weight, weight]))
-    with pytest.raises(TypeError, match="^'y_hat' must not be batched by"):
+    with pytest.raises(TypeError, match=r"^'y_hat' must not be batched by"):
         vmap(lambda value: glif_smooth(value, EDGES, link=Log()))(torch.ones(2, 5))
 
 
@@ -295,3 +298,35 @@ def test_results_are_not_views_of_the_input() -> None:
             out = glif_smooth(y_hat, edges, lam=lam, link=link)
             out.add_(1.0)
             assert torch.equal(y_hat, torch.arange(5.0, dtype=torch.float64))
+
+
+# --- the default type --------------------------------------------------------
+
+
+@pytest.fixture
+def float64_by_default() -> Iterator[None]:
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(before)
+
+
+@pytest.mark.usefixtures("float64_by_default")
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
+@pytest.mark.parametrize("normalization", NORMALIZATIONS)
+def test_default_type_does_not_decide(
+    normalization: Normalization, dtype: torch.dtype
+) -> None:
+    # Large enough for iterations that start in float32.
+    problem = random_graph(3000, 0.01)
+    x = torch.randn(3000, 28, generator=torch.Generator().manual_seed(0)).to(dtype)
+    conv = GLIFConv(lam=0.1, normalization=normalization, learn_lam=True)
+    out = conv(x, problem.edge_index, problem.edge_weight.to(torch.float32))
+    loss = LaplacianLoss(normalization)(out, problem.edge_index, problem.edge_weight)
+    loss.backward()
+    assert out.dtype == dtype
+    assert loss.dtype == (torch.float32 if dtype == torch.float16 else dtype)
+    assert conv.log_lam is not None
+    assert conv.log_lam.grad is not None
+    data = Data(y_hat=x, edge_index=problem.edge_index, num_nodes=3000)
+    assert GLIFSmooth(lam=1.0)(data).y_fair.dtype == dtype

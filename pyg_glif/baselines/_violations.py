@@ -76,7 +76,8 @@ class Scan:
     ) -> tuple[_Pairs, bool]:
         """Suspects of one tile in float64, and whether these are all."""
         dist, gap = self._dists.tile(rows, cols), gaps.tile(rows, cols)
-        factor = (self._lipschitz * gaps.scale / self._dists.scale) ** 2
+        ratio = self._lipschitz * gaps.scale / self._dists.scale
+        factor = ratio * ratio  # infinite where it overflows; '**' would raise
         # An upper bound of ||f_i - f_j||^2 - (L d_ij)^2; overflow (NaN) is suspect.
         over = gap.sq_dist + gap.error - factor * (dist.sq_dist - dist.error)
         r, c, all_of_them = _suspects(over, rows == cols, everything)

@@ -1,5 +1,5 @@
 """The command line; ``python -m pyg_glif`` is the same."""
 
-from pyg_glif.cli.app import main
+from pyg_glif.cli._app import main
 
 __all__ = ["main"]

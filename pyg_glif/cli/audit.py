@@ -3,15 +3,27 @@
 import argparse
 from typing import TYPE_CHECKING
 
-from pyg_glif.cli import arguments, options
-from pyg_glif.cli.base import Outcome, UsageError
+from pyg_glif.cli._command import (
+    DECISION,
+    METRIC,
+    PEOPLE,
+    REPORT,
+    WEIGHTS,
+    Outcome,
+    UsageError,
+    add,
+    add_files,
+    add_radius,
+    keywords,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from pyg_glif.cli.people import People
-    from pyg_glif.cli.report import Report
+    from pyg_glif.cli._people import People
+    from pyg_glif.postprocessor import AuditReport
 
+SUMMARY = "report how similar people are treated"
 DESCRIPTION = """\
 Report how similar people are treated: by the outputs as they are or, with --after,
 before and after something was done about it.
@@ -31,26 +43,26 @@ examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds what the command takes."""
-    arguments.add_files(parser)
+    add_files(parser)
     parser.add_argument(
         "--after", metavar="FILE", help="outputs after, for the same people in order"
     )
     parser.add_argument(
         "--out", metavar="FILE", help="write the report: .md, .html or .json"
     )
-    arguments.add(parser, "columns", options.PEOPLE)
-    arguments.add(parser, "similarity", options.METRIC)
-    arguments.add_radius(parser)
-    theta = {"--theta": options.WEIGHTS["--theta"]}
-    arguments.add(parser, "report", theta, options.DECISION, options.REPORT)
+    add(parser, "columns", PEOPLE)
+    add(parser, "similarity", METRIC)
+    add_radius(parser)
+    theta = {"--theta": WEIGHTS["--theta"]}
+    add(parser, "report", theta, DECISION, REPORT)
 
 
 def run(args: argparse.Namespace) -> Outcome:
     """Reports, and writes the report."""
-    from pyg_glif.cli.files import check_targets
-    from pyg_glif.cli.metric import check_metric
-    from pyg_glif.cli.people import input_files, read_people
-    from pyg_glif.cli.report import SUFFIXES
+    from pyg_glif.cli._files import check_targets
+    from pyg_glif.cli._people import input_files, read_people
+    from pyg_glif.cli._report import SUFFIXES, write_report
+    from pyg_glif.cli._similarity import check_metric
 
     check_metric(args)
     check_targets({"--out": (args.out, SUFFIXES)}, input_files(args))
@@ -58,60 +70,50 @@ def run(args: argparse.Namespace) -> Outcome:
     after = _after(args, people) if args.after else None
     tau, report = _report(args, people, after)
     if args.out:
-        report.write(args.out)
-    data = {"command": "audit", "tau": tau, **report.data, "file": args.out}
+        write_report(args.out, report)
+    data = {"command": "audit", "tau": tau, **report.to_dict(), "file": args.out}
     text = f"written  {args.out}" if args.out else report.to_markdown().rstrip()
     return Outcome(text, data)
 
 
 def _report(
     args: argparse.Namespace, people: "People", after: "Tensor | None"
-) -> tuple[float, "Report"]:
+) -> tuple[float, "AuditReport"]:
     """The radius in use, and what was found."""
-    from pyg_glif.cli import settings
-    from pyg_glif.cli.labels import attribute_codes, codes
-    from pyg_glif.cli.metric import fair_distance
-    from pyg_glif.cli.report import Report, nearest
-    from pyg_glif.graph import edge_weights, fair_radius_graph
-    from pyg_glif.laplacian import LaplacianOperator
+    from pyg_glif.cli._report import complete, options
+    from pyg_glif.cli._similarity import fair_distance, radius
+    from pyg_glif.graph import SimilarityGraph
     from pyg_glif.postprocessor import audit
 
     distance = fair_distance(args, people)
-    tau = settings.radius(args, people.x, distance)
-    edges, sq_dist = fair_radius_graph(people.x, tau, distance=distance)
-    weight = edge_weights(sq_dist, settings.decay(args))
+    tau = radius(args, people.x, distance)
+    graph = SimilarityGraph.search(people.x, tau, distance=distance)
     found = audit(
         people.x,
         people.y,
-        people.y if after is None else after,
-        edges,
-        sq_dist,
-        lap=LaplacianOperator(edges, weight, len(people)),
+        after,
+        graph=graph,
+        lap=graph.laplacian(**keywords(args, "--theta")),
         distance=distance,
-        attributes=attribute_codes(people),
-        groups=None if people.group is None else codes(people.group),
-        threshold=args.threshold,
-        k=nearest(args, len(people)),
-        num_worst=args.worst,
+        **options(args, people),
     )
-    found.facts["tau"] = tau
-    return tau, Report.of(found, args, people, after)
+    return tau, complete(found.with_facts(tau=tau), args, people, after)
 
 
 def _after(args: argparse.Namespace, people: "People") -> "Tensor":
     """Outputs after, of the same people."""
     from pyg_glif._arrays import to_tensor
-    from pyg_glif.cli.columns import check_same_ids
-    from pyg_glif.cli.files import open_source
+    from pyg_glif.cli._people import check_same_ids
+    from pyg_glif.cli._tables import open_table
 
-    source = open_source(args.after)
+    table = open_table(args.after)
     for name, ids in people.ids.items():
-        if source.has(name):
-            check_same_ids(name, ids, [source.column(name)])
+        if name in table.names:
+            check_same_ids(name, ids, [table.column(name)])
     names = people.outputs
-    if not all(name in source.names for name in names):
-        names = [name for name in source.names if name not in people.ids]
-    after = to_tensor("--after", source.outputs(names))
+    if not all(name in table.names for name in names):
+        names = [name for name in table.names if name not in people.ids]
+    after = to_tensor("--after", table.outputs(names))
     if after.shape != people.y.shape:
         msg = f"--after: '{args.after}' must have the shape of the outputs before"
         got = f"{tuple(after.shape)} for {tuple(people.y.shape)}"

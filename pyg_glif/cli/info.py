@@ -2,11 +2,11 @@
 
 import argparse
 import platform
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from pyg_glif.cli.base import Outcome, aligned
+from pyg_glif.cli._command import Outcome, aligned
 
+SUMMARY = "versions, optional parts, where data is looked for"
 DESCRIPTION = "Versions, optional parts found or missing, where data is looked for."
 EPILOG = """\
 examples:
@@ -14,26 +14,21 @@ examples:
   pyg-glif info --json
 """
 _CORE = (
-    "pyg_glif",
-    "torch",
-    "torch-geometric",
-    "pytorch-lightning",
-    "lightning",
-    "torchmetrics",
-    "numpy",
+    *("pyg_glif", "torch", "torch-geometric", "pytorch-lightning", "lightning"),
+    *("torchmetrics", "numpy", "pandas", "scikit-learn"),
 )
 # Distribution, and the extra that brings it.
 _OPTIONAL = {
     "matplotlib": "plots",
     "pyarrow": "files",
-    "pandas": "files",
     "scipy": "baselines",
     "torch-sparse": "sparse",
     "sentence-transformers": "text",
     "faiss-cpu": "benchmark",
     "inFairness": "benchmark",
 }
-_DATA = ("sentiment", "bios", "toxicity")
+# Data sets, and whether the package itself holds them.
+_DATA = {"sentiment": True, "bios": False, "toxicity": False}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,38 +41,38 @@ def run(args: argparse.Namespace) -> Outcome:
 
     from pyg_glif._data import VARIABLE, data_folder
 
-    versions = {name: _version(name) for name in _CORE}
-    versions["python"] = platform.python_version()
-    machine = {
-        "threads": torch.get_num_threads(),
-        "cuda": torch.cuda.is_available(),
-        "cuda_devices": torch.cuda.device_count(),
-    }
-    optional = {
-        name: {"version": _version(name), "extra": f"pyg_glif[{extra}]"}
-        for name, extra in _OPTIONAL.items()
-    }
     folder = data_folder()
-    found = {n: folder is not None and (folder / n).is_dir() for n in _DATA}
-    where = None if folder is None else str(folder)
-    data = {"variable": VARIABLE, "folder": where, "found": found}
-    return Outcome(
-        _text(versions, machine, optional, data),
-        {
-            "command": "info",
-            "versions": versions,
-            "machine": machine,
-            "optional": optional,
-            "data": data,
+    found: dict[str, Any] = {
+        "versions": {
+            **{name: _version(name) for name in _CORE},
+            "python": platform.python_version(),
         },
-    )
+        "machine": {
+            "threads": torch.get_num_threads(),
+            "cuda": torch.cuda.is_available(),
+            "cuda_devices": torch.cuda.device_count(),
+        },
+        "optional": {
+            name: {"version": _version(name), "extra": f"pyg_glif[{extra}]"}
+            for name, extra in _OPTIONAL.items()
+        },
+        "data": {
+            "variable": VARIABLE,
+            "folder": None if folder is None else str(folder),
+            "packaged": [name for name, inside in _DATA.items() if inside],
+            "found": [n for n in _DATA if folder and (folder / n).is_dir()],
+        },
+    }
+    return Outcome(_text(**found), {"command": "info", **found})
 
 
 def _version(name: str) -> str | None:
     """The version of an installed distribution."""
+    from importlib import metadata
+
     try:
-        return version(name)
-    except PackageNotFoundError:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
         return None
 
 
@@ -94,6 +89,15 @@ def _text(
     for name, part in optional.items():
         missing = f"missing, comes with '{part['extra']}'"
         rows.append((name, part["version"] or missing))
-    rows += [("", ""), ("data folder", f"{data['folder']} ({data['variable']})")]
-    rows += [(k, "found" if v else "missing") for k, v in data["found"].items()]
-    return "\n".join(line.rstrip() for line in aligned(rows).splitlines())
+    folder = f"{data['folder']} (set by {data['variable']})"
+    if data["folder"] is None:
+        folder = f"none ({data['variable']} is not set)"
+    rows += [("", ""), ("data folder", folder)]
+    for name in _DATA:
+        there = name in data["found"]
+        if name in data["packaged"]:
+            more = "; the folder has more of it" if there else ""
+            rows.append((name, f"part of the package{more}"))
+        else:
+            rows.append((name, "found" if there else "not in the data folder"))
+    return aligned(rows)

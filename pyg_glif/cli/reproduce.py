@@ -4,8 +4,9 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from pyg_glif.cli.base import Outcome, UsageError
+from pyg_glif.cli._command import Outcome, UsageError, progress
 
+SUMMARY = "repeat an experiment of the paper"
 DESCRIPTION = """\
 Repeat an experiment of the paper: train, smooth, compare; print the table, and write
 numbers and plots to a folder.
@@ -64,12 +65,11 @@ def run(args: argparse.Namespace) -> Outcome:
     if limit and args.name == "sentiment":
         raise UsageError("--limit is for bios and toxicity (got NAME 'sentiment')")
     out = _folder(Path(args.out or Path("results", args.name)))
-    silent = args.quiet or args.no_progress
     report = EXPERIMENTS[args.name](
         seeds=range(args.seeds),
         variant=args.variant,
         out=out,
-        progress=False if silent else None,
+        progress=progress(args),
         **limit,
     )
     files = [str(path) for path in report.files]

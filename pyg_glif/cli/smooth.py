@@ -1,10 +1,35 @@
 """``pyg-glif smooth``: fair outputs from a file."""
 
 import argparse
+import warnings
+from typing import TYPE_CHECKING, Any
 
-from pyg_glif.cli import arguments, options
-from pyg_glif.cli.base import Outcome, UsageError, aligned
+from pyg_glif.cli._command import (
+    DECISION,
+    LINK,
+    METRIC,
+    PEOPLE,
+    RADIUS,
+    REPORT,
+    WEIGHTS,
+    Outcome,
+    UsageError,
+    add,
+    add_files,
+    add_radius,
+    aligned,
+    given,
+    keywords,
+    note,
+)
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from pyg_glif.cli._people import People
+    from pyg_glif.postprocessor import GLIFPostProcessor
+
+SUMMARY = "make outputs treat similar people alike, and write them"
 DESCRIPTION = """\
 Make the outputs of a model treat similar people alike, and change them no more than
 that takes. People within the distance tau are similar; lam says how much they pull on
@@ -21,24 +46,30 @@ examples:
     pyg-glif smooth people.csv --outputs score --out fair.csv --save fit.safetensors
     pyg-glif smooth new.csv --post fit.safetensors --out new_fair.csv
 """
-_FIT: options.Options = {
-    "--tau": {},
-    "--target-degree": {},
-    "--lam": {},
-    "--standardize": {},
-    **options.METRIC,
-    **options.WEIGHTS,
-    **options.LINK,
-    "--audit": {},
-    "--save": {},
-}
+# Options of a fit, which one that was kept brings along.
+_FIT = (
+    *RADIUS,
+    "--lam",
+    "--standardize",
+    *METRIC,
+    *WEIGHTS,
+    *LINK,
+    "--audit",
+    "--save",
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds what the command takes."""
-    arguments.add_files(parser)
+    add_files(parser)
     parser.add_argument(
         "--out", required=True, metavar="FILE", help="fair outputs, by suffix as DATA"
+    )
+    parser.add_argument(
+        "--spreadsheet",
+        action="store_true",
+        help="put an apostrophe before texts that a spreadsheet would run as formulas "
+        "(.csv, .tsv)",
     )
     parser.add_argument(
         "--audit", metavar="FILE", help="before and after: .md, .html or .json"
@@ -54,31 +85,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="newcomers are each other's neighbours too (with --post)",
     )
-    arguments.add(parser, "columns", options.PEOPLE)
-    arguments.add(parser, "similarity", options.METRIC)
-    arguments.add_radius(parser)
+    add(parser, "columns", PEOPLE)
+    add(parser, "similarity", METRIC)
+    add_radius(parser)
     parser.add_argument(
         "--lam", type=float, help="strength; 0 changes nothing (default: 1)"
     )
-    arguments.add(parser, "smoothing", options.WEIGHTS, options.LINK)
-    arguments.add(parser, "audit", options.DECISION, options.REPORT)
+    add(parser, "smoothing", WEIGHTS, LINK)
+    add(parser, "audit", DECISION, REPORT)
 
 
 def run(args: argparse.Namespace) -> Outcome:
     """Fits and writes, or corrects newcomers and writes."""
-    from pyg_glif.cli.files import DATA, check_targets
-    from pyg_glif.cli.people import input_files
-    from pyg_glif.cli.report import SUFFIXES
-    from pyg_glif.cli.smooth_work import correct, fit
+    from pyg_glif.cli._files import check_targets
+    from pyg_glif.cli._people import input_files
+    from pyg_glif.cli._report import SUFFIXES as REPORTS
+    from pyg_glif.cli._tables import SUFFIXES as TABLES
 
+    _check_options(args)
     targets = {
-        "--out": (args.out, DATA),
-        "--audit": (args.audit, SUFFIXES),
+        "--out": (args.out, TABLES),
+        "--audit": (args.audit, REPORTS),
         "--save": (args.save, (".safetensors",)),
     }
-    _check_options(args)
     check_targets(targets, input_files(args))
-    data = correct(args) if args.post else fit(args)
+    data = _correct(args) if args.post else _fit(args)
     written = {"out": args.out, "audit": args.audit, "save": args.save}
     data["files"] = {name: path for name, path in written.items() if path}
     rows = [(name.replace("_", " "), data[name]) for name in data if name != "files"]
@@ -88,10 +119,10 @@ def run(args: argparse.Namespace) -> Outcome:
 
 def _check_options(args: argparse.Namespace) -> None:
     """Raises on options that do not go together."""
-    from pyg_glif.cli.metric import check_metric
+    from pyg_glif.cli._similarity import check_metric
 
     if args.post:
-        for flag in arguments.given(args, _FIT):
+        for flag in given(args, _FIT):
             msg = f"{flag} does not go with --post, which brings its own settings"
             remedy = ". Use 'pyg-glif audit --after'" if flag == "--audit" else ""
             raise UsageError(f"{msg}{remedy}")
@@ -99,4 +130,133 @@ def _check_options(args: argparse.Namespace) -> None:
         raise UsageError("--joint goes with --post")
     if args.id and args.out.lower().endswith(".npy"):
         raise UsageError("--id does not fit into .npy. Let --out be .csv or .npz")
+    if args.spreadsheet and not args.out.lower().endswith((".csv", ".tsv")):
+        raise UsageError(f"--spreadsheet goes with .csv and .tsv (got '{args.out}')")
     check_metric(args)
+
+
+def _fit(args: argparse.Namespace) -> dict[str, Any]:
+    """Smooths everybody together."""
+    from pyg_glif.cli._people import read_people
+    from pyg_glif.cli._report import complete, options, write_report
+    from pyg_glif.cli._similarity import fair_distance, link, radius
+    from pyg_glif.postprocessor import GLIFPostProcessor
+
+    chosen = link(args)
+    people = read_people(args)
+    people.named(people.y)  # says now what could not be written later
+    distance = fair_distance(args, people)
+    post = GLIFPostProcessor(
+        distance=distance,
+        tau=radius(args, people.x, distance),
+        link=chosen,
+        **keywords(args, "--lam", *WEIGHTS),
+    )
+    post.fit(people.x, people.y)
+    report = None
+    if args.audit:
+        found = post.audit(**options(args, people))
+        report = complete(found, args, people, post.y_fair_)
+    _write(args, people, post.y_fair_)
+    if report is not None:
+        write_report(args.audit, report)
+    if args.save:
+        # With the names of the columns, so that newcomers may have them in any order.
+        columns = {"features": people.features, "outputs": people.outputs}
+        post.save(args.save, metadata={"columns": columns})
+    return _facts(people, post, args.metric)
+
+
+def _correct(args: argparse.Namespace) -> dict[str, Any]:
+    """Corrects newcomers against a fit."""
+    from pyg_glif.cli._people import read_people
+
+    post, saved = _load(args.post)
+    people = read_people(args, saved)
+    people.named(people.y)
+    with warnings.catch_warnings():
+        # Columns were read by the names of the fit, and are in their order.
+        warnings.filterwarnings("ignore", message=".*taken by position")
+        found, info = post.transform(
+            people.x, people.y, joint=args.joint, return_info=True
+        )
+    _write(args, people, found)
+    return {
+        "people": len(people),
+        "fitted_people": len(post.y_fair_),
+        "tau": post.tau_,
+        "lam": float(post.lam),
+        "neighbours_each": float(info.num_neighbors.double().mean()),
+        "people_without_neighbours": info.num_isolated,
+        **_movement(people.y, found),
+    }
+
+
+def _write(args: argparse.Namespace, people: "People", y: "Tensor") -> None:
+    """Writes ids and outputs, and says which of them a spreadsheet would run.
+
+    Ids are what results are joined by, so they change only if that is asked for.
+    """
+    from pyg_glif.cli._files import formulas, without_formulas, write_table
+
+    columns = people.named(y)
+    if args.spreadsheet:
+        columns = without_formulas(columns)
+    elif args.out.lower().endswith((".csv", ".tsv")):
+        for name, count in formulas(columns).items():
+            texts = "1 text" if count == 1 else f"{count} texts"
+            msg = f"column '{name}' of '{args.out}' has {texts} that a"
+            note(args, f"{msg} spreadsheet would run as a formula (see --spreadsheet)")
+    write_table(args.out, columns)
+
+
+def _facts(people: "People", post: "GLIFPostProcessor", metric: str) -> dict[str, Any]:
+    """What was done, and the evidence for it."""
+    from pyg_glif.laplacian import LaplacianOperator
+    from pyg_glif.metrics import laplacian_energy
+
+    graph, solution = post.graph_, post.solution_
+    lap = LaplacianOperator(graph.edge_index, graph.edge_weight, len(people))
+    energy = [float(laplacian_energy(y, lap)) for y in (people.y, post.y_fair_)]
+    return {
+        "people": len(people),
+        "features": len(people.features),
+        "outputs": people.outputs if len(people.outputs) > 1 else people.outputs[0],
+        "metric": metric,
+        "tau": post.tau_,
+        "lam": float(post.lam),
+        "neighbours_each": graph.edge_index.size(1) / len(people),
+        "people_without_neighbours": post.num_isolated_,
+        **_movement(people.y, post.y_fair_),
+        "energy_before": energy[0],
+        "energy_after": energy[1],
+        "status": solution.status.name,
+        "error_bound": float(solution.error_bound.max()),
+    }
+
+
+def _movement(before: "Tensor", after: "Tensor") -> dict[str, float]:
+    """How far outputs moved."""
+    moved = (after - before).double().reshape(len(before), -1).norm(dim=1)
+    return {
+        "mean_movement": float(moved.mean()),
+        "largest_movement": float(moved.max()),
+    }
+
+
+def _load(path: str) -> "tuple[GLIFPostProcessor, dict[str, list[str]]]":
+    """A fit and its columns, as far as whoever fitted it named them."""
+    from pathlib import Path
+
+    from pyg_glif.postprocessor import GLIFPostProcessor
+
+    if not Path(path).is_file():
+        raise UsageError(f"--post: '{path}' does not exist")
+    post = GLIFPostProcessor.load(path)
+    names = {"features": "feature_names_in_", "outputs": "output_names_"}
+    columns = {
+        name: getattr(post, attribute).tolist()
+        for name, attribute in names.items()
+        if hasattr(post, attribute)
+    }
+    return post, post.metadata_.get("columns", columns)

@@ -3,14 +3,33 @@
 import argparse
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from pyg_glif.cli import arguments, options
-from pyg_glif.cli.base import Outcome, UsageError
+from pyg_glif.cli._command import (
+    DECISION,
+    LINK,
+    METRIC,
+    PEOPLE,
+    WEIGHTS,
+    Outcome,
+    UsageError,
+    add,
+    add_files,
+    given,
+    keywords,
+    note,
+    numbers,
+    progress,
+    typed,
+)
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
+    from pyg_glif.cli._people import People
     from pyg_glif.tuning import TuneResult
 
+SUMMARY = "choose radius and strength by what they cost"
 DESCRIPTION = """\
 Try radii and strengths on people whose true class is known, print what cannot be
 beaten in accuracy and fairness at once, and choose the fairest setting that costs at
@@ -30,27 +49,26 @@ examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds what the command takes."""
-    arguments.add_files(parser)
-    arguments.add(parser, "columns", options.PEOPLE)
-    arguments.add(parser, "similarity", options.METRIC)
-    arguments.add(parser, "smoothing", options.WEIGHTS, options.LINK)
+    add_files(parser)
+    add(parser, "columns", PEOPLE)
+    add(parser, "similarity", METRIC)
+    add(parser, "smoothing", WEIGHTS, LINK)
     group = parser.add_argument_group("settings to try")
     group.add_argument(
         "--taus",
-        type=options.numbers,
+        type=numbers,
         help="radii (default: those of 5, 10, 20 and 40 neighbours each)",
     )
     group.add_argument(
-        "--lams", type=options.numbers, help="strengths (default: from 0.001 to 10)"
+        "--lams", type=numbers, help="strengths (default: from 0.001 to 10)"
     )
     group.add_argument(
         "--max-loss",
         type=float,
-        default=0.01,
         metavar="A",
         help="accuracy that may be lost (default: 0.01, one point)",
     )
-    arguments.add(parser, "what is known", options.DECISION)
+    add(parser, "what is known", DECISION)
     parser.add_argument(
         "--pairs",
         metavar="FILE",
@@ -66,10 +84,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> Outcome:
     """Sweeps, prints the front, and the call that uses the choice."""
     from pyg_glif._optional import require
-    from pyg_glif.cli.files import check_targets
-    from pyg_glif.cli.metric import check_metric
-    from pyg_glif.cli.people import input_files, read_people
-    from pyg_glif.cli.tune_work import plot, sweep
+    from pyg_glif.cli._files import check_targets, replacing
+    from pyg_glif.cli._people import input_files, read_people
+    from pyg_glif.cli._similarity import check_metric
 
     if args.labels is None:
         raise UsageError("--labels must name the column with the true class")
@@ -77,20 +94,68 @@ def run(args: argparse.Namespace) -> Outcome:
     check_targets({"--plot": (args.plot, (".png", ".pdf", ".svg"))}, input_files(args))
     if args.plot:
         require("matplotlib.figure", "--plot", "plots")
-    found = sweep(args, read_people(args))
+    found = _sweep(args, read_people(args))
     if args.plot:
-        plot(args.plot, found)
+        with replacing(args.plot) as beside:
+            found.plot().savefig(beside, dpi=150)
     call = _call(args, found)
     data = {**found.to_dict(), "call": call, "plot": args.plot}
     return Outcome(_text(args, found, call), {"command": "tune", **data})
+
+
+def _sweep(args: argparse.Namespace, people: "People") -> "TuneResult":
+    """Tries all settings."""
+    from pyg_glif.cli._similarity import fair_distance, link
+    from pyg_glif.tuning import tune
+
+    label, there = people.classes(args.positive)
+    if people.mask is not None:
+        there &= _mask(people.mask.tolist())
+    elif not bool(there.all()):
+        note(args, f"{int((~there).sum())} people without a label are neighbours only")
+    return tune(
+        people.x,
+        people.y,
+        label,
+        pairs=_pairs(args.pairs) if args.pairs else None,
+        mask=there,
+        distance=fair_distance(args, people),
+        link=link(args),
+        progress=progress(args),
+        **keywords(args, "--taus", "--lams", "--max-loss", "--threshold", *WEIGHTS),
+    )
+
+
+def _mask(cells: list[Any]) -> "Tensor":
+    """Where labels count."""
+    import torch
+
+    words = {"1": True, "1.0": True, "true": True}
+    words |= dict.fromkeys(("0", "0.0", "false", "", "nan", "none"), False)
+    text = [str(cell).strip().lower() for cell in cells]
+    wrong = next((word for word in text if word not in words), None)
+    if wrong is not None:
+        raise UsageError(f"--mask must hold 0 and 1 (got '{wrong}')")
+    return torch.tensor([words[word] for word in text])
+
+
+def _pairs(path: str) -> Any:
+    """Pairs of row numbers."""
+    from pyg_glif.cli._tables import open_table
+
+    table = open_table(path)
+    if len(table.names) != 2:
+        got = f"got {len(table.names)}"
+        raise UsageError(f"--pairs: '{path}' must have two columns ({got})")
+    return table.numbers(table.names)
 
 
 def _call(args: argparse.Namespace, found: "TuneResult") -> str | None:
     """How to use the choice; nothing to do if the model is the fairest allowed."""
     if found.best == found.baseline:
         return None
-    tables = (options.PEOPLE, options.METRIC, options.WEIGHTS, options.LINK)
-    shared = arguments.given(args, *tables)
+    tables = (PEOPLE, METRIC, WEIGHTS, LINK)
+    shared = given(args, *tables)
     unused = [
         name for name in (args.labels, args.mask) if name and not Path(name).is_file()
     ]
@@ -101,7 +166,7 @@ def _call(args: argparse.Namespace, found: "TuneResult") -> str | None:
     files = [args.data] + ([args.outputs_file] if args.outputs_file else [])
     suffix = args.data.rpartition(".")[2].lower()
     target = f"fair.{'npz' if suffix == 'npy' and args.id else suffix}"
-    words = [*files, *arguments.written(shared), "--out", target]
+    words = [*files, *typed(shared), "--out", target]
     return shlex.join(["pyg-glif", "smooth", *words])
 
 

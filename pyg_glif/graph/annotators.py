@@ -86,7 +86,7 @@ def _merge_repeats(
     """One annotator's distinct pairs, each with a number of its own and a weight."""
     # float32, as the result: 0/1 and the maximum are exact, sums are short.
     if weight is None:
-        weight = torch.ones(pairs.size(0), device=pairs.device)
+        weight = torch.ones(pairs.size(0), dtype=torch.float32, device=pairs.device)
     key = pairs.amin(dim=1) * num_nodes + pairs.amax(dim=1)
     return _largest(key, weight.detach().float(), 0)
 

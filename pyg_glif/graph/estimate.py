@@ -8,9 +8,11 @@ import torch
 from torch import Tensor
 
 from pyg_glif._runtime import available_memory
-from pyg_glif._validate import check_batch, check_features, check_scalar
+from pyg_glif._validate import check_batch, check_features, check_kind, check_scalar
 from pyg_glif.distances import Euclidean, FairDistance
 from pyg_glif.errors import MemoryBudgetError
+from pyg_glif.graph.decide import exact_distances
+from pyg_glif.graph.points import coordinates
 
 #: Distances between the nodes of two index vectors, ``[A], [B] -> [A, B]``.
 BlockDistance = Callable[[Tensor, Tensor], Tensor]
@@ -19,6 +21,7 @@ BlockDistance = Callable[[Tensor, Tensor], Tensor]
 BYTES_PER_EDGE = 48
 _BUDGET_SHARE = 0.8
 _ALL_PAIRS = 2048
+_SAMPLE_TILE = 128  # rows whose distances are computed at once
 _EXACT_WORK = 10**9  # pairs times coordinates evaluated without a matrix product
 
 
@@ -27,6 +30,9 @@ class PairSample:
     """Distances of sampled ordered pairs, and how many pairs they stand for."""
 
     dist: Tensor  # [S], within one graph
+    place: Tensor  # [S], position of the pair among all of ``rows`` and ``cols``
+    rows: Tensor  # [A]
+    cols: Tensor  # [B]
     num_sampled: int  # pairs across graphs included
     num_pairs: int  # ordered pairs of different nodes in the data
 
@@ -43,12 +49,20 @@ class PairSample:
         likely = (hits + 3.0 * math.sqrt(hits) + 3.0) * self.weight
         return min(likely, float(self.num_pairs))
 
+    def rank(self, num_edges: float) -> int:
+        """How many sampled pairs stand for so many directed edges."""
+        return min(math.ceil(num_edges / self.weight - 1e-9), self.dist.numel())
+
     def radius(self, num_edges: float) -> float:
         """The smallest radius with at least ``num_edges`` directed edges."""
-        rank = math.ceil(num_edges / self.weight - 1e-9)
-        if rank < 1:
-            return 0.0
-        return float(self.dist.kthvalue(min(rank, self.dist.numel())).values)
+        rank = self.rank(num_edges)
+        return float(self.dist.kthvalue(rank).values) if rank > 0 else 0.0
+
+    def pairs(self, which: Tensor) -> tuple[Tensor, Tensor]:
+        """Nodes of some of the sampled pairs."""
+        place = self.place[which]
+        row = place.div(self.cols.numel(), rounding_mode="floor")
+        return self.rows[row], self.cols[place - row * self.cols.numel()]
 
 
 def sample_pairs(
@@ -64,14 +78,20 @@ def sample_pairs(
         generator = torch.Generator().manual_seed(0)
     order = torch.randperm(num_nodes, generator=generator)
     rows, cols = order[: size[0]].to(device), order[-size[1] :].to(device)
-    num_sampled, found = 0, []
-    for part in rows.split(128):
+    num_sampled, dist, place = 0, [], []
+    for start in range(0, rows.numel(), _SAMPLE_TILE):
+        part = rows[start : start + _SAMPLE_TILE]
         other = part.unsqueeze(1) != cols
         num_sampled += int(other.sum())
         if batch is not None:
             other &= batch[part].unsqueeze(1) == batch[cols]
-        found.append(block(part, cols)[other])
-    return PairSample(torch.cat(found), num_sampled, num_nodes * (num_nodes - 1))
+        inside = other.view(-1).nonzero().view(-1)
+        dist.append(block(part, cols).view(-1)[inside])
+        place.append(inside + start * cols.numel())
+    num_pairs = num_nodes * (num_nodes - 1)
+    return PairSample(
+        torch.cat(dist), torch.cat(place), rows, cols, num_sampled, num_pairs
+    )
 
 
 def fits(num_edges: float, workspace: int, device: torch.device) -> bool:
@@ -116,7 +136,10 @@ def suggest_tau(
         \ge N \cdot \mathrm{target\_degree} \}
 
     over all pairs up to 2,048 nodes, and over a sample of two million pairs beyond
-    that, where the degree found differs from the target by a few per cent.
+    that, where the degree found differs from the target by a few per cent. The radius
+    is the distance of a pair, and :func:`~pyg_glif.fair_radius_graph` finds that pair
+    and all that are tied with it; distances that differ by float64 rounding only count
+    as tied.
 
     Args:
         x (torch.Tensor): Features.
@@ -141,27 +164,65 @@ def suggest_tau(
         raise ValueError(f"'x' must have at least 2 rows (got {x.size(0)})")
     if batch is not None:
         batch = check_batch(batch, x.size(0))
+    if distance is not None:
+        check_kind("distance", distance, FairDistance)
     size = (_ALL_PAIRS, _ALL_PAIRS) if x.size(0) <= _ALL_PAIRS else (1024, 2048)
-    block = block_distance(x, Euclidean() if distance is None else distance)
-    sample = sample_pairs(x.size(0), block, batch, size, generator, x.device)
+    found = _Distances(x, Euclidean() if distance is None else distance)
+    sample = sample_pairs(x.size(0), found.block, batch, size, generator, x.device)
     most = sample.dist.numel() * sample.weight / x.size(0)
     if target_degree > most * (1.0 + 1e-9):
         msg = f"'target_degree' must be at most {most:g} for these rows"
         raise ValueError(f"{msg} (got {target_degree:g})")
-    return sample.radius(target_degree * x.size(0))
+    rank = sample.rank(target_degree * x.size(0))
+    return found.kth(sample, rank) if rank > 0 else 0.0
 
 
-def block_distance(x: Tensor, distance: FairDistance) -> BlockDistance:
-    """Fair distances between nodes, in float64 where there is an embedding."""
-    if not distance.is_embedding:
-        return lambda rows, cols: distance(x[rows], x[cols])
-    z = distance.embed(x)
-    few = min(z.size(0), _ALL_PAIRS) ** 2 * z.size(1) <= _EXACT_WORK
-    mode = "donot_use_mm_for_euclid_dist" if few else "use_mm_for_euclid_dist"
-    offset = z.mean(0, dtype=torch.float64)
+class _Distances:
+    """Fair distances between nodes, quickly for many pairs, exactly for a few."""
 
-    def block(rows: Tensor, cols: Tensor) -> Tensor:
-        a, b = z[rows].double() - offset, z[cols].double() - offset
-        return torch.cdist(a, b, compute_mode=mode)
+    def __init__(self, x: Tensor, distance: FairDistance) -> None:
+        self._x, self._distance = x, distance
+        if not distance.is_embedding:
+            return
+        self._z = z = coordinates(distance, x)
+        self._direct = min(len(z), _ALL_PAIRS) ** 2 * z.size(1) <= _EXACT_WORK
+        if not self._direct:  # a product of matrices must not lose digits far away
+            self._centre = z.mean(0, dtype=torch.float64)
+            squares = [
+                (part.double() - self._centre).square_().sum(1).max()
+                for part in z.split(_ALL_PAIRS)
+            ]
+            self._largest = float(torch.stack(squares).max())
 
-    return block
+    def block(self, rows: Tensor, cols: Tensor) -> Tensor:  # [A], [B] -> [A, B]
+        """Distances of all pairs; off by rounding where there is an embedding."""
+        if not self._distance.is_embedding:
+            dist: Tensor = self._distance(self._x[rows], self._x[cols])
+            return dist
+        a, b = self._z[rows].double(), self._z[cols].double()
+        if self._direct:
+            return torch.cdist(a, b, compute_mode="donot_use_mm_for_euclid_dist")
+        a, b = a - self._centre, b - self._centre
+        return torch.cdist(a, b, compute_mode="use_mm_for_euclid_dist")
+
+    def kth(self, sample: PairSample, rank: int) -> float:
+        """The smallest radius at which ``rank`` sampled pairs are edges.
+
+        Pairs that rounding alone tells apart from the last of them count as tied
+        with it, and are edges as well.
+        """
+        kth = sample.dist.kthvalue(rank).values
+        if not self._distance.is_embedding:
+            return float(kth)
+        rounding = 4.0 * (self._z.size(1) + 16) * torch.finfo(torch.float64).eps
+        # The exact distance of this rank is that of a pair between these limits.
+        low, high = kth * (1.0 - rounding), kth * (1.0 + rounding)
+        if not self._direct:
+            error = 4.0 * rounding * self._largest  # of a square
+            low = (kth.square() - error).clamp_(min=0.0).sqrt_()
+            high = (kth.square() + error).sqrt_()
+        open_pairs = (sample.dist >= low) & (sample.dist <= high)
+        exact = exact_distances(self._z, *sample.pairs(open_pairs))
+        exact = exact.sort().values
+        tau = exact[rank - 1 - int((sample.dist < low).sum())]
+        return float(exact[exact <= tau * (1.0 + rounding)][-1])

@@ -1,5 +1,6 @@
 """Neighbours of newcomers among people already known."""
 
+from collections.abc import Iterator
 from copy import deepcopy
 
 import torch
@@ -8,15 +9,15 @@ from torch import Tensor
 from pyg_glif._validate import (
     check_comparable,
     check_features,
-    check_finite,
     check_num_rows,
     check_scalar,
 )
 from pyg_glif.distances import Euclidean, FairDistance
+from pyg_glif.graph.decide import called_within
 from pyg_glif.graph.plan import choose_basis
-from pyg_glif.graph.points import Points
+from pyg_glif.graph.points import Points, coordinates, own
 from pyg_glif.graph.screen import Screen
-from pyg_glif.graph.search import plain_cross_pairs, projected_cross_pairs
+from pyg_glif.graph.search import Pairs, plain_cross_pairs, projected_cross_pairs
 
 _TILE = 256
 
@@ -24,7 +25,8 @@ _TILE = 256
 class RadiusIndex:
     r"""Answers exactly which known people are within ``tau`` of a new one.
 
-    Built once for the known people, queried with any number of new rows at a time.
+    Built once for the known people, of whom it keeps a copy, and queried with any
+    number of new rows at a time.
     The rule is that of :func:`~pyg_glif.fair_radius_graph`: a pair counts iff its
     distance is at most ``tau`` in float64, boundary included.
 
@@ -53,22 +55,25 @@ class RadiusIndex:
         distance: FairDistance | None = None,
         copy: bool = True,
     ) -> None:
-        self._x = check_features("x", x).detach()
-        if copy:
-            self._x, distance = self._x.clone(), deepcopy(distance)
+        x = check_features("x", x).detach()
         check_num_rows("x", x.size(0), 1)
         self.tau = check_scalar("tau", tau, minimum=0.0, allow_inf=True)
-        self.distance = Euclidean() if distance is None else distance
-        self._points: Points | None = None
+        distance = Euclidean() if distance is None else distance
+        self.distance = deepcopy(distance) if copy else distance
+        self._num_nodes, self._like = x.size(0), x.new_empty(0, x.size(1))
         self._screen: Screen | None = None
-        if self.distance.is_embedding:
-            self._points = Points.from_embedding(self._embed("x", self._x), None)
-            basis = choose_basis(self._points, self.tau)
-            if basis is not None:
-                self._screen = Screen(self._points, self.tau, basis, _TILE)
+        if not self.distance.is_embedding:
+            self._x = x.clone() if copy else x
+            return
+        z = coordinates(self.distance, x)
+        z = own(z, x) if copy else z
+        self._points = Points.from_embedding(z, None)
+        basis = choose_basis(self._points, self.tau)
+        if basis is not None:
+            self._screen = Screen(self._points, self.tau, basis, _TILE)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}(num_nodes={len(self._x)}, tau={self.tau:g})"
+        return f"{type(self).__name__}(num_nodes={self._num_nodes}, tau={self.tau:g})"
 
     @torch.no_grad()
     def query(
@@ -89,36 +94,32 @@ class RadiusIndex:
         Time grows with the pairs that cannot be ruled out, memory with those found.
         """
         x_new = check_features("x_new", x_new).detach()
-        check_comparable("x_new", x_new, "x", self._x)
+        check_comparable("x_new", x_new, "x", self._like)
         if x_new.size(0) == 0:
             empty = torch.empty(0, dtype=torch.long, device=x_new.device)
             return empty, empty.clone(), x_new.new_empty(0)
-        if self._points is None:
-            return self._call(x_new)
-        others = self._points.like(self._embed("x_new", x_new))
-        if self._screen is None:
-            found = plain_cross_pairs(others, self._points, self.tau, _TILE, progress)
-        else:
-            found = projected_cross_pairs(others, self._screen, self.tau, progress)
+        found = self._called(x_new)
+        if self.distance.is_embedding:
+            found = self._searched(coordinates(self.distance, x_new, "x_new"), progress)
         row, col, sq_dist = (torch.cat(part) for part in zip(*found, strict=True))
-        order = (row * len(self._x) + col).argsort()
+        order = (row * self._num_nodes + col).argsort()
         return row[order], col[order], sq_dist[order]
 
-    def _embed(self, name: str, x: Tensor) -> Tensor:
-        """Coordinates, with at least one column."""
-        z = self.distance.embed(x).detach()
-        check_finite(f"distance.embed({name})", z)
-        return z if z.size(1) else z.new_zeros(z.size(0), 1)
+    def _searched(self, z: Tensor, progress: bool | None) -> Iterator[Pairs]:
+        """Neighbours by coordinates."""
+        points = self._points
+        others = points.like(z)
+        if others is None:  # too far away for the scale of the known people
+            points, others = points.together_with(z)
+        elif self._screen is not None:
+            return projected_cross_pairs(others, self._screen, self.tau, progress)
+        return plain_cross_pairs(others, points, self.tau, _TILE, progress)
 
-    def _call(self, x_new: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def _called(self, x_new: Tensor) -> Iterator[Pairs]:
         """Neighbours by calling a black-box distance on tiles."""
-        parts = []
         for first in range(0, len(x_new), _TILE):
             rows = x_new[first : first + _TILE]
-            for left in range(0, len(self._x), 2 * _TILE):
+            for left in range(0, self._num_nodes, 2 * _TILE):
                 dist = self.distance(rows, self._x[left : left + 2 * _TILE])
-                r, c = (dist <= self.tau).nonzero(as_tuple=True)
-                parts.append((r + first, c + left, dist[r, c].square()))
-        row, col, sq_dist = (torch.cat(part) for part in zip(*parts, strict=True))
-        order = (row * len(self._x) + col).argsort()
-        return row[order], col[order], sq_dist[order]
+                r, c = called_within(dist, self.tau).nonzero(as_tuple=True)
+                yield r + first, c + left, dist[r, c].square()

@@ -24,14 +24,18 @@ def principal_basis(
     """
     rows = points.y[:: max(1, points.num_nodes // num_rows)][:num_rows]
     rows = rows - rows.mean(0)
+    # Products of the sample with itself must neither vanish nor overflow; where they
+    # still do for some directions, float64 keeps the factorisations finite.
+    rows /= rows.abs().max().clamp_(min=torch.finfo(rows.dtype).tiny)
     generator = torch.Generator().manual_seed(0)
     size = (points.num_features, num_directions)
     basis = torch.randn(size, generator=generator, dtype=rows.dtype).to(rows.device)
     for _ in range(num_rounds):
-        basis = torch.linalg.qr(rows.mT @ (rows @ basis)).Q
-    spread = rows @ basis
+        product = rows.mT @ (rows @ basis)
+        basis = torch.linalg.qr(product.double()).Q.to(rows.dtype)
+    spread = (rows @ basis).double()
     ascending: Tensor = torch.linalg.eigh(spread.mT @ spread).eigenvectors
-    return basis @ ascending.flip(1)
+    return basis @ ascending.flip(1).to(rows.dtype)
 
 
 def bound_coordinates(points: Points, basis: Tensor) -> tuple[Tensor, float, float]:

@@ -11,6 +11,7 @@ from pyg_glif.distances import FairDistance
 
 # Squared norms between these neither overflow nor underflow in float32.
 _SAFE_SQUARES = (1e-20, 1e20)
+_LARGEST_SQUARE = 1e30  # sums and products of a few such squares do not overflow
 _SAMPLE_ROWS = 1024
 
 
@@ -98,12 +99,24 @@ class Points:
         y = (y.double() * scale).float() if scale != 1.0 else y.float()
         return cls(z, y, _sq_norm(y), centre, scale, batch)
 
-    def like(self, z: Tensor) -> "Points":
-        """Other points, moved and scaled as these were."""
-        if self.centre is None:
-            return Points(z, z, _sq_norm(z), None, 1.0, None)
-        y = ((z - self.centre.to(z.dtype)).double() * self.scale).float()
-        return Points(z, y, _sq_norm(y), self.centre, self.scale, None)
+    def like(self, z: Tensor) -> "Points | None":
+        """Other points, moved and scaled as these were; none if float32 overflows."""
+        y = z
+        if self.centre is not None:
+            y = ((z - self.centre.to(z.dtype)).double() * self.scale).float()
+        out = Points(z, y, _sq_norm(y), self.centre, self.scale, None)
+        fits = float(out.sq_norm.max()) < _LARGEST_SQUARE  # not so for NaN either
+        return out if fits else None
+
+    def together_with(self, z: Tensor) -> tuple["Points", "Points"]:
+        """These points and others, moved and scaled to suit both."""
+        both = Points.from_embedding(torch.cat([self.z, z]), None)
+        return both._rows(slice(0, len(self.z))), both._rows(slice(len(self.z), None))
+
+    def _rows(self, rows: slice) -> "Points":
+        """Some of the points, of no graph in particular."""
+        z, y, sq_norm = self.z[rows], self.y[rows], self.sq_norm[rows]
+        return Points(z, y, sq_norm, self.centre, self.scale, None)
 
 
 def _sq_norm(y: Tensor) -> Tensor:  # [N, D] -> [N]

@@ -12,9 +12,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from pyg_glif._validate import check_features, check_finite, check_kind
+from pyg_glif._validate import check_features, check_kind
 from pyg_glif.distances import Euclidean, FairDistance
-from pyg_glif.graph.points import Points
+from pyg_glif.graph.points import Points, coordinates
 
 _CHUNK_ENTRIES = 1 << 17  # float64 entries per gathered block: stays in cache
 
@@ -94,9 +94,7 @@ def pair_distances(x: Tensor, distance: FairDistance | None) -> PairDistances:
     check_kind("distance", distance, FairDistance)
     if not distance.is_embedding:
         return CalledDistances(x, distance)
-    z = distance.embed(x).detach()
-    check_finite("distance.embed(x)", z)
-    return EmbeddedDistances(z)
+    return EmbeddedDistances(coordinates(distance, x))
 
 
 def slices(start: int, stop: int, size: int) -> Iterator[slice]:

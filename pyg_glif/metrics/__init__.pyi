@@ -1,26 +1,20 @@
 from .bootstrap import Interval, bootstrap_interval
-from .group_gap import GroupGap, group_gap
-from .group_std import GroupStd, group_std
-from .knn_consistency import (
+from .group_gap import group_gap
+from .group_std import group_std
+from .knn_consistency import knn_consistency, knn_deviation
+from .laplacian_energy import laplacian_energy
+from .lipschitz_violations import Violations, lipschitz_violations
+from .local_lipschitz import LipschitzRatios, local_lipschitz
+from .modules import (
+    GroupGap,
+    GroupStd,
     KNNConsistency,
-    knn_consistency,
-    knn_deviation,
-)
-from .laplacian_energy import LaplacianEnergy, laplacian_energy
-from .lipschitz_violations import (
+    LaplacianEnergy,
     LipschitzViolations,
-    Violations,
-    lipschitz_violations,
-)
-from .local_lipschitz import (
-    LipschitzRatios,
     LocalLipschitz,
-    local_lipschitz,
-)
-from .prediction_consistency import (
     PredictionConsistency,
-    prediction_consistency,
 )
+from .prediction_consistency import prediction_consistency
 
 __all__ = [
     "GroupGap",

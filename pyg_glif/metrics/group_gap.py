@@ -1,10 +1,6 @@
 """How far are the average outputs of two groups apart?"""
 
-from typing import Any
-
 from torch import Tensor
-from torchmetrics import Metric
-from torchmetrics.utilities.data import dim_zero_cat
 
 from pyg_glif._validate import check_labels, check_num_groups, check_outputs
 from pyg_glif.metrics._groups import group_means, number_groups
@@ -45,50 +41,3 @@ def group_gap(y: Tensor, attribute: Tensor) -> Tensor:
     mean = group_means(y, index, count)
     gap = mean[1] - mean[0] if len(mean) == 2 else mean.amax(0) - mean.amin(0)
     return gap.to(y.dtype)
-
-
-class GroupGap(Metric):
-    r"""Difference of average outputs between groups of people.
-
-    :func:`group_gap` over all batches: a batch need not hold every group.
-
-    Args:
-        **kwargs: What every :class:`torchmetrics.Metric` takes.
-
-    Shapes:
-        - **update:** outputs :math:`(N)` or :math:`(N, C)`, labels :math:`(N)`
-        - **compute:** a number or :math:`(C)`, in the unit of the outputs
-
-    Calling the metric returns the value of one batch and needs two groups in it; use
-    ``update`` if there may be one only.
-
-    Example:
-        >>> import torch
-        >>> metric = GroupGap()
-        >>> metric.update(torch.tensor([0.2, 0.4]), torch.tensor([0, 0]))
-        >>> metric.update(torch.tensor([0.9]), torch.tensor([1]))
-        >>> metric.compute()
-        tensor(0.6000)
-    """
-
-    is_differentiable = True
-    higher_is_better = None
-    full_state_update = False
-
-    y: list[Tensor]
-    attribute: list[Tensor]
-
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.add_state("y", [], dist_reduce_fx="cat")
-        self.add_state("attribute", [], dist_reduce_fx="cat")
-
-    def update(self, y: Tensor, attribute: Tensor) -> None:
-        """Adds outputs and the groups of their people."""
-        y = check_outputs("y", y)
-        self.attribute.append(check_labels("attribute", attribute, y.size(0)))
-        self.y.append(y)
-
-    def compute(self) -> Tensor:
-        """The gap over everything added."""
-        return group_gap(dim_zero_cat(self.y), dim_zero_cat(self.attribute))

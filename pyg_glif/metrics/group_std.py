@@ -1,11 +1,7 @@
 """How far do outputs of comparable people spread?"""
 
-from typing import Any
-
 import torch
 from torch import Tensor
-from torchmetrics import Metric
-from torchmetrics.utilities.data import dim_zero_cat
 
 from pyg_glif._validate import (
     check_comparisons,
@@ -62,51 +58,3 @@ def group_std(y: Tensor, group: Tensor | None = None) -> Tensor:
     positive = variance > 0
     std = torch.where(positive, variance, 1.0).sqrt()
     return torch.where(positive, std, 0.0).mean(dim=0).to(y.dtype)
-
-
-class GroupStd(Metric):
-    r"""Standard deviation of outputs over comparable people.
-
-    :func:`group_std` over all batches: a group may be spread over several of them.
-
-    Args:
-        **kwargs: What every :class:`torchmetrics.Metric` takes.
-
-    Shapes:
-        - **update:** outputs :math:`(N)` or :math:`(N, C)`, groups :math:`(N)`
-        - **compute:** a number or :math:`(C)`, in the unit of the outputs
-
-    ``update(y)`` without groups puts the rows into group 0.
-
-    Example:
-        >>> metric = GroupStd()
-        >>> metric.update(torch.tensor([1.0, 2.0]))
-        >>> metric.update(torch.tensor([3.0]))
-        >>> metric.compute()
-        tensor(1.)
-    """
-
-    is_differentiable = True
-    higher_is_better = False
-    full_state_update = False
-    plot_lower_bound = 0.0
-
-    y: list[Tensor]
-    group: list[Tensor]
-
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.add_state("y", [], dist_reduce_fx="cat")
-        self.add_state("group", [], dist_reduce_fx="cat")
-
-    def update(self, y: Tensor, group: Tensor | None = None) -> None:
-        """Adds outputs and the groups they belong to."""
-        y = check_outputs("y", y)
-        if group is None:
-            group = torch.zeros(y.size(0), dtype=torch.long, device=y.device)
-        self.group.append(check_labels("group", group, y.size(0)))
-        self.y.append(y)
-
-    def compute(self) -> Tensor:
-        """The standard deviation over everything added."""
-        return group_std(dim_zero_cat(self.y), dim_zero_cat(self.group))

@@ -1,17 +1,12 @@
 """Is everybody treated like the people nearest to them?"""
 
-from typing import Any
-
 import torch
 from torch import Tensor
-from torchmetrics import Metric
-from torchmetrics.utilities.data import dim_zero_cat
 
 from pyg_glif._runtime import Progress
 from pyg_glif._validate import (
     check_count,
     check_features,
-    check_kind,
     check_outputs,
     check_same_rows,
 )
@@ -150,58 +145,3 @@ def knn_consistency(
     """
     deviation = knn_deviation(x, y, k, distance=distance, progress=progress)
     return (1.0 - deviation.double().mean()).to(deviation.dtype)
-
-
-class KNNConsistency(Metric):
-    r"""Consistency with the nearest others in fair space.
-
-    :func:`knn_consistency` over all batches: neighbours are looked for in all of
-    them, so features and outputs are kept until :meth:`compute`.
-
-    Args:
-        k (int, optional): Number of nearest others. (default: 5)
-        distance (FairDistance, optional): Fair distance. (default: Euclidean)
-        **kwargs: What every :class:`torchmetrics.Metric` takes.
-
-    Shapes:
-        - **update:** features :math:`(N, F)`, outputs :math:`(N)` or :math:`(N, C)`
-        - **compute:** a number, at most 1
-
-    Example:
-        >>> metric = KNNConsistency(k=1)
-        >>> metric.update(torch.tensor([[0.0], [2.0]]), torch.tensor([0.0, 1.0]))
-        >>> metric.update(torch.tensor([[1.0], [9.0]]), torch.tensor([0.5, 1.0]))
-        >>> metric.compute()
-        tensor(0.7500)
-    """
-
-    is_differentiable = False
-    higher_is_better = True
-    full_state_update = False
-    plot_upper_bound = 1.0
-
-    x: list[Tensor]
-    y: list[Tensor]
-
-    def __init__(
-        self, k: int = 5, *, distance: FairDistance | None = None, **kwargs: Any
-    ) -> None:
-        super().__init__(**kwargs)
-        self.k = check_count("k", k)
-        if distance is not None:
-            check_kind("distance", distance, FairDistance)
-        self.distance = distance
-        self.add_state("x", [], dist_reduce_fx="cat")
-        self.add_state("y", [], dist_reduce_fx="cat")
-
-    def update(self, x: Tensor, y: Tensor) -> None:
-        """Adds people and their outputs."""
-        x, y = check_features("x", x), check_outputs("y", y)
-        check_same_rows("y", y, "x", x)
-        self.x.append(x.detach())
-        self.y.append(y.detach())
-
-    def compute(self) -> Tensor:
-        """The consistency over everything added."""
-        x, y = dim_zero_cat(self.x), dim_zero_cat(self.y)
-        return knn_consistency(x, y, self.k, distance=self.distance)

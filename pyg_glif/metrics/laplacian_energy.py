@@ -2,12 +2,10 @@
 
 from typing import Any
 
-import torch
 from torch import Tensor
-from torchmetrics import Metric
 
-from pyg_glif._validate import check_choice, check_outputs
-from pyg_glif.laplacian import dirichlet_energy
+from pyg_glif._validate import check_outputs
+from pyg_glif.functional import laplacian_penalty
 from pyg_glif.typing import Normalization
 
 
@@ -25,6 +23,7 @@ def laplacian_energy(
         \text{for } \mathbf{L} = \mathbf{D} - \mathbf{W}: \quad
         \frac{1}{2} \sum_{i, j} W_{ij} \| \mathbf{y}_i - \mathbf{y}_j \|_2^2
 
+    :func:`~pyg_glif.laplacian_penalty` under its name as a metric:
     the quantity that smoothing trades against staying close to the model. Compare
     values on the same graph only; it grows with people and edges. The average
     degree by which ``"nrw"`` and ``"density"`` multiply ``lam`` is not included.
@@ -45,61 +44,10 @@ def laplacian_energy(
     Gradients reach ``y`` and ``edge_weight``.
 
     Example:
+        >>> import torch
         >>> edge_index = torch.tensor([[0, 1], [1, 0]])
         >>> laplacian_energy(torch.tensor([0.0, 3.0]), edge_index, torch.ones(2))
         tensor(9.)
     """
     y = check_outputs("y", y)
-    return dirichlet_energy(
-        y, edge_index, edge_weight, normalization=normalization
-    ).sum()
-
-
-class LaplacianEnergy(Metric):
-    r"""Laplacian energy of outputs on similarity graphs.
-
-    The sum of :func:`laplacian_energy` over batches, each of which brings the graph
-    of its own people: there are no edges between batches.
-
-    Args:
-        normalization (str, optional): Form of the Laplacian. (default: :obj:`None`)
-        **kwargs: What every :class:`torchmetrics.Metric` takes.
-
-    Shapes:
-        - **update:** outputs :math:`(N)` or :math:`(N, C)`, edges :math:`(2, E)`,
-          weights :math:`(E)`
-        - **compute:** a number, in the squared unit of the outputs
-
-    Example:
-        >>> metric = LaplacianEnergy()
-        >>> edge_index = torch.tensor([[0, 1], [1, 0]])
-        >>> metric.update(torch.tensor([0.0, 3.0]), edge_index)
-        >>> metric.update(torch.tensor([0.0, 1.0]), edge_index, torch.ones(2))
-        >>> metric.compute()
-        tensor(10., dtype=torch.float64)
-    """
-
-    is_differentiable = True
-    higher_is_better = False
-    full_state_update = False
-
-    energy: Tensor
-
-    def __init__(self, normalization: Normalization = None, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        check_choice("normalization", normalization, (None, "nrw", "density"))
-        self.normalization = normalization
-        zero = torch.zeros((), dtype=torch.float64)
-        self.add_state("energy", zero, dist_reduce_fx="sum")
-
-    def update(
-        self, y: Tensor, edge_index: Any, edge_weight: Tensor | None = None
-    ) -> None:
-        """Adds the energy of a graph."""
-        self.energy = self.energy + laplacian_energy(
-            y, edge_index, edge_weight, normalization=self.normalization
-        )
-
-    def compute(self) -> Tensor:
-        """The energy over all graphs added."""
-        return self.energy
+    return laplacian_penalty(y, edge_index, edge_weight, normalization=normalization)

@@ -1,18 +1,15 @@
 """Which pairs are treated more differently than a Lipschitz constant allows?"""
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torchmetrics import Metric
-from torchmetrics.utilities.data import dim_zero_cat
 
 from pyg_glif._validate import (
     check_bin_edges,
     check_count,
     check_features,
-    check_kind,
     check_mask,
     check_num_rows,
     check_outputs,
@@ -135,74 +132,3 @@ def lipschitz_violations(
     total = int(count.by_person.sum()) // 2
     bounds = x.new_empty(0, dtype=torch.float64) if edges is None else edges
     return Violations(total, num_pairs, by_person, bounds, *count.histograms())
-
-
-class LipschitzViolations(Metric):
-    r"""Share of pairs that global individual fairness forbids.
-
-    ``lipschitz_violations(...).share`` over all batches: pairs across batches
-    count, so features and outputs are kept until :meth:`compute`.
-
-    Args:
-        lipschitz (float): The constant :math:`L \ge 0`, outputs per distance.
-        distance (FairDistance, optional): Fair distance. (default: Euclidean)
-        rtol (float, optional): Excess that is forgiven, as a share of
-            :math:`L d`. (default: 0)
-        **kwargs: What every :class:`torchmetrics.Metric` takes.
-
-    Shapes:
-        - **update:** features :math:`(N, F)`, outputs :math:`(N)` or :math:`(N, C)`
-        - **compute:** a share from 0 to 1
-
-    Example:
-        >>> metric = LipschitzViolations(lipschitz=1.0)
-        >>> metric.update(torch.tensor([[0.0], [1.0]]), torch.tensor([0.0, 2.0]))
-        >>> metric.update(torch.tensor([[3.0]]), torch.tensor([2.5]))
-        >>> metric.compute()
-        tensor(0.3333)
-    """
-
-    is_differentiable = False
-    higher_is_better = False
-    full_state_update = False
-    plot_lower_bound = 0.0
-    plot_upper_bound = 1.0
-
-    x: list[Tensor]
-    y: list[Tensor]
-
-    def __init__(
-        self,
-        lipschitz: float,
-        *,
-        distance: FairDistance | None = None,
-        rtol: float = 0.0,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        self.lipschitz = check_scalar("lipschitz", lipschitz, minimum=0.0)
-        self.rtol = check_scalar("rtol", rtol, minimum=0.0)
-        if distance is not None:
-            check_kind("distance", distance, FairDistance)
-        self.distance = distance
-        self.add_state("x", [], dist_reduce_fx="cat")
-        self.add_state("y", [], dist_reduce_fx="cat")
-
-    def update(self, x: Tensor, y: Tensor) -> None:
-        """Adds people and their outputs."""
-        x, y = check_features("x", x), check_outputs("y", y)
-        check_same_rows("y", y, "x", x)
-        # Embedded when complete: a product may round a row differently in each batch.
-        self.x.append(x.detach())
-        self.y.append(y.detach())
-
-    def compute(self) -> Tensor:
-        """The share over everything added."""
-        found = lipschitz_violations(
-            dim_zero_cat(self.x),
-            dim_zero_cat(self.y),
-            self.lipschitz,
-            distance=self.distance,
-            rtol=self.rtol,
-        )
-        return torch.tensor(found.share, device=self.device)

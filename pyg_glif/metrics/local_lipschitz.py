@@ -1,12 +1,10 @@
 """How differently are neighbours treated, per unit of fair distance?"""
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torchmetrics import Metric
-from torchmetrics.utilities.data import dim_zero_cat
 
 from pyg_glif._validate import (
     check_count,
@@ -91,7 +89,7 @@ def local_lipschitz(
     """
     levels = [check_share("quantiles", q) for q in quantiles]
     check_count("num_worst", num_worst, minimum=0)
-    ratio, edge_index = _edge_ratios(y, edge_index, sq_dist)
+    ratio, edge_index = edge_ratios(y, edge_index, sq_dist)
     by_person = ratio.new_zeros(y.size(0))
     by_person.scatter_reduce_(0, edge_index[0], ratio, "amax")
     by_person.scatter_reduce_(0, edge_index[1], ratio, "amax")
@@ -99,7 +97,7 @@ def local_lipschitz(
     worst = _first_pairs(edge_index, order, num_worst)
     return LipschitzRatios(
         max=by_person.amax(),
-        quantiles=_quantiles(ordered.flip(0), levels),
+        quantiles=edge_quantiles(ordered.flip(0), levels),
         worst_pairs=edge_index[:, worst].sort(dim=0).values.T,
         worst_ratios=ratio[worst],
         by_person=by_person,
@@ -107,7 +105,7 @@ def local_lipschitz(
     )
 
 
-def _edge_ratios(
+def edge_ratios(
     y: Tensor, edge_index: Tensor, sq_dist: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Ratio of each edge in the precision of ``y``, and the edges."""
@@ -127,7 +125,7 @@ def _edge_ratios(
     return torch.where(gap == 0, 0.0, ratio).to(y.dtype), edge_index
 
 
-def _quantiles(ordered: Tensor, levels: list[float]) -> Tensor:  # [E] -> [Q]
+def edge_quantiles(ordered: Tensor, levels: list[float]) -> Tensor:  # [E] -> [Q]
     """Smallest of the ascending values that a share of them do not exceed."""
     if ordered.numel() == 0:
         return ordered.new_zeros(len(levels))
@@ -150,50 +148,3 @@ def _first_pairs(edge_index: Tensor, order: Tensor, count: int) -> Tensor:
                 taken.setdefault((min(i, j), max(i, j)), edge)
     edges = list(taken.values())[:count]
     return torch.tensor(edges, dtype=torch.long, device=order.device)
-
-
-class LocalLipschitz(Metric):
-    r"""A quantile of the local Lipschitz constants of similarity graphs.
-
-    :func:`local_lipschitz` over the edges of all batches: each update brings the
-    graph of its own people.
-
-    Args:
-        quantile (float, optional): Share :math:`q` of edges that should not exceed
-            the result; 1 gives the largest ratio. (default: 1.0)
-        **kwargs: What every :class:`torchmetrics.Metric` takes.
-
-    Shapes:
-        - **update:** outputs :math:`(N)` or :math:`(N, C)`, edges :math:`(2, E)`,
-          squared distances :math:`(E)`
-        - **compute:** a number, in units of output per distance
-
-    Example:
-        >>> metric = LocalLipschitz()
-        >>> edge_index, sq_dist = torch.tensor([[0, 1], [1, 0]]), torch.tensor([4.0, 4])
-        >>> metric.update(torch.tensor([0.0, 1.0]), edge_index, sq_dist)
-        >>> metric.update(torch.tensor([0.0, 3.0]), edge_index, sq_dist)
-        >>> metric.compute()
-        tensor(1.5000)
-    """
-
-    is_differentiable = False
-    higher_is_better = False
-    full_state_update = False
-    plot_lower_bound = 0.0
-
-    ratio: list[Tensor]
-
-    def __init__(self, quantile: float = 1.0, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.quantile = check_share("quantile", quantile)
-        self.add_state("ratio", [], dist_reduce_fx="cat")
-
-    def update(self, y: Tensor, edge_index: Tensor, sq_dist: Tensor) -> None:
-        """Adds the edges of a graph."""
-        self.ratio.append(_edge_ratios(y, edge_index, sq_dist)[0])
-
-    def compute(self) -> Tensor:
-        """The quantile over all edges added."""
-        ratio: Tensor = dim_zero_cat(self.ratio)
-        return _quantiles(ratio.sort().values, [self.quantile])[0]

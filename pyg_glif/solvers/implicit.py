@@ -22,6 +22,7 @@ from torch import Tensor
 from torch.autograd import Function
 
 from pyg_glif._pattern import edge_dot, plain, spmm
+from pyg_glif._runtime import not_compiled
 from pyg_glif._validate import check_finite
 from pyg_glif.laplacian import LaplacianOperator
 from pyg_glif.solvers.base import Solution, Solver
@@ -40,7 +41,7 @@ class _Job:
     found: list[Solution] = field(default_factory=list)
 
 
-@torch.compiler.disable  # type: ignore[untyped-decorator, unused-ignore]
+@not_compiled
 def smooth(
     op: LaplacianOperator,
     lam: Tensor,
@@ -130,6 +131,7 @@ class _Solve(Function):
     ) -> tuple[Tensor, int]:
         if in_dims[0] is None and in_dims[1] is None:
             # One system: the batch becomes more columns.
+            assert in_dims[2] is not None
             y = y.movedim(in_dims[2], 1)  # [N, B, C]
             if job.dtype is not None:
                 check_finite("y_hat", plain(y))

@@ -11,9 +11,9 @@ where the surplus :math:`g_i = \mu (a_i - \sum_j v_{ij})` is zero for Laplacians
 keep constants. The first form is one sparse product. It subtracts numbers of size
 :math:`s_i |f_i|`, and the rounded :math:`s_i` is not exactly one plus the sum of the
 rounded :math:`t_{ij}`: what is lost grows with :math:`\lambda` and the length of the
-row. The second form costs a pass over edges times columns and loses nothing of the kind.
-``docs/maths.md`` derives the bounds used here; :math:`\gamma_n = n u / (1 - n u)` with
-:math:`u = 2^{-53}`.
+row. The second form costs a pass over edges times columns, and its losses do not grow
+with :math:`\lambda`. :doc:`/maths` derives the bounds used here, in terms of
+:math:`\gamma_n = n u / (1 - n u)` with :math:`u = 2^{-53}`.
 """
 
 import math
@@ -49,12 +49,14 @@ def gamma(count: int | Tensor) -> Tensor:
 class Residual(NamedTuple):
     """A computed residual, and what its computation may hide.
 
-    For the exact solution ``f*``, ``noise`` is such that the error of the point is at
-    most ``|value| + noise``, over the smallest eigenvalue, in each column.
+    The error of the point it belongs to is at most ``|value| + noise + entries``, over
+    the smallest eigenvalue, in each column. ``noise`` comes from the computation of the
+    residual, ``entries`` from that of the matrix, which no solver can help.
     """
 
     value: Tensor  # [N, C]
     noise: Tensor  # [C]
+    entries: Tensor | float = 0.0  # [C]
 
     @property
     def norm(self) -> Tensor:  # [C]
@@ -136,6 +138,11 @@ class System:
         return self.diagonal - 1.0 - self.pattern.row_sum(self.off_diagonal)
 
     @cached_property
+    def _surplus_size(self) -> Tensor:  # [N]
+        """How large the numbers are whose difference the surplus is."""
+        return self.diagonal + 1.0 + self.pattern.row_sum(self.off_diagonal)
+
+    @cached_property
     def _row_length(self) -> Tensor:  # [N] int64
         """Entries of each row beside the diagonal."""
         return self.pattern.rowptr.diff().long()
@@ -183,21 +190,20 @@ class System:
             energy += (t * reach.square_()).sum(0)
         value = gap - away
         size = size + flow
-        count = self.op.roundings + 4
-        rounding: Tensor = torch.linalg.vector_norm(
-            gamma(self._row_length + 8).to(size).unsqueeze(1) * size, dim=0
-        )
+        if self._surplus is not None:
+            own = x if low is None else x + low
+            value = value - self._surplus.unsqueeze(1) * own
+            size += self._surplus_size.unsqueeze(1) * x.abs()
+        scale = gamma(self._row_length + 8).to(size).unsqueeze(1)
+        noise: Tensor = torch.linalg.vector_norm(scale * size, dim=0)
+        error = float(gamma(self.op.roundings + 4))
         if psd:
             # Errors that are equal and opposite at the two ends of an edge.
-            rounding = rounding + 0.5 * gamma(count).to(size) * (0.5 * energy).sqrt()
-        else:
-            if self._surplus is not None:
-                own = x if low is None else x + low
-                value = value - self._surplus.unsqueeze(1) * own
-            flow = flow.mul_(float(gamma(count)))
-            flow += 4.0 * self._row_noise.unsqueeze(1) * x.abs()
-            rounding = rounding + torch.linalg.vector_norm(flow, dim=0)
-        return Residual(value, self._slack * rounding)
+            noise = noise + 0.5 * error * (0.5 * energy).sqrt()
+            return Residual(value, self._slack * noise)
+        flow += self._surplus_size.unsqueeze(1) * x.abs()
+        entries = error * torch.linalg.vector_norm(flow, dim=0)
+        return Residual(value, self._slack * noise, self._slack * entries)
 
     @cached_property
     def _slack(self) -> float:
@@ -219,7 +225,8 @@ class System:
         if self.op.is_psd or self.num_nodes == 0:
             return 1.0
         gap = self.diagonal - self.pattern.row_sum(self.off_diagonal)  # Gershgorin
-        disc = float((gap - 2.0 * self._row_noise).min())
+        error = gamma(self.op.roundings + 2 * self._row_length + 16).to(gap)
+        disc = float((gap - error * self._surplus_size).min())
         return disc if disc > 0 else self._eigenvalue[0]
 
     @cached_property

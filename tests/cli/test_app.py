@@ -1,4 +1,7 @@
+import ast
+import inspect
 import json
+import re
 import subprocess
 import sys
 import warnings
@@ -8,11 +11,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pyg_glif import GLIFPostProcessor, edge_weights
 from pyg_glif.cli import main, smooth
-from pyg_glif.cli.base import Outcome
-from tests.cli.calls import Shell
+from pyg_glif.cli._app import commands
+from pyg_glif.cli._command import Outcome
+from pyg_glif.metric_learning import FACE, LogisticSubspace, SensitiveSVD
+from pyg_glif.postprocessor import audit
+from pyg_glif.tuning import tune
+from tests.cli.calls import Shell, write_csv
 
-COMMANDS = ("smooth", "audit", "tune", "info", "reproduce")
+COMMANDS = commands()
 
 
 def process(*words: str, **options: object) -> subprocess.CompletedProcess[str]:
@@ -54,6 +62,36 @@ def test_help_teaches_by_example(shell: Shell, name: str) -> None:
     assert max(len(line) for line in examples.splitlines()) <= 88
     for flag in ("--json", "--quiet", "--no-progress", "--debug"):
         assert flag in call.out
+
+
+DEFAULTS = {
+    "smooth": {
+        "--lam": (GLIFPostProcessor, "lam"),
+        "--theta": (GLIFPostProcessor, "theta"),
+        "--target-degree": (GLIFPostProcessor, "target_degree"),
+        "--normalization": (GLIFPostProcessor, "normalization"),
+        "--num-components": (SensitiveSVD, "num_components"),
+        "--num-factors": (FACE, "num_factors"),
+        "--ridge": (LogisticSubspace, "ridge"),
+        "--nearest": (audit, "k"),
+        "--worst": (audit, "num_worst"),
+    },
+    "audit": {"--theta": (edge_weights, "theta")},
+    "tune": {"--max-loss": (tune, "max_loss"), "--theta": (tune, "theta")},
+}
+
+
+@pytest.mark.parametrize("command", DEFAULTS)
+def test_help_states_the_defaults_of_the_library(shell: Shell, command: str) -> None:
+    options = shell(command, "--help").out.partition("examples:")[0]
+    text = " ".join(options.split())
+    for flag, (function, name) in DEFAULTS[command].items():
+        about = text[text.rindex(f" {flag} ") :]
+        shown = re.search(r"default: ([^,)]+)", about)
+        assert shown is not None, flag
+        default = inspect.signature(function).parameters[name].default
+        stated = None if shown[1] == "none" else float(shown[1])
+        assert stated == default, flag
 
 
 def test_no_command(shell: Shell) -> None:
@@ -167,16 +205,68 @@ def test_a_reader_that_leaves_early_is_no_error(tmp_path: Path) -> None:
     assert writer.wait() == 0
 
 
-def test_options_load_nothing_heavy() -> None:
+INTERRUPTED = """
+import os, signal, sys
+
+class Interrupt:
+    def find_spec(self, name, *_):
+        if name == {name!r}:
+            sys.meta_path.remove(self)
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupt())
+from pyg_glif.__main__ import main
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("pyg_glif.cli", "argparse", "pyg_glif.cli.smooth"),
+        # torch forgets an interrupt while it loads NumPy.
+        *("torch", "torch._C", "numpy", "numpy.linalg", "pandas._libs"),
+    ],
+)
+def test_interrupted_while_something_is_loaded(tmp_path: Path, name: str) -> None:
+    write_csv(tmp_path / "p.csv", ["a", "y"], [(0, 1), (1, 2)])
+    words = ["smooth", "p.csv", "--outputs", "y", "--tau", "2", "--out", "f.csv"]
+    command = [sys.executable, "-c", INTERRUPTED.format(name=name), *words]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (130, "")
+    assert done.stderr == "pyg-glif: error: interrupted\n"
+    assert not (tmp_path / "f.csv").exists()
+
+
+def loaded(*words: str) -> set[str]:
+    """The heavy packages that a call has loaded in the end."""
+    heavy = {"torch", "numpy", "pandas", "sklearn", "lightning", "pytorch_lightning"}
     code = (
-        "import sys, types\n"
-        "package = types.ModuleType('pyg_glif')\n"
-        f"package.__path__ = [{str(Path(smooth.__file__).parents[1])!r}]\n"
-        "sys.modules['pyg_glif'] = package\n"
+        "import sys\n"
         "from pyg_glif.cli import main\n"
-        "main(['smooth', '--help'])\n"
-        "print(sorted({'torch', 'numpy', 'pandas'} & set(sys.modules)))\n"
+        f"main({list(words)})\n"
+        f"print({heavy} & sys.modules.keys())\n"
     )
     command = [sys.executable, "-c", code]
     found = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert found.stdout.splitlines()[-1] == "[]"
+    return set(ast.literal_eval(found.stdout.splitlines()[-1].replace("set()", "{}")))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--help",),
+        ("--version",),
+        (),
+        ("smooth", "--help"),
+        ("smooth", "people.csv"),
+        ("tune", "people.csv", "--lams", "x"),
+        ("nothing",),
+    ],
+)
+def test_options_load_nothing_heavy(words: tuple[str, ...]) -> None:
+    assert loaded(*words) == set()
+
+
+def test_what_is_loaded_would_be_noticed() -> None:
+    assert "torch" in loaded("info")

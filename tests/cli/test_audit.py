@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from markdown_it import MarkdownIt
 
 from tests.cli.calls import Shell, Table, read_csv, write_csv
 
@@ -14,7 +15,7 @@ ROLES = ("--attributes", "sex", "--labels", "repaid")
 
 def measure(found: dict[str, Any], name: str) -> dict[str, Any]:
     """A measure of a report."""
-    (one,) = (m for m in found["measures"] if m["name"] == name)
+    (one,) = (m for m in found["measures"] if m["title"] == name)
     return one
 
 
@@ -32,9 +33,9 @@ def test_audit_of_outputs_as_they_are(shell: Shell, table: Table) -> None:
     assert found["command"] == "audit"
     assert found["tau"] == found["facts"]["tau"] == 0.8
     W, y = neighbours(table, 0.8), table.y
-    assert found["facts"]["people"] == 40
-    assert found["facts"]["edges"] == (W > 0).sum() // 2
-    assert found["facts"]["people without neighbours"] == (W.sum(1) == 0).sum()
+    assert found["facts"]["num_people"] == 40
+    assert found["facts"]["num_edges"] == (W > 0).sum() // 2
+    assert found["facts"]["num_isolated"] == (W.sum(1) == 0).sum()
     right = ((y > 0.5) == table.repaid).mean()
     assert found["facts"]["accuracy"] == pytest.approx(right)
     energy = 0.5 * (W * (y[:, None] - y[None]) ** 2).sum()
@@ -61,9 +62,9 @@ def test_audit_before_and_after(shell: Shell, table: Table) -> None:
     found = shell(*words, "--json").json
     fair = np.array([float(cell) for cell in read_csv(Path("fair.csv"))["score"]])
     right = ((fair > 0.5) == table.repaid).mean()
-    assert found["facts"]["accuracy after"] == pytest.approx(right)
+    assert found["facts"]["accuracy_after"] == pytest.approx(right)
     moved = np.abs(fair - table.y)
-    assert found["facts"]["largest movement"] == pytest.approx(moved.max())
+    assert found["facts"]["largest_movement"] == pytest.approx(moved.max())
     written = json.loads(Path("smooth.json").read_text())
     assert written["certificate"]["status"] == "CONVERGED"
     for name in ("measures", "worst_before", "worst_after", "pairs_after"):
@@ -100,24 +101,65 @@ class Cells(HTMLParser):
         if tag == "tr":
             self.rows.append([])
         self._inside = tag in ("td", "th")
+        if self._inside:
+            self.rows[-1].append("")
 
     def handle_data(self, data: str) -> None:
         if self._inside:
-            self.rows[-1].append(data)
+            self.rows[-1][-1] += data
 
     def handle_endtag(self, tag: str) -> None:
         self._inside = False
 
 
+HOSTILE = [
+    "<b>|x</b>",
+    "x\\|y",
+    "x\\\\|y|",
+    "<script>alert(1)</script>",
+    "![seen](http://example.com/pixel.png)",
+    "[click](javascript:alert(1))",
+    "<http://example.com>",
+    "*bold* _also_ __this__ ~~not~~ `code`",
+    "&lt;b&gt; &amp; &#124;",
+    "two\nlines\r\nand\ttabs",
+    "snake_case_[0]",
+    "`",
+    "=1+1",
+]
+
+
+def markdown_rows(text: str) -> list[list[str]]:
+    """Cells of all tables of a Markdown text as a reader sees them."""
+    parser = MarkdownIt("commonmark").enable(["table", "strikethrough"])
+    rows: list[list[str]] = []
+    for token in parser.parse(text):
+        if token.type == "tr_open":
+            rows.append([])
+        if token.type == "inline" and rows and token.level > 2:
+            kinds = {child.type for child in token.children or []}
+            assert kinds <= {"text", "text_special"}, token.content
+            rows[-1].append("".join(child.content for child in token.children or []))
+    return rows
+
+
 def test_names_cannot_break_a_report(shell: Shell) -> None:
-    rows = [("<b>|x</b>", 0.0, 0.0), ("b", 0.1, 1.0), ("c", 0.2, 0.0)]
-    write_csv(Path("p.csv"), ["name", "a", "y"], rows)
-    words = ("audit", "p.csv", "--outputs", "y", "--id", "name", "--tau", 1, "--out")
-    shell(*words, "r.html")
-    assert "&lt;b&gt;|x" in Path("r.html").read_text()
-    assert "<b>" not in Path("r.html").read_text()
+    rows = [(name, 0.1 * i, i % 2) for i, name in enumerate(HOSTILE)]
+    write_csv(Path("p.csv"), ["<i>na|me", "a", "y"], rows)
+    words = ("audit", "p.csv", "--outputs", "y", "--id", "<i>na|me", "--tau", 9)
+    words += ("--worst", len(HOSTILE), "--nearest", 0, "--out")
+    assert shell(*words, "r.html").code == 0
     shell(*words, "r.md")
-    assert "<b>\\|x</b>" in Path("r.md").read_text()
+    seen = markdown_rows(Path("r.md").read_text())
+    cells = Cells()
+    cells.feed(Path("r.html").read_text())
+    found = {row[0] for row in seen}
+    for name in HOSTILE:
+        assert " ".join(name.split()) in found
+    assert len(seen) == len(cells.rows)
+    for left, right in zip(seen, cells.rows, strict=True):
+        assert left == [" ".join(cell.split()) for cell in right]
+    assert "<script" not in Path("r.html").read_text()
 
 
 def test_groups_and_thresholds(shell: Shell, table: Table) -> None:
@@ -140,9 +182,9 @@ def test_twins_treated_unlike_give_json_that_everybody_reads(shell: Shell) -> No
 
 def test_nearest_others_can_be_left_out(shell: Shell, table: Table) -> None:
     words = ("audit", *PEOPLE, *ROLES, "--json")
-    names = [m["name"] for m in shell(*words).json["measures"]]
+    names = [m["title"] for m in shell(*words).json["measures"]]
     assert "consistency with 5 nearest" in names
-    fewer = [m["name"] for m in shell(*words, "--nearest", 0).json["measures"]]
+    fewer = [m["title"] for m in shell(*words, "--nearest", 0).json["measures"]]
     assert [name for name in names if name not in fewer] == [
         "consistency with 5 nearest"
     ]

@@ -20,8 +20,8 @@ BAD_CSV = {
     "first",
     "a,y\n1,2\n ,2\n": "column 'a' is empty in line 3. Fill or drop it first",
     'a,y\n"1\n",2\n,2\n': "column 'a' is empty in line 4. Fill or drop it first",
-    "a,y\n1,2\n1,x\n": "column 'y' must hold numbers (got 'x' in line 3). Leave it out "
-    "with --ignore y, or pick columns with --features",
+    "a,y\n1,2\n1,x\n": "column 'y' must hold numbers (got 'x' in line 3). Pick other "
+    "outputs with --outputs",
     'a,y\n1,2\n"1,2\n': "line 3 is broken (unexpected end of data)",
     "a,y,a\n1,2,3\n": "column 'a' must be there once only",
 }
@@ -124,7 +124,7 @@ def test_numbered_columns_are_names(shell: Shell) -> None:
         ),
         (
             ["people.csv", "--outputs", "score", "--id", "number"],
-            "'people.csv' has no column 'number' (it has 'name', 'sex', 'age', "
+            "--id: 'people.csv' has no column 'number' (it has 'name', 'sex', 'age', "
             "'income', 'score', 'repaid')",
         ),
         (

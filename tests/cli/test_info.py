@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from pyg_glif.cli import info
+from pyg_glif.datasets import Sentiment
 from tests.cli.calls import Shell
 
 
@@ -18,12 +18,26 @@ def test_info(shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert found["data"] == {
         "variable": "PYG_GLIF_DATA",
         "folder": str(tmp_path / "data"),
-        "found": {"sentiment": False, "bios": True, "toxicity": False},
+        "packaged": ["sentiment"],
+        "found": ["bios"],
     }
     lines = shell("info").out.splitlines()
     assert lines[0].split() == ["pyg_glif", metadata.version("pyg_glif")]
     assert lines[-2].split() == ["bios", "found"]
-    assert lines[-1].split() == ["toxicity", "missing"]
+    assert lines[-1].endswith("not in the data folder")
+    assert lines[-4].endswith(f"{tmp_path / 'data'} (set by PYG_GLIF_DATA)")
+
+
+def test_info_is_right_about_what_is_part_of_the_package(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PYG_GLIF_DATA", raising=False)
+    call = shell("info")
+    (line,) = (line for line in call.out.splitlines() if line.startswith("sentiment "))
+    assert line.split(maxsplit=1)[1].startswith("part of the package")
+    assert len(Sentiment()[0].x) > 6000  # it works without the folder
+    assert "none (PYG_GLIF_DATA is not set)" in call.out
+    assert shell("info", "--json").json["data"]["folder"] is None
 
 
 def test_info_says_which_extra_brings_what_is_missing(
@@ -36,7 +50,7 @@ def test_info_says_which_extra_brings_what_is_missing(
             raise metadata.PackageNotFoundError(name)
         return real(name)
 
-    monkeypatch.setattr(info, "version", version)
+    monkeypatch.setattr(metadata, "version", version)
     part = shell("info", "--json").json["optional"]["matplotlib"]
     assert part == {"version": None, "extra": "pyg_glif[plots]"}
     assert "missing, comes with 'pyg_glif[plots]'" in shell("info").out

@@ -146,28 +146,6 @@ def test_formats_mix(shell: Shell, table: Table) -> None:
         np.testing.assert_array_equal(result, results[0])
 
 
-def test_files_by_polars(
-    shell: Shell, table: Table, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from pyg_glif import _optional
-
-    pd.read_csv("people.csv", dtype={"name": str}).to_parquet("people.parquet")
-    words = ("smooth", "people.parquet", *COLUMNS, "--tau", 6000, "--out")
-    assert shell(*words, "arrow.parquet").code == 0
-    real = _optional.import_module
-
-    def without_arrow(name: str) -> object:
-        if name.split(".")[0] == "pyarrow":
-            raise ImportError(name)
-        return real(name)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(_optional, "import_module", without_arrow)
-        assert shell(*words, "polars.parquet").code == 0
-    arrow, polars = pd.read_parquet("arrow.parquet"), pd.read_parquet("polars.parquet")
-    pd.testing.assert_frame_equal(arrow, polars)
-
-
 def test_a_missing_package_is_named_before_the_work(
     shell: Shell, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -357,7 +335,7 @@ def test_a_failed_call_leaves_old_results_alone(
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("pyg_glif.cli.tables._write_csv", full)
+    monkeypatch.setattr("pyg_glif.cli._files._write_csv", full)
     words = ("smooth", "people.csv", *COLUMNS, "--tau", 6000, "--out", "fair.csv")
     shell(*words).fails(1, "[Errno 28] No space left on device")
     assert Path("fair.csv").read_text() == "old"
@@ -398,3 +376,124 @@ def test_few_people_need_a_radius(shell: Shell) -> None:
         "--tau or --target-degree must be given for 3 people: the default aims for "
         "20 neighbours each",
     )
+
+
+def scores(path: str, *names: str) -> None:
+    """Two features, then outputs."""
+    rng = np.random.default_rng(7)
+    rows = rng.random((12, 2 + len(names))).tolist()
+    write_csv(Path(path), ["a", "b", *names], rows)
+
+
+@pytest.mark.parametrize(
+    "names", [["score.0"], ["0"], ["score.0", "score.1"], ["y.0", "z"], ["a.b.0"]]
+)
+@pytest.mark.parametrize("target", ["f.csv", "f.parquet", "f.npz"])
+def test_outputs_keep_their_names(shell: Shell, names: list[str], target: str) -> None:
+    scores("p.csv", *names)
+    words = ("smooth", "p.csv", "--outputs", ",".join(names), "--tau", 0.5, "--out")
+    assert shell(*words, target).code == 0
+    if target == "f.npz":
+        with np.load(target) as file:
+            assert list(file) == names
+    elif target == "f.csv":
+        assert list(read_csv(Path(target))) == names
+    else:
+        assert list(pd.read_parquet(target)) == names
+
+
+def test_several_outputs_of_a_table_as_one_array(shell: Shell) -> None:
+    scores("p.csv", "y", "z")
+    words = ("smooth", "p.csv", "--outputs", "y,z", "--tau", 0.5, "--out")
+    assert shell(*words, "f.npy").code == 0
+    assert shell(*words, "f.csv").code == 0
+    found = read_csv(Path("f.csv"))
+    expected = np.column_stack([numbers(found["y"]), numbers(found["z"])])
+    np.testing.assert_array_equal(np.load("f.npy"), expected)
+
+
+def test_an_id_is_not_lost_to_an_output_of_the_same_name(shell: Shell) -> None:
+    rng = np.random.default_rng(7)
+    rows = [(f"p{i}", *rng.random(3)) for i in range(12)]
+    write_csv(Path("p.csv"), ["score", "a", "b", "score.0"], rows)
+    words = ("smooth", "p.csv", "--id", "score", "--outputs", "score.0", "--tau", 0.5)
+    assert shell(*words, "--out", "f.csv").code == 0
+    found = read_csv(Path("f.csv"))
+    assert list(found) == ["score", "score.0"]
+    assert found["score"] == [row[0] for row in rows]
+    y = rng.random((12, 2))
+    np.savez("y.npz", score=y)
+    words = (
+        "smooth",
+        "p.csv",
+        "y.npz",
+        "--id",
+        "score",
+        "--outputs",
+        "score.0,score.1",
+    )
+    words += ("--features", "a,b", "--tau", 0.5, "--out")
+    shell(*words, "f.npz").fails(
+        2,
+        "'score' must be the same in both files, row by row (got 'p0' and "
+        f"'{y[0]}' in row 0). Sort them alike",
+    )
+    np.save("outputs.npy", np.array([row[0] for row in rows]))
+    np.save("y.npy", y)
+    words = ("smooth", "p.csv", "y.npy", "--features", "a,b", "--tau", 0.5)
+    shell(*words, "--id", "outputs.npy", "--out", "f.npz").fails(
+        2,
+        "--id must not name 'outputs', which is the name of an output: a file holds "
+        "one column of a name",
+    )
+
+
+FORMULAS = [
+    "=1+1",
+    "+cmd",
+    "-x",
+    "@SUM(1)",
+    "\t=1",
+    "\r=1",
+    "-5",
+    "+1e3",
+    "a=1",
+    "",
+    "'",
+]
+
+
+def test_texts_that_a_spreadsheet_would_run(shell: Shell) -> None:
+    rng = np.random.default_rng(7)
+    rows = [(name, *rng.random(2)) for name in FORMULAS]
+    write_csv(Path("p.csv"), ["name", "a", "y"], rows)
+    words = ("smooth", "p.csv", "--outputs", "y", "--id", "name", "--tau", 0.5, "--out")
+    call = shell(*words, "plain.csv")
+    assert call.err == (
+        "pyg-glif: column 'name' of 'plain.csv' has 6 texts that a spreadsheet would "
+        "run as a formula (see --spreadsheet)\n"
+    )
+    # Ids are what results are joined by: unchanged unless asked for.
+    assert read_csv(Path("plain.csv"))["name"] == FORMULAS
+    call = shell(*words, "safe.csv", "--spreadsheet")
+    assert call.err == ""
+    safe = read_csv(Path("safe.csv"))
+    assert safe["name"] == [f"'{name}" for name in FORMULAS[:6]] + FORMULAS[6:]
+    assert safe["y"] == read_csv(Path("plain.csv"))["y"]  # numbers are numbers
+    # The files still belong together.
+    words = ("audit", "p.csv", "--outputs", "y", "--id", "name", "--tau", 0.5)
+    assert shell(*words, "--after", "safe.csv").code == 0
+    assert shell(*words, "--after", "plain.csv").code == 0
+
+
+def test_names_that_a_spreadsheet_would_run(shell: Shell) -> None:
+    rng = np.random.default_rng(7)
+    write_csv(Path("p.csv"), ["a", "=y"], rng.random((9, 2)).tolist())
+    words = ("smooth", "p.csv", "--outputs", "=y", "--tau", 0.5, "--out", "f.csv")
+    assert "has 1 text that a spreadsheet" in shell(*words).err
+    shell(*words, "--spreadsheet")
+    assert list(read_csv(Path("f.csv"))) == ["'=y"]
+    shell(*words[:-1], "f.npz", "--spreadsheet").fails(
+        2, "--spreadsheet goes with .csv and .tsv (got 'f.npz')"
+    )
+    assert shell(*words[:-1], "f.npz").err == ""

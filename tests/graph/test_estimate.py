@@ -1,9 +1,12 @@
+import math
+
 import numpy as np
 import pytest
 import torch
 
 from pyg_glif.distances import CallableDistance, SensitiveSubspace
 from pyg_glif.graph import fair_radius_graph, suggest_tau
+from tests.oracles_radius import brute_force_distances
 
 
 def test_suggest_tau_gives_at_least_the_degree(generator):
@@ -14,6 +17,67 @@ def test_suggest_tau_gives_at_least_the_degree(generator):
         assert edge_index.size(1) >= degree * 200
         smaller, _ = fair_radius_graph(x, tau * (1 - 1e-9))
         assert smaller.size(1) < degree * 200
+
+
+def _edges_at_the_rank(dist, num_edges):
+    """Edges of the smallest radius that has enough, ties by rounding included."""
+    kth = np.sort(dist)[math.ceil(num_edges - 1e-9) - 1]
+    return int((dist <= kth * (1.0 + 1e-14)).sum())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("unit", [1.0, 0.1, 1 / 3, 1e-25, 1e20])
+def test_suggest_tau_includes_the_pairs_it_was_read_from(unit, dtype):
+    """Categorical people: whole shells of pairs at one distance, thousands of sets."""
+    generator = np.random.default_rng(7)
+    for _ in range(300):
+        num_nodes, num_features = generator.integers(4, 20), generator.integers(1, 6)
+        levels = generator.integers(2, 4)
+        x = generator.integers(levels, size=(num_nodes, num_features)) * unit
+        x = torch.tensor(x + generator.choice([0.0, 7.3 * unit]), dtype=dtype)
+        batch = None
+        if generator.random() < 0.3:
+            batch = torch.from_numpy(generator.choice([5, 10**15], num_nodes))
+        same = np.ones((num_nodes, num_nodes), bool)
+        if batch is not None:
+            same = batch.numpy()[:, None] == batch.numpy()
+        np.fill_diagonal(same, False)
+        dist = brute_force_distances(x.double().numpy())[same]
+        degree = generator.uniform(0.1, 1.0) * len(dist) / num_nodes
+        if len(dist) == 0:
+            continue
+        tau = suggest_tau(x, degree, batch=batch)
+        edge_index, _ = fair_radius_graph(x, tau, batch=batch)
+        expected = _edges_at_the_rank(dist, degree * num_nodes)
+        assert edge_index.size(1) == expected
+
+
+@pytest.mark.parametrize("num_features", [3, 300])
+@pytest.mark.parametrize("num_nodes", [1900, 2500])
+def test_suggest_tau_includes_its_pairs_in_a_sample(num_nodes, num_features, generator):
+    """All pairs and a sample, by differences and by products: a tie is never cut."""
+    few = torch.randint(3, (40, num_features), generator=generator).double() * 0.1
+    x = few[torch.randint(40, (num_nodes,), generator=generator)] + 1e3
+    exact = brute_force_distances(x[:400].numpy())
+    for degree in (1.0, 60.0, 400.0):
+        tau = suggest_tau(x, degree)
+        shell = np.unique(exact[np.abs(exact - tau) <= 1e-9 * (1.0 + tau)])
+        assert shell.size  # every shell is there among 400 of them
+        assert tau >= shell.max() * (1.0 - 1e-15)
+        edge_index, _ = fair_radius_graph(x, tau)
+        floor = degree if num_nodes <= 2048 else 0.8 * degree
+        assert edge_index.size(1) >= floor * num_nodes
+
+
+def test_suggest_tau_of_a_function_includes_its_pairs(generator):
+    x = torch.randint(3, (60, 4), generator=generator).float() * 0.1
+    manhattan = CallableDistance(lambda a, b: (a.unsqueeze(1) - b).abs().sum(2))
+    dist = manhattan(x, x)[~torch.eye(60, dtype=torch.bool)].sort().values
+    for degree in (1, 5, 20, 59):
+        tau = suggest_tau(x, degree, distance=manhattan)
+        assert tau == float(dist[degree * 60 - 1])
+        edge_index, _ = fair_radius_graph(x, tau, distance=manhattan)
+        assert edge_index.size(1) == int((dist <= tau).sum()) >= degree * 60
 
 
 @pytest.mark.parametrize("batched", [False, True])

@@ -25,8 +25,12 @@ def _assert_exact(index, x_new, z_new, z, tau):
     expected = _brute_force(z_new.double().numpy(), z.double().numpy(), tau)
     np.testing.assert_array_equal(row, expected[0])
     np.testing.assert_array_equal(col, expected[1])
-    rtol = 1e-5 if z.dtype == torch.float32 else 1e-12
-    np.testing.assert_allclose(sq_dist, expected[2], rtol=rtol, atol=1e-36)
+    width = z.size(1)
+    rtol = 1e-5 if width <= 64 else 2e-6 * (width + 16)
+    rtol = rtol if z.dtype == torch.float32 else 1e-12
+    squares = expected[2].copy()
+    squares[squares > torch.finfo(z.dtype).max] = np.inf
+    np.testing.assert_allclose(sq_dist.double(), squares, rtol=rtol, atol=1e-36)
 
 
 def test_radius_index(generator):
@@ -67,6 +71,41 @@ def test_radius_index_equals_brute_force(
         "quantile": float(np.quantile(dist, 0.1)),
     }[radius]
     _assert_exact(RadiusIndex(z, tau), z_new, z_new, z, tau)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("num_known", [40, 1500])
+@pytest.mark.parametrize("apart", [1e-30, 1e-19, 1e16, 1e19, 1e30])
+def test_radius_index_across_scales(apart, num_known, dtype, generator):
+    """New people on another scale than the known ones, and a radius on each."""
+    z = torch.randn(num_known, 3, generator=generator, dtype=dtype)
+    new = torch.randn(20, 3, generator=generator, dtype=dtype)
+    new[5:] *= apart
+    new[-1] = z[3]
+    dist = np.sqrt(_squares(new.double().numpy(), z.double().numpy()))
+    for tau in (0.0, 0.5, float(np.median(dist[5:-1])), float(dist[7, 9]), apart, 1e40):
+        _assert_exact(RadiusIndex(z, tau), new, new, z, tau)
+        _assert_exact(RadiusIndex(new, tau), z[:50], z[:50], new, tau)
+
+
+@pytest.mark.parametrize("tau", [1e155, 1.7e308])
+def test_radius_index_takes_radii_whose_square_overflows(tau):
+    z = torch.tensor([[0.0], [1e150]], dtype=torch.float64)
+    row, col, _ = RadiusIndex(z, tau).query(z)
+    assert row.tolist() == [0, 0, 1, 1]
+    assert col.tolist() == [0, 1, 0, 1]
+
+
+def test_radius_index_keeps_its_own_people(generator):
+    x = torch.randn(100, 3, generator=generator)
+    function = CallableDistance(lambda a, b: (a.unsqueeze(1) - b).norm(dim=2))
+    for distance in (None, function):
+        known = x.clone()
+        index = RadiusIndex(known, 1.0, distance=distance)
+        before = index.query(x)
+        known.zero_()
+        for one, other in zip(before, index.query(x), strict=True):
+            assert torch.equal(one, other)
 
 
 def test_radius_index_with_pruning(generator):

@@ -3,14 +3,22 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings, strategies as st
+from hypothesis import example, given, settings, strategies as st
+from scipy.spatial import cKDTree
 
 from pyg_glif.distances import CallableDistance, Mahalanobis, SensitiveSubspace
 from pyg_glif.errors import MemoryBudgetError
 from pyg_glif.graph import fair_radius_graph
+from pyg_glif.graph.plan import choose_basis
+from pyg_glif.graph.points import Points
 from tests.oracles_radius import brute_force_distances, brute_force_edges
 
 STRATEGIES = ("auto", "projected", "plain")
+
+
+def _promised_rtol(num_features):
+    """What the docstring promises for float32."""
+    return 1e-5 if num_features <= 64 else 2e-6 * (num_features + 16)
 
 
 def _assert_exact(z, tau, batch=None, **kwargs):
@@ -23,7 +31,7 @@ def _assert_exact(z, tau, batch=None, **kwargs):
     assert sq_dist.dtype == z.dtype
     assert edge_index.shape == expected.shape
     np.testing.assert_array_equal(edge_index.numpy(), expected)
-    rtol = 1e-5 if z.dtype == torch.float32 else 1e-12
+    rtol = _promised_rtol(z.size(1)) if z.dtype == torch.float32 else 1e-12
     tiny = 1e-36 if z.dtype == torch.float32 else 1e-300
     # Squares that the dtype cannot hold come back as infinite.
     sq_expected[sq_expected > torch.finfo(z.dtype).max] = np.inf
@@ -104,6 +112,113 @@ def test_fair_radius_graph_equals_brute_force(
     if num_graphs is not None:
         batch = torch.from_numpy(generator.integers(num_graphs, size=num_nodes))
     _assert_exact(z, tau, batch, strategy=strategy, tile_size=tile_size)
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    ids=st.lists(
+        st.one_of(st.integers(0, 2**63 - 1), st.integers(0, 9)),
+        min_size=1,
+        max_size=6,
+        unique=True,
+    ),
+    num_nodes=st.sampled_from([2, 50, 300]),
+    num_features=st.sampled_from([1, 3, 20]),
+    dtype=st.sampled_from([torch.float32, torch.float64]),
+    strategy=st.sampled_from(STRATEGIES),
+    seed=st.integers(0, 10**6),
+)
+@example(
+    ids=[5, 2**60, 2**61, 2**62, 2**63 - 1],
+    num_nodes=1200,
+    num_features=20,
+    dtype=torch.float32,
+    strategy="projected",
+    seed=0,
+)
+def test_fair_radius_graph_takes_any_batch_ids(
+    ids, num_nodes, num_features, dtype, strategy, seed
+):
+    generator = np.random.default_rng(seed)
+    z = generator.normal(size=(num_nodes, num_features))
+    z = torch.tensor(z, dtype=dtype)
+    batch = torch.from_numpy(generator.choice(np.array(ids, np.int64), num_nodes))
+    tau = 0.8 * math.sqrt(num_features)
+    edge_index, _ = fair_radius_graph(z, tau, batch=batch, strategy=strategy)
+    rows = []
+    for graph in ids:  # SciPy's tree, one graph at a time
+        member = (batch == graph).nonzero().view(-1).numpy()
+        if len(member):
+            tree = cKDTree(z[member].double().numpy())
+            pairs = tree.query_pairs(tau, output_type="ndarray")
+            rows += [member[pairs], member[pairs[:, ::-1]]]
+    expected = np.concatenate(rows)
+    expected = expected[np.lexsort((expected[:, 1], expected[:, 0]))]
+    np.testing.assert_array_equal(edge_index.T.numpy(), expected)
+    if num_nodes < 100:
+        called = CallableDistance(lambda a, b: (a.unsqueeze(1) - b).norm(dim=2))
+        edges, _ = fair_radius_graph(z.double(), tau, batch=batch, distance=called)
+        np.testing.assert_array_equal(edges.T.numpy(), expected)
+
+
+def _nearly_constant(num_changed, seed):
+    """Rows that differ in few places, by columns of all scales."""
+    generator = torch.Generator().manual_seed(seed)
+    scale = torch.logspace(0, -20, 130, dtype=torch.float64)
+    x = torch.zeros(1100, 130, dtype=torch.float64)
+    noise = torch.randn(num_changed, 130, generator=generator, dtype=torch.float64)
+    x[:num_changed] = 10.0 ** -(seed % 45) * noise * scale
+    return x
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("num_changed", [0, 1, 3, 40])
+def test_fair_radius_graph_of_nearly_constant_features(num_changed, dtype):
+    """Products of tiny numbers vanish in float32, and factorisations with them."""
+    for seed in (5, 11, 17, 23, 35, 41, 59, 65, 77):
+        z = _nearly_constant(num_changed, seed).to(dtype)
+        basis = choose_basis(Points.from_embedding(z, None), 1e-9, "projected")
+        gram = basis.double().T @ basis.double()
+        eye = torch.eye(basis.size(1), dtype=torch.float64)
+        torch.testing.assert_close(gram, eye, atol=1e-5, rtol=0)
+    some = z[:100]
+    for tau in (0.0, float((some[0] - some[-1]).double().norm())):
+        for strategy in STRATEGIES:
+            _assert_exact(some, tau, strategy=strategy)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("tau", [1e154, 1e155, 1e200, 1.7e308])
+def test_fair_radius_graph_takes_radii_whose_square_overflows(tau, dtype, strategy):
+    scales = [0.0, 1.0, 1e30] if dtype == torch.float32 else [0.0, 1.0, 1e100, 1e153]
+    z = torch.tensor(scales, dtype=dtype).view(-1, 1)
+    _assert_exact(z, tau, strategy=strategy)
+    if dtype == torch.float64:
+        # By the definition a square that float64 cannot hold is beyond every radius.
+        far = torch.tensor([[0.0], [1e200]], dtype=dtype)
+        assert fair_radius_graph(far, tau, strategy=strategy)[0].numel() == 0
+        assert fair_radius_graph(far, math.inf, strategy=strategy)[0].numel() == 4
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("num_features", [2, 30, 64, 65, 200])
+def test_sq_dist_is_as_accurate_as_promised(num_features, strategy, generator):
+    """Two groups about the origin, in each of which float32 products cancel."""
+    side = torch.ones(300, 1)
+    side[::2] = -1.0
+    worst = 0.0
+    for share in (0.13, 0.16, 0.18, 0.2, 0.25, 1e-18):
+        z = side + share * torch.randn(300, num_features, generator=generator)
+        z = (z - side) if share == 1e-18 else z
+        z[-1] = 1.0
+        edge_index, sq_dist = fair_radius_graph(z, math.inf, strategy=strategy)
+        exact = z.double()[edge_index[0]] - z.double()[edge_index[1]]
+        exact = exact.square().sum(1)
+        fine = exact > 1e-36  # float32 keeps all its digits
+        error = (sq_dist.double() - exact).abs()[fine] / exact[fine]
+        worst = max(worst, float(error.max()))
+    assert worst <= _promised_rtol(num_features)
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)

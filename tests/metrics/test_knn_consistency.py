@@ -156,3 +156,13 @@ def test_knn_consistency_rejects_bad_input(
     with pytest.raises(error) as caught:
         knn_consistency(x, y, k)
     assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_knn_consistency_of_people_without_features(dtype):
+    """Nothing tells them apart: everybody is equally near to all others."""
+    y = torch.tensor([0.0, 1.0, 0.5], dtype=dtype)
+    expected = 1.0 - (abs(0.0 - 0.75) + abs(1.0 - 0.25) + abs(0.5 - 0.5)) / 3.0
+    for k in (1, 2):
+        found = knn_consistency(torch.zeros(3, 0, dtype=dtype), y, k=k)
+        assert float(found) == pytest.approx(expected)

@@ -98,7 +98,7 @@ def _damage(case: Case, folder: Path) -> None:
                 loaded = GLIFPostProcessor.load(path)
                 got = _state(loaded, new, y_new)
         except Exception as error:
-            ok = type(error) is ValueError and "'path' must be" in str(error)
+            ok = isinstance(error, ValueError) and "'path' must be" in str(error)
             detail = f"{type(error).__name__}: {str(error)[:160]}"
             case.check(
                 ok, f"{kind}: {type(error).__name__} in place of the error", detail

@@ -12,6 +12,11 @@ from pyg_glif.tuning import tune
 from .harness import Campaign, Case
 from .points import Distances
 
+try:
+    from pyg_glif.graph import SimilarityGraph
+except ImportError:  # code of before there was one
+    SimilarityGraph = None
+
 _THETA = 0.05
 
 
@@ -34,12 +39,10 @@ def _people(case: Case) -> tuple[NDArray[Any], NDArray[Any], str]:
 
 
 def _smoothed(
-    truth: Distances, y: NDArray[Any], tau: float, lam: float
-) -> NDArray[np.float64] | None:
-    """The dense solution; none where float64 cannot tell whether a pair is within."""
-    if ((truth.low <= tau) != (truth.high <= tau)).any():
-        return None
-    W = np.where(truth.low <= tau, np.exp(-_THETA * truth.square), 0.0)
+    inside: NDArray[np.bool_], square: NDArray[Any], y: NDArray[Any], lam: float
+) -> NDArray[np.float64]:
+    """The dense solution on a graph."""
+    W = np.where(inside, np.exp(-_THETA * square), 0.0)
     np.fill_diagonal(W, 0.0)
     A = np.eye(len(y)) + lam * (np.diag(W.sum(1)) - W)
     return np.linalg.solve(A, y.astype(np.float64))
@@ -93,24 +96,36 @@ def _tune(case: Case) -> None:
 
 
 def _path(case: Case) -> None:
-    """Every point of a path against a dense solve at its radius."""
+    """Every point of a path against a dense solve at its radius.
+
+    A similarity graph is cut by the distances themselves, plain tensors by the squared
+    distances as they are given.
+    """
     x, y, what = _people(case)
     truth = Distances(x, x)
     taus = _radii(case, truth)
-    edges, sq_dist = fair_radius_graph(torch.from_numpy(x), max(taus), progress=False)
+    given = torch.from_numpy(x)
+    edges, sq_dist = fair_radius_graph(given, max(taus), progress=False)
+    graph: tuple[Any, ...] = (edges, sq_dist)
+    square = np.full(truth.square.shape, np.inf)
+    square[tuple(edges.numpy())] = sq_dist.double().numpy()
+    low = high = np.sqrt(square)
+    if SimilarityGraph is not None and case.chance(0.7):
+        graph = (SimilarityGraph.search(given, max(taus), progress=False),)
+        low, high, what = truth.low, truth.high, f"{what}, SimilarityGraph"
     path = glif_path(
         torch.from_numpy(y),
-        edges,
-        sq_dist,
+        *graph,
         lams=[0.1, 3.0],
         taus=taus,
         theta=_THETA,
         progress=False,
     )
     for point in path:
-        want = _smoothed(truth, y, point.tau, point.lam)
-        if want is None:
+        inside = low <= point.tau
+        if (inside != (high <= point.tau)).any():  # float64 cannot tell
             continue
+        want = _smoothed(inside, truth.square, y, point.lam)
         case.count("points of a path")
         off = float(np.abs(point.value.double().numpy() - want).max())
         case.worst("path error", off)

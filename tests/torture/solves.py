@@ -39,17 +39,8 @@ _NORMALIZATIONS = (None, "density", "nrw")
 
 
 def _run(case: Case) -> None:
-    parts = [
-        _small,
-        _small,
-        _small,
-        _small,
-        _large,
-        _laws,
-        _links,
-        _gradients,
-        _batches,
-    ]
+    parts = [_small, _small, _small, _stiff, _stiff, _large, _long_rows]
+    parts += [_laws, _links, _gradients, _batches]
     with default_dtype(case.pick([torch.float32, torch.float32, torch.float64])):
         case.pick(parts)(case)
 
@@ -72,6 +63,14 @@ class _Graph:
         weight = np.concatenate([self.weight, self.weight])
         order = case.rng.permutation(len(weight))
         return torch.from_numpy(ends[:, order]), torch.from_numpy(weight[order])
+
+    @property
+    def alone(self) -> NDArray[np.bool_]:
+        """Those without anybody of positive weight."""
+        out = np.ones(self.num_nodes, dtype=bool)
+        seen = self.weight > 0
+        out[self.i[seen]] = out[self.j[seen]] = False
+        return out
 
     def truth(self, y: Exact, lam: Decimal, normalization: str | None) -> Exact:
         """The solution."""
@@ -145,7 +144,7 @@ def _small_graph(case: Case, largest: int = 36) -> _Graph:
 def _large_graph(case: Case) -> _Graph:
     """Long rows and long paths, for which there is a closed form or elimination."""
     kind = case.pick(["path", "star", "tree", "pairs", "complete", "complete"])
-    size = int(case.pick([300, 1000, 3000] if kind != "complete" else [300, 800, 2000]))
+    size = int(case.pick([300, 1000, 3000] if kind != "complete" else [200, 400, 800]))
     i, j = _edges(case, kind, size)
     weight = _weights(case, len(i))
     if kind == "complete":
@@ -219,9 +218,36 @@ def _large(case: Case) -> None:
     _certificate(case, _large_graph(case))
 
 
-def _certificate(case: Case, graph: _Graph) -> None:
+def _long_rows(case: Case) -> None:
+    """Sums of many equal terms, whose rounding errors do not average out."""
+    size = int(case.pick([300, 500, 800, 800, 800, 2000]))
+    i, j = _edges(case, "complete", size)
+    weight = np.full(len(i), case.pick([0.7, 0.1, 1 / 3, 1e-3]))
+    graph = _Graph("complete", size, i, j, weight)
+    for _ in range(2):
+        y = case.rng.normal(size=size) + case.pick([0.0, 0.5, 1e6])
+        _certificate(case, graph, y, float(case.pick([1.0, 1e4, 1e8])))
+
+
+def _stiff(case: Case) -> None:
+    """Very few people, very strong smoothing: the one in 1 + lam d is nearly lost."""
+    for _ in range(10):
+        size = int(case.pick([2, 3, 4]))
+        i, j = _edges(case, case.pick(["complete", "path"]), size)
+        graph = _Graph("tiny", size, i, j, np.full(len(i), case.pick([1.0, 0.7, 3.0])))
+        y = np.arange(1.0, size + 1) + case.pick([0.0, 0.1])
+        _certificate(case, graph, y, float(10.0 ** case.rng.uniform(8, 16)))
+
+
+def _certificate(
+    case: Case,
+    graph: _Graph,
+    y: NDArray[np.floating] | None = None,
+    lam: float | None = None,
+) -> None:
     """True error within the bound; converged means within the tolerance."""
-    y, lam = _outputs(case, graph.num_nodes), _strength(case)
+    y = _outputs(case, graph.num_nodes) if y is None else y
+    lam = _strength(case) if lam is None else lam
     form = case.pick(_NORMALIZATIONS)
     rtol = float(case.pick([1e-6, 1e-6, 1e-3, 1e-10]))
     solver = _solver(case, rtol, graph.num_nodes)
@@ -320,8 +346,7 @@ def _laws(case: Case) -> None:
         return
     case.count("laws")
     value, bound = found.value.double().numpy(), found.error_bound.numpy()
-    alone = np.ones(graph.num_nodes, dtype=bool)
-    alone[graph.i] = alone[graph.j] = False
+    alone = graph.alone
     same = np.array_equal(found.value.numpy()[alone], y[alone])
     case.check(same, "isolated people are changed", context)
     total = y.astype(np.longdouble).sum(0) - found.value.numpy().astype(
@@ -393,8 +418,7 @@ def _links(case: Case) -> None:
         return
     case.count("links")
     value = found.value.numpy()
-    alone = np.ones(size, dtype=bool)
-    alone[graph.i] = alone[graph.j] = False
+    alone = graph.alone
     same = np.array_equal(value[alone], y[alone])
     case.check(same, "a link changes isolated people", context)
     if lam == 0.0:

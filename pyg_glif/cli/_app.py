@@ -1,0 +1,230 @@
+"""Reads the command, runs it, prints what it says, and turns errors into codes."""
+
+import argparse
+import contextlib
+import io
+import json
+import os
+import pkgutil
+import signal
+import sys
+import threading
+import traceback
+import warnings
+from collections.abc import Iterator, Sequence
+from importlib import import_module
+from typing import Any, NoReturn, TextIO
+
+from pyg_glif import cli
+from pyg_glif._plain import plain
+from pyg_glif.cli._command import COMMON, Outcome, UsageError, add
+
+_EPILOG = """\
+examples:
+  pyg-glif smooth people.csv --outputs score --standardize --out fair.csv
+  pyg-glif audit people.csv --outputs score --standardize --attributes sex
+  pyg-glif COMMAND --help
+
+exit codes:
+  0    fine
+  1    the work failed: no convergence, memory, disk, a missing optional package
+  2    wrong options or unusable input
+  130  interrupted
+"""
+
+
+def commands() -> list[str]:
+    """Every module of this folder without a leading underscore is a command."""
+    found = (module.name for module in pkgutil.iter_modules(cli.__path__))
+    return [name for name in found if not name.startswith("_")]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command.
+
+    Args:
+        argv (sequence of str, optional): Words after ``pyg-glif``.
+            (default: those of the process)
+
+    Returns the exit code: 0 if all is well, 1 if the work failed, 2 if options or input
+    cannot be used, 130 if interrupted. Errors are told on standard error.
+
+    Example:
+        >>> main(["--version"])  # doctest: +ELLIPSIS
+        pyg-glif ...
+        0
+    """
+    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        code = _run(words)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader (such as 'head') has seen enough; Python must not try again.
+        with contextlib.suppress(OSError, io.UnsupportedOperation):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    return code
+
+
+def _run(words: list[str]) -> int:
+    """Parses, works and prints; raises only if standard output is closed."""
+    interrupts = _Interrupts()
+    try:
+        with interrupts:
+            args = _parser().parse_args(words)
+            with _surroundings(args):
+                outcome = import_module(f"{cli.__name__}.{args.command}").run(args)
+    except SystemExit as stop:  # --help and --version
+        return int(stop.code or 0)
+    except (KeyboardInterrupt, Exception) as error:
+        seen = KeyboardInterrupt() if interrupts.seen else error
+        return _fail(seen.with_traceback(error.__traceback__), words)
+    _say(outcome, args.json)
+    return 0
+
+
+class _Interrupts:
+    """Sees to it that Ctrl-C ends a call, whatever is being loaded at the moment.
+
+    Some packages turn it into an error of their own while they are loaded, or forget
+    it: torch goes on without NumPy. So it is remembered, and raised until it is heard.
+    """
+
+    def __init__(self) -> None:
+        self.seen = False
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> "_Interrupts":
+        # No thread but the first may ask for signals, and not every system has both.
+        if threading.current_thread() is threading.main_thread():
+            for name in ("SIGINT", "SIGALRM"):
+                number = getattr(signal, name, None)
+                if number is not None:
+                    self._before[number] = signal.signal(number, self._raise)
+        return self
+
+    def _raise(self, *_: object) -> NoReturn:
+        self.seen = True
+        self._repeat(0.5)
+        raise KeyboardInterrupt
+
+    def _repeat(self, seconds: float) -> None:
+        """Raises again after some time; zero means never."""
+        if hasattr(signal, "setitimer"):
+            signal.setitimer(signal.ITIMER_REAL, seconds)
+
+    def __exit__(self, *_: object) -> None:
+        if self.seen:
+            self._repeat(0.0)
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+
+def _say(outcome: Outcome, as_json: bool) -> None:
+    """Prints an outcome."""
+    print(json.dumps(plain(outcome.data), indent=2) if as_json else outcome.text)
+
+
+def _fail(error: BaseException, words: list[str]) -> int:
+    """Tells an error, and says which code it has."""
+    if "--debug" in words:
+        traceback.print_exception(error)
+    code, message = _verdict(error)
+    print(f"pyg-glif: error: {message}", file=sys.stderr)
+    if "--json" in words:
+        print(json.dumps({"error": message, "exit_code": code}))
+    return code
+
+
+def _verdict(error: BaseException) -> tuple[int, str]:
+    """Exit code and message."""
+    if isinstance(error, KeyboardInterrupt):
+        return 130, "interrupted"
+    message = " ".join(str(error).split()) or type(error).__name__
+    if isinstance(error, (UsageError, ValueError, TypeError, FileNotFoundError)):
+        return 2, message
+    if isinstance(error, (RuntimeError, MemoryError, OSError, ImportError)):
+        return 1, message
+    return 1, f"{type(error).__name__}: {message}. Add --debug to see where"
+
+
+class _NoTerminal:
+    """A stream that says it is no terminal, so that no progress bar appears."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def isatty(self) -> bool:
+        """Whether this is a terminal, which it never is."""
+        return False
+
+
+@contextlib.contextmanager
+def _surroundings(args: argparse.Namespace) -> Iterator[None]:
+    """Keeps standard output for the outcome, and warnings short."""
+    with contextlib.ExitStack() as stack:
+        if args.quiet or args.no_progress:
+            dumb: Any = _NoTerminal(sys.stderr)
+            stack.enter_context(contextlib.redirect_stderr(dumb))
+        stack.enter_context(contextlib.redirect_stdout(sys.stderr))
+        stack.enter_context(warnings.catch_warnings())
+        warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta")
+        warnings.showwarning = _show_warning
+        yield
+
+
+def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    """A warning as one line, without the place in the code."""
+    print(f"pyg-glif: warning: {' '.join(str(message).split())}", file=sys.stderr)
+
+
+class _Parser(argparse.ArgumentParser):
+    """Raises in place of printing and leaving."""
+
+    def error(self, message: str) -> NoReturn:
+        """Says what is wrong and where to read on."""
+        raise UsageError(f"{message}. See '{self.prog} --help'")
+
+
+class _Version(argparse.Action):
+    """Looks the version up when it is asked for: reading metadata takes its time."""
+
+    def __call__(self, *_: object, **__: object) -> NoReturn:
+        """Prints the version and leaves."""
+        from importlib.metadata import version
+
+        print(f"pyg-glif {version('pyg_glif')}")
+        raise SystemExit(0)
+
+
+def _parser() -> argparse.ArgumentParser:
+    """All commands."""
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = _Parser(
+        prog="pyg-glif",
+        description="Make the outputs of a model treat similar people alike.",
+        epilog=_EPILOG,
+        formatter_class=raw,
+    )
+    parser.add_argument(
+        "--version", action=_Version, nargs=0, help="show the version and exit"
+    )
+    children = parser.add_subparsers(
+        dest="command", metavar="COMMAND", required=True, title="commands"
+    )
+    for name in commands():
+        module = import_module(f"{cli.__name__}.{name}")
+        child = children.add_parser(
+            name,
+            help=module.SUMMARY,
+            description=module.DESCRIPTION,
+            epilog=module.EPILOG,
+            formatter_class=raw,
+            allow_abbrev=False,
+        )
+        module.add_arguments(child)
+        add(child, "what is shown", COMMON)
+    return parser

@@ -1,0 +1,300 @@
+"""What commands share: their errors, their outcome, and options as data.
+
+Nothing heavy is imported here: options are read before anything else is.
+"""
+
+import argparse
+import csv
+import inspect
+import io
+import shlex
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+#: Flag to the arguments of ``add_argument``. As data, so that ``tune`` can write the
+#: call that uses what it found.
+Options: TypeAlias = dict[str, dict[str, Any]]
+
+
+class UsageError(ValueError):
+    """Wrong options or unusable input; the message is for the person who typed."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a command has to say: for people, and as plain data."""
+
+    text: str
+    data: dict[str, Any] = field(default_factory=dict)
+
+
+def note(args: argparse.Namespace, message: str) -> None:
+    """Tells something in passing, on standard error."""
+    if not args.quiet:
+        print(f"pyg-glif: {message}", file=sys.stderr)
+
+
+def progress(args: argparse.Namespace) -> bool | None:
+    """Whether to show progress bars; ``None`` means on a terminal."""
+    return False if args.quiet or args.no_progress else None
+
+
+def listed(names: Sequence[str], most: int = 12) -> str:
+    """Names for a message, not more than fit."""
+    shown = ", ".join(repr(name) for name in names[:most])
+    return f"{shown}, ..." if len(names) > most else shown or "none"
+
+
+def aligned(rows: list[tuple[str, Any]]) -> str:
+    """Two columns of text; numbers in five digits."""
+    width = max(len(name) for name, _ in rows)
+    lines = (f"{name:<{width}}  {short(value)}".rstrip() for name, value in rows)
+    return "\n".join(lines)
+
+
+def short(value: Any) -> str:
+    """A number in five digits, anything else as it is."""
+    return f"{value:.5g}" if isinstance(value, float) else str(value)
+
+
+def names(text: str) -> list[str]:
+    """Comma-separated names; one that holds a comma goes in double quotes."""
+    try:
+        (row,) = csv.reader(io.StringIO(text, newline=""), skipinitialspace=True)
+    except (ValueError, csv.Error) as error:
+        msg = f"must be names with commas in between (got {text!r})"
+        raise argparse.ArgumentTypeError(msg) from error
+    return row
+
+
+def numbers(text: str) -> list[float]:
+    """Comma-separated numbers."""
+    return [float(part) for part in text.split(",")]
+
+
+_NAMES: dict[str, Any] = {"type": names, "action": "extend", "metavar": "COLS"}
+
+PEOPLE: Options = {
+    "--features": {
+        **_NAMES,
+        "help": "columns that say who is similar (default: all that have no other "
+        "use); several with commas, 'emb_*' for all that start with emb_",
+    },
+    "--outputs": {
+        **_NAMES,
+        "help": "columns with the model's outputs (default: all of OUTPUTS, if given)",
+    },
+    "--ignore": {**_NAMES, "help": "columns that are not features"},
+    "--id": {**_NAMES, "help": "columns carried through to the output, not features"},
+    "--attributes": {
+        **_NAMES,
+        "help": "protected columns, such as sex: not features; audits report the gap "
+        "between their groups, '--metric logistic' ignores what predicts them",
+    },
+    "--group": {
+        "metavar": "COL",
+        "help": "column that is equal for people who ought to be treated alike, such "
+        "as versions of one person: not a feature; audits report the spread within "
+        "groups, '--metric face' learns from it",
+    },
+    "--standardize": {
+        "action": "store_true",
+        "help": "divide every feature by its standard deviation, so that a column "
+        "in euros does not drown one in years",
+    },
+}
+
+METRIC: Options = {
+    "--metric": {
+        "choices": ["euclidean", "mahalanobis", "subspace", "svd", "face", "logistic"],
+        "default": "euclidean",
+        "help": "who is similar (default: euclidean). mahalanobis: --matrix; "
+        "subspace: ignore --directions; svd: ignore the main directions of "
+        "--side-rows; face: ignore how members of a --group differ; logistic: ignore "
+        "what predicts --attributes",
+    },
+    "--matrix": {
+        "metavar": "FILE",
+        "help": "square matrix that multiplies differences (mahalanobis)",
+    },
+    "--directions": {
+        "metavar": "FILE",
+        "help": "rows to ignore differences along, in units of the features (subspace)",
+    },
+    "--side-rows": {
+        "metavar": "FILE",
+        "help": "rows of features that should not matter, such as embedded names (svd)",
+    },
+    "--num-components": {
+        "type": int,
+        "metavar": "K",
+        "help": "directions to ignore (svd; default: 50)",
+    },
+    "--num-factors": {
+        "type": int,
+        "metavar": "K",
+        "help": "directions to ignore (face; default: 25)",
+    },
+    "--ridge": {
+        "type": float,
+        "metavar": "A",
+        "help": "penalty of the regressions (logistic; default: 1)",
+    },
+}
+
+WEIGHTS: Options = {
+    "--theta": {
+        "type": float,
+        "help": "weights are exp(-theta * distance^2) (default: 1e-4)",
+    },
+    "--normalization": {
+        "choices": ["none", "density", "nrw"],
+        "help": "form of the Laplacian (default: none)",
+    },
+}
+
+LINK: Options = {
+    "--link": {
+        "choices": ["none", "logit", "softmax", "log"],
+        "help": "average outputs as they are (none, the default), as log-odds of one "
+        "probability per column (logit), as logarithms of class probabilities "
+        "(softmax) or of positive numbers (log)",
+    },
+    "--eps": {
+        "type": float,
+        "help": "distance kept from probabilities 0 and 1 (logit, softmax; default: "
+        "machine precision)",
+    },
+}
+
+RADIUS: Options = {
+    "--tau": {"type": float, "help": "people within this distance are similar"},
+    "--target-degree": {
+        "type": float,
+        "metavar": "D",
+        "help": "choose tau so that people have D neighbours on average (default: 20)",
+    },
+}
+
+DECISION: Options = {
+    "--labels": {
+        "metavar": "COL",
+        "help": "column with the true class: 0 and 1, class numbers, or names of "
+        "output columns",
+    },
+    "--positive": {
+        "metavar": "VALUE",
+        "help": "value of --labels that means class 1, all others mean class 0",
+    },
+    "--threshold": {
+        "type": float,
+        "metavar": "T",
+        "help": "a single output above it means class 1",
+    },
+}
+
+REPORT: Options = {
+    "--nearest": {
+        "type": int,
+        "metavar": "K",
+        "help": "audit: nearest others to be consistent with; 0 leaves out this "
+        "search over all pairs (default: 5)",
+    },
+    "--worst": {
+        "type": int,
+        "metavar": "K",
+        "help": "audit: how many people and pairs to list (default: 10)",
+    },
+}
+
+COMMON: Options = {
+    "--json": {
+        "action": "store_true",
+        "help": "print one JSON object instead of text",
+    },
+    "--quiet": {"action": "store_true", "help": "neither notes nor progress bars"},
+    "--no-progress": {"action": "store_true", "help": "no progress bars"},
+    "--debug": {"action": "store_true", "help": "show the traceback of an error"},
+}
+
+
+def add_files(parser: argparse.ArgumentParser) -> None:
+    """The one or two files that hold people."""
+    parser.add_argument(
+        "data",
+        metavar="DATA",
+        help="people: .csv, .tsv, .parquet, .npy (columns are numbered from 0) or "
+        ".npz (arrays by name, column 3 of x is x.3)",
+    )
+    parser.add_argument(
+        "outputs_file",
+        metavar="OUTPUTS",
+        nargs="?",
+        help="the model's outputs for the same rows, if DATA does not hold them",
+    )
+
+
+def add_radius(parser: argparse.ArgumentParser) -> None:
+    """The radius, or what decides it."""
+    group = parser.add_mutually_exclusive_group()
+    for flag, arguments in RADIUS.items():
+        group.add_argument(flag, **arguments)
+
+
+def add(parser: argparse.ArgumentParser, title: str, *tables: Options) -> None:
+    """Adds tables of options under a title."""
+    group = parser.add_argument_group(title)
+    for table in tables:
+        for flag, arguments in table.items():
+            group.add_argument(flag, **arguments)
+
+
+def name_of(flag: str) -> str:
+    """The name under which argparse keeps an option."""
+    return flag[2:].replace("-", "_")
+
+
+def given(args: argparse.Namespace, *tables: Iterable[str]) -> dict[str, Any]:
+    """Options that were given, by flag; a metric only if it is not the default."""
+    values = {flag: getattr(args, name_of(flag), None) for t in tables for flag in t}
+    default = METRIC["--metric"]["default"]
+    return {
+        flag: value
+        for flag, value in values.items()
+        if value not in (None, False) and (flag, value) != ("--metric", default)
+    }
+
+
+def keywords(args: argparse.Namespace, *flags: str) -> dict[str, Any]:
+    """Options that were given, as keywords of the library.
+
+    What was not given is left to the library, whose signatures hold the defaults.
+    """
+    found = {name_of(flag): value for flag, value in given(args, flags).items()}
+    return {name: None if v == "none" else v for name, v in found.items()}
+
+
+def default_of(function: Callable[..., Any], name: str) -> Any:
+    """The default that a signature of the library has."""
+    return inspect.signature(function).parameters[name].default
+
+
+def words_of(options: dict[str, Any]) -> str:
+    """Options as they are typed in a shell."""
+    return shlex.join(typed(options))
+
+
+def typed(options: dict[str, Any]) -> list[str]:
+    """Options as words of a command."""
+    words = []
+    for flag, value in options.items():
+        words.append(flag)
+        if isinstance(value, list):
+            line = io.StringIO()
+            csv.writer(line, lineterminator="").writerow(value)
+            words.append(line.getvalue())
+        elif value is not True:
+            words.append(repr(value) if isinstance(value, float) else str(value))
+    return words

@@ -1,0 +1,171 @@
+"""Writes what people asked for: complete, or not at all."""
+
+import contextlib
+import csv
+import os
+import zipfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pyg_glif._optional import require
+from pyg_glif.cli._command import UsageError
+
+# What a spreadsheet takes for a formula, or strips before it looks for one.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
+
+
+def check_targets(
+    targets: dict[str, tuple[str | None, tuple[str, ...]]], inputs: Sequence[str | None]
+) -> None:
+    """Raises on anything that could not be written in the end, before it is made.
+
+    ``targets`` has path and suffixes by option. Old files are replaced, inputs are not.
+    """
+    taken = {Path(path).resolve(): path for path in inputs if path}
+    for option, (path, suffixes) in targets.items():
+        if path is None:
+            continue
+        where = Path(path)
+        if where.suffix.lower() not in suffixes:
+            msg = f"{option} must end in {', '.join(suffixes)} (got '{path}')"
+            raise UsageError(msg)
+        if where.suffix.lower() == ".parquet":
+            require("pyarrow.parquet", "writing .parquet", "files")
+        if where.resolve() in taken:
+            msg = f"{option} must not be '{taken[where.resolve()]}', which has another"
+            raise UsageError(f"{msg} use in this call")
+        taken[where.resolve()] = path
+        if where.is_dir():
+            raise UsageError(f"{option} must be a file (got the folder '{path}')")
+        try:
+            _beside(where).touch()
+            _beside(where).unlink()
+        except OSError as error:
+            msg = f"{option}: '{path}' cannot be written ({error.strerror})"
+            raise UsageError(msg) from error
+
+
+@contextlib.contextmanager
+def replacing(path: str | Path) -> Iterator[Path]:
+    """A file beside ``path`` that takes its place once it is complete."""
+    beside = _beside(Path(path))
+    try:
+        yield beside
+        os.replace(beside, Path(path).resolve())
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def _beside(path: Path) -> Path:
+    """A name in the same folder that nobody else uses."""
+    path = path.resolve()
+    return path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
+
+
+def write_text(path: str, text: str) -> None:
+    """A text file."""
+    with replacing(path) as beside:
+        beside.write_text(text, encoding="utf-8")
+
+
+def write_table(path: str, columns: dict[str, NDArray[Any]]) -> None:
+    """Columns, or matrices under one name, in the format of the suffix."""
+    kind = Path(path).suffix.lower()
+    with replacing(path) as beside:
+        if kind == ".npy":
+            arrays = list(columns.values())
+            array = arrays[0] if len(arrays) == 1 else np.stack(arrays, axis=1)
+            with beside.open("wb") as file:
+                np.save(file, array, allow_pickle=False)
+        elif kind == ".npz":
+            _write_npz(beside, columns)
+        elif kind == ".parquet":
+            _frame(columns).to_parquet(beside, engine="pyarrow", index=False)
+        else:
+            _write_csv(beside, columns, "\t" if kind == ".tsv" else ",")
+
+
+def flat(columns: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """Matrices taken apart into columns ``name.0``, ``name.1``, ..."""
+    out = {}
+    for name, array in columns.items():
+        if array.ndim == 1:
+            out[name] = array
+        else:
+            out.update({f"{name}.{j}": column for j, column in enumerate(array.T)})
+    return out
+
+
+def _frame(columns: dict[str, NDArray[Any]]) -> Any:
+    """Columns as a frame."""
+    import pandas as pd
+
+    return pd.DataFrame(flat(columns))
+
+
+def _write_csv(path: Path, columns: dict[str, NDArray[Any]], sep: str) -> None:
+    """Text with as many digits as it takes to get the same numbers back."""
+    frame = _frame(columns)
+    texts = [*frame, *(c for a in columns.values() if a.dtype.kind in "OU" for c in a)]
+    # Older Pythons leave a carriage return without quotes, and the row falls apart.
+    torn = any(isinstance(cell, str) and "\r" in cell for cell in texts)
+    quoting = csv.QUOTE_NONNUMERIC if torn else csv.QUOTE_MINIMAL
+    with path.open("w", encoding="utf-8", newline="") as file:
+        frame.to_csv(file, sep=sep, index=False, lineterminator="\n", quoting=quoting)
+
+
+def _write_npz(path: Path, columns: dict[str, NDArray[Any]]) -> None:
+    """Arrays by name; ``np.savez`` has no room for one that is called ``file``."""
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, array in columns.items():
+            if array.dtype == object:  # text, which would be pickled
+                text = ["" if cell is None else str(cell) for cell in array]
+                array = np.array(text, dtype=np.str_)
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
+                np.lib.format.write_array(file, array, allow_pickle=False)
+
+
+def formulas(columns: dict[str, NDArray[Any]]) -> dict[str, int]:
+    """How many texts of each column a spreadsheet would run, its name among them."""
+    found = {}
+    for name, array in flat(columns).items():
+        text = [name, *(array if array.dtype.kind in "OU" else ())]
+        count = sum(_is_formula(cell) for cell in text)
+        if count:
+            found[name] = count
+    return found
+
+
+def without_formulas(columns: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """The same with an apostrophe before every text that a spreadsheet would run."""
+    out = {}
+    for name, array in flat(columns).items():
+        if array.dtype.kind in "OU":
+            array = np.array([_quoted(cell) for cell in array], dtype=object)
+        out[_quoted(name)] = array
+    return out
+
+
+def _quoted(cell: Any) -> Any:
+    """A cell that no spreadsheet runs."""
+    return f"'{cell}" if _is_formula(cell) else cell
+
+
+def unquoted(cell: str) -> str:
+    """A cell as it was before an apostrophe kept it from being run."""
+    return cell[1:] if cell.startswith("'") and _is_formula(cell[1:]) else cell
+
+
+def _is_formula(cell: Any) -> bool:
+    """Whether a spreadsheet would run a cell; numbers with a sign are numbers."""
+    if not isinstance(cell, str) or not cell.startswith(_FORMULA):
+        return False
+    try:
+        float(cell)
+    except ValueError:
+        return True
+    return False

@@ -1,0 +1,418 @@
+"""From options to people: who has which features, outputs, ids and labels."""
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pyg_glif._arrays import to_tensor
+from pyg_glif.cli._command import UsageError, listed, note
+from pyg_glif.cli._files import flat, unquoted
+from pyg_glif.cli._tables import (
+    SUFFIXES,
+    CellError,
+    Fault,
+    Table,
+    open_table,
+)
+
+# Columns that are not features, by the option that names them.
+_ROLES = ("--id", "--attributes", "--group", "--labels", "--mask")
+_TRUTH = {"true": "1", "false": "0"}
+
+
+@dataclass(frozen=True, eq=False)
+class People:
+    """Everything a command may want to know about people."""
+
+    x: Tensor  # [N, F]
+    y: Tensor  # [N] or [N, C]
+    features: list[str]
+    outputs: list[str]
+    block: str | None = None  # the array that the outputs are all columns of
+    ids: dict[str, NDArray[Any]] = field(default_factory=dict)
+    attributes: dict[str, NDArray[Any]] = field(default_factory=dict)
+    group: NDArray[Any] | None = None
+    labels: NDArray[Any] | None = None
+    mask: NDArray[Any] | None = None
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    @property
+    def num_outputs(self) -> int:
+        """Columns of the outputs."""
+        return self.y[:1].numel()
+
+    def named(self, y: Tensor) -> dict[str, NDArray[Any]]:
+        """Ids and outputs, by the names they came with; an array as one."""
+        value = y.numpy()
+        if self.block is not None:
+            outputs = {self.block: value}
+        else:
+            columns = value.reshape(len(value), -1).T
+            outputs = dict(zip(self.outputs, columns, strict=True))
+        ids = {**self.ids, **flat(self.ids)}
+        both = [name for name in ids if name in {**outputs, **flat(outputs)}]
+        if both:
+            msg = f"--id must not name {listed(both)}, which is the name of an output"
+            raise UsageError(f"{msg}: a file holds one column of a name")
+        return {**self.ids, **outputs}
+
+    def attribute_codes(self) -> dict[str, Tensor]:
+        """Protected attributes; where a gap has a sign, the name says which way."""
+        found = {}
+        for name, value in self.attributes.items():
+            levels = [_text(level) for level in np.unique(_sortable(value))]
+            signed = len(levels) == 2 and self.num_outputs == 1
+            shown = f"{name} ({levels[1]} - {levels[0]})" if signed else name
+            found[shown] = codes(value)
+        return found
+
+    def group_codes(self) -> Tensor | None:
+        """Groups of people who ought to be treated alike, numbered."""
+        return None if self.group is None else codes(self.group)
+
+    def first_ids(self) -> list[str] | None:
+        """What people are called in reports."""
+        ids = next(iter(self.ids.values()), None)
+        return None if ids is None else [str(one) for one in ids]
+
+    def classes(self, positive: str | None) -> tuple[Tensor, Tensor]:
+        """The true class of everybody, zero where it is not known, and where it is."""
+        if self.labels is None:
+            raise UsageError("--labels must name the column with the true class")
+        there = known(self.labels)
+        if not there.any():
+            msg = "--labels must have a value for somebody (got empty cells)"
+            raise UsageError(msg)
+        out = np.zeros(len(there), dtype=np.int64)
+        out[there] = self._known_classes(self.labels[there], positive)
+        return torch.from_numpy(out), torch.from_numpy(there)
+
+    def _known_classes(
+        self, value: NDArray[Any], positive: str | None
+    ) -> NDArray[np.int64]:
+        """Class numbers of labels without gaps."""
+        levels, index = np.unique(_sortable(value), return_inverse=True)
+        texts = [_text(level) for level in levels]
+        count = max(2, self.num_outputs)
+        if positive is not None:
+            at = _position(positive, texts)
+            numbers = ["1" if j == at else "0" for j in range(len(texts))]
+        elif self.num_outputs > 1 and set(texts) <= set(self.outputs):
+            # Numbers are numbers of classes, even if columns are called by others.
+            numbered = all(text.isdecimal() for text in texts)
+            numbers = texts if numbered else [str(self.outputs.index(t)) for t in texts]
+        else:
+            numbers = [_TRUTH.get(text.lower(), text) for text in texts]
+        for text, number in zip(texts, numbers, strict=True):
+            if not number.isdecimal() or int(number) >= count:
+                raise _bad_label(text, count)
+        return np.array([int(number) for number in numbers], dtype=np.int64)[index]
+
+    def accuracy(self, y: Tensor, positive: str | None, threshold: float) -> float:
+        """Share of known labels that the outputs get right."""
+        label, there = self.classes(positive)
+        many = y.dim() == 2 and y.size(1) > 1
+        decision = y.argmax(1) if many else (y.reshape(len(y)) > threshold).long()
+        return float((decision == label)[there].double().mean())
+
+
+def input_files(args: argparse.Namespace) -> list[str | None]:
+    """All files that a call reads, for those who must not overwrite them."""
+    known = ("data", "outputs_file", "after", "pairs", "post")
+    metric = ("matrix", "directions", "side_rows")
+    files = [getattr(args, name, None) for name in known + metric]
+    return [*files, *(name for _, name in _roles(args))]
+
+
+def read_people(
+    args: argparse.Namespace, saved: dict[str, list[str]] | None = None
+) -> People:
+    """Reads what the options name; ``saved`` has columns of an earlier fit."""
+    saved = saved or {}
+    data = open_table(args.data)
+    holder = open_table(args.outputs_file) if args.outputs_file else data
+    if data.num_unnamed:
+        columns = "column" if data.num_unnamed == 1 else "columns"
+        what = f"{data.num_unnamed} {columns} without a name left out"
+        note(args, f"'{data.path}': {what}")
+    find = _Finder([data] if holder is data else [data, holder])
+    roles = {(option, name): find.role(option, name) for option, name in _roles(args)}
+    outputs = _outputs(args, find, holder, data, saved.get("outputs"))
+    features = _features(args, find, data, outputs if holder is data else [], saved)
+    find.check()
+    x, y = _numbers(data, features, holder, outputs)
+    size = len(x)
+    found = {key: _Column(*key, places, size, find) for key, places in roles.items()}
+    by_role = {
+        option: [c for (o, _), c in found.items() if o == option] for option in _ROLES
+    }
+    _check_full([c for o in ("--attributes", "--group") for c in by_role[o]])
+    single = {o: by_role[o][0].value if by_role[o] else None for o in _ROLES[2:]}
+    return People(
+        x=to_tensor("features", x),
+        y=to_tensor("outputs", y),
+        features=features,
+        outputs=outputs,
+        block=holder.whole(outputs),
+        ids={column.name: column.value for column in by_role["--id"]},
+        attributes={column.name: column.value for column in by_role["--attributes"]},
+        group=single["--group"],
+        labels=single["--labels"],
+        mask=single["--mask"],
+    )
+
+
+def _roles(args: argparse.Namespace) -> list[tuple[str, str]]:
+    """Option and name of the columns that are not features."""
+    out = []
+    for option in _ROLES:
+        value = getattr(args, option[2:], None) or []
+        out += [
+            (option, name) for name in ([value] if isinstance(value, str) else value)
+        ]
+    return out
+
+
+class _Finder:
+    """Finds columns in the files of a call, and remembers what is not there."""
+
+    def __init__(self, tables: Sequence[Table]) -> None:
+        self.tables = tables
+        self._missing: list[tuple[Table, str, str]] = []
+
+    def columns(self, option: str, wanted: Sequence[str], table: Table) -> list[str]:
+        """Columns for names, arrays and patterns; each once, in the order asked."""
+        found: dict[str, None] = {}
+        for name in wanted:
+            columns = table.find(name)
+            if not columns:
+                self._missing.append((table, option, name))
+            found.update(dict.fromkeys(columns))
+        return list(found)
+
+    def role(self, option: str, name: str) -> list[tuple[Table, list[str]]]:
+        """Who has a column; a file with a single one may be named in its place."""
+        holders = [table for table in self.tables if table.has(name)]
+        if (
+            not holders
+            and Path(name).suffix.lower() in SUFFIXES
+            and Path(name).is_file()
+        ):
+            table = open_table(name)
+            if len(table.names) != 1:
+                got = table.contents
+                raise UsageError(f"'{name}' must have a single column (it has {got})")
+            return [(table, table.names)]
+        if not holders:
+            self._missing.append((self.tables[0], option, name))
+        return [(table, table.find(name)) for table in holders]
+
+    def check(self) -> None:
+        """Raises if anything that was asked for is not there."""
+        if not self._missing:
+            return
+        table, option, name = self._missing[0]
+        if len(self._missing) == 1:
+            msg = f"{option}: '{table.path}' has no column '{name}'"
+            raise UsageError(f"{msg} (it has {table.contents})")
+        parts = []
+        for table in self.tables:
+            lost = [f"'{n}' ({o})" for t, o, n in self._missing if t is table]
+            if lost:
+                msg = f"'{table.path}' has no column {', '.join(lost)}"
+                parts.append(f"{msg}; it has {table.contents}")
+        raise UsageError(". ".join(parts))
+
+
+def _outputs(
+    args: argparse.Namespace,
+    find: _Finder,
+    holder: Table,
+    data: Table,
+    saved: list[str] | None,
+) -> list[str]:
+    """The columns of the outputs, in the file that holds them."""
+    if args.outputs:
+        return find.columns("--outputs", args.outputs, holder)
+    if saved and all(holder.has(name) for name in saved):
+        return saved
+    if holder is data:
+        msg = f"--outputs must name the columns of '{data.path}' with the model's"
+        msg = f"{msg} outputs, or a second file must hold them"
+        raise UsageError(f"{msg} (it has {listed(data.names)})")
+    roles = {name for _, name in _roles(args)}
+    return [name for name in holder.names if name not in roles]
+
+
+def _features(
+    args: argparse.Namespace,
+    find: _Finder,
+    data: Table,
+    outputs: list[str],
+    saved: dict[str, list[str]],
+) -> list[str]:
+    """Columns of features: those named, those of the fit, or all left over."""
+    others = [name for _, name in _roles(args) if data.has(name)]
+    ignored = find.columns("--ignore", args.ignore or [], data)
+    taken = {*outputs, *(one for name in others for one in data.find(name)), *ignored}
+    wanted = args.features or saved.get("features")
+    if wanted is None:
+        left = [name for name in data.names if name not in taken]
+        find.check()
+        if not left:
+            raise UsageError(f"'{data.path}' has no column left for features")
+        return left
+    found = find.columns("--features", wanted, data)
+    both = [name for name in found if name in taken]
+    if both and args.features:
+        msg = f"--features must not name {listed(both)}, which has another use"
+        raise UsageError(f"{msg} in this call")
+    return found
+
+
+def _numbers(
+    data: Table, features: list[str], holder: Table, outputs: list[str]
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Features and outputs, or one error for all that is wrong with them."""
+    faults: list[Fault] = []
+    x = y = np.empty((0, 0))
+    try:
+        x = data.numbers(features)
+    except CellError as error:
+        faults = error.faults
+    try:
+        y = holder.outputs(outputs)
+    except CellError as error:
+        # Two files have a message each, the first comes first.
+        if holder is data or not faults:
+            raise CellError(holder.path, faults + error.faults, outputs) from error
+    if faults:
+        raise CellError(data.path, faults)
+    if len(x) != len(y):
+        msg = f"'{holder.path}' must have as many rows as '{data.path}'"
+        raise UsageError(f"{msg} (got {len(y)} for {len(x)})")
+    if len(x) == 0:
+        raise UsageError(f"'{data.path}' has no rows")
+    return x, y
+
+
+class _Column:
+    """A column that is not a feature, of one or of several files."""
+
+    def __init__(
+        self,
+        option: str,
+        name: str,
+        places: list[tuple[Table, list[str]]],
+        size: int,
+        find: _Finder,
+    ) -> None:
+        self.table, self._leaves = places[0]
+        # A file named in place of a column lends its own name.
+        self.name = name if self.table in find.tables else Path(name).stem
+        value = _read(places[0], option == "--id")
+        if option == "--id":
+            check_same_ids(name, value, [_read(place, True) for place in places[1:]])
+        if len(value) != size:
+            msg = f"'{name}' must have one entry per person"
+            raise UsageError(f"{msg} (got {len(value)} for {size})")
+        self.value = value
+
+    def gaps(self) -> list[Fault]:
+        """The first empty cell."""
+        empty = np.flatnonzero(~known(self.value))[:1]
+        return [Fault(self._leaves[0], self.table.place(int(i)), "") for i in empty]
+
+
+def _read(place: tuple[Table, list[str]], several: bool) -> NDArray[Any]:
+    """A column ``[N]``, or a matrix ``[N, C]`` where several make one name."""
+    table, leaves = place
+    columns = [table.column(name) for name in leaves]
+    return np.stack(columns, axis=1) if several and len(columns) > 1 else columns[0]
+
+
+def _check_full(columns: Sequence[_Column]) -> None:
+    """Raises on gaps, the first of every column."""
+    for table in dict.fromkeys(column.table for column in columns):
+        faults = [f for c in columns if c.table is table for f in c.gaps()]
+        if faults:
+            raise CellError(table.path, faults)
+
+
+def check_same_ids(
+    name: str, found: NDArray[Any], others: Sequence[NDArray[Any]]
+) -> None:
+    """Raises if files list people in different orders."""
+    first = _id_texts(found)
+    for other in map(_id_texts, others):
+        if len(other) == len(first) and other != first:
+            at = next(i for i, one in enumerate(first) if one != other[i])
+            msg = f"'{name}' must be the same in both files, row by row"
+            got = f"{first[at]!r} and {other[at]!r} in row {at}"
+            raise UsageError(f"{msg} (got {got}). Sort them alike")
+
+
+def _id_texts(value: NDArray[Any]) -> list[str]:
+    """Ids as text, without what ``--spreadsheet`` adds."""
+    return [unquoted(str(one)) for one in value]
+
+
+def known(value: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which entries of a column are not empty."""
+    there = np.ones(len(value), dtype=np.bool_)
+    if value.dtype.kind == "f":
+        there[:] = ~np.isnan(value)
+    elif value.dtype == object:
+        # NaN, which is not equal to itself, stands for gaps among objects.
+        there[:] = [v is not None and v == v and str(v).strip() != "" for v in value]
+    return there
+
+
+def codes(value: NDArray[Any]) -> Tensor:
+    """Whole numbers from 0 for the values of a column, in their sorted order."""
+    return torch.from_numpy(np.unique(_sortable(value), return_inverse=True)[1])
+
+
+def _bad_label(text: str, count: int) -> UsageError:
+    """The error for a label that is no class."""
+    if count == 2:
+        msg = f"--labels must hold 0 and 1 (got '{text}')"
+        return UsageError(f"{msg}. Say which value means class 1 by --positive")
+    msg = f"--labels must hold 0 to {count - 1} or names of output columns"
+    return UsageError(f"{msg} (got '{text}')")
+
+
+def _position(positive: str, texts: list[str]) -> int:
+    """Where the value that means class 1 is."""
+    wanted = _text(_sortable(np.array([positive], dtype=object))[0])
+    if wanted not in texts:
+        msg = f"--positive must be a value of --labels (got '{positive}'"
+        raise UsageError(f"{msg}, there are {listed(texts)})")
+    return texts.index(wanted)
+
+
+def _sortable(value: NDArray[Any]) -> NDArray[Any]:
+    """Numbers if every entry is one, so that 10 comes after 9."""
+    if value.dtype.kind == "b":
+        return value.astype(np.int64)
+    try:
+        return value.astype(np.float64)
+    except (TypeError, ValueError, OverflowError):
+        return value.astype(np.str_)
+
+
+def _text(level: Any) -> str:
+    """A value as people write it: 1, not 1.0."""
+    if isinstance(level, (int, float, np.number)):
+        whole = np.isfinite(level) and float(level) % 1 == 0
+        return str(int(level)) if whole else f"{float(level):.17g}"
+    return str(level)

@@ -1,0 +1,193 @@
+"""From options to who is similar, how much, and in which space outputs are averaged."""
+
+import argparse
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pyg_glif._arrays import to_tensor
+from pyg_glif.cli._command import (
+    METRIC,
+    UsageError,
+    default_of,
+    given,
+    keywords,
+    name_of,
+)
+from pyg_glif.cli._people import People
+from pyg_glif.cli._tables import ArrayTable, open_table
+from pyg_glif.distances import FairDistance, Mahalanobis, SensitiveSubspace
+from pyg_glif.graph import suggest_tau
+from pyg_glif.links import Link, Log, Logit, Softmax
+from pyg_glif.metric_learning import FACE, LogisticSubspace, SensitiveSVD
+from pyg_glif.postprocessor import GLIFPostProcessor
+
+# Options that belong to one metric, and those without which it makes no sense.
+_OWN = {
+    "mahalanobis": {"--matrix"},
+    "subspace": {"--directions"},
+    "svd": {"--side-rows", "--num-components"},
+    "face": {"--num-factors"},
+    "logistic": {"--ridge"},
+}
+_NEEDS = {
+    "mahalanobis": "--matrix",
+    "subspace": "--directions",
+    "svd": "--side-rows",
+    "face": "--group",
+    "logistic": "--attributes",
+}
+
+
+def check_metric(args: argparse.Namespace) -> None:
+    """Raises on options that do not go together."""
+    metric = args.metric
+    for flag in given(args, METRIC):
+        owner = next((name for name, own in _OWN.items() if flag in own), metric)
+        if owner != metric:
+            msg = f"{flag} goes with --metric {owner} (got --metric {metric})"
+            raise UsageError(msg)
+    need = _NEEDS.get(metric)
+    if need and getattr(args, name_of(need)) is None:
+        raise UsageError(f"--metric {metric} needs {need}")
+    if metric == "mahalanobis" and args.standardize:
+        msg = "--standardize does not go with --metric mahalanobis"
+        raise UsageError(f"{msg}: scale the matrix instead")
+
+
+class _Scale:
+    """Standard deviations, as a part of the distance.
+
+    Differences do not see the mean, so a distance on standardised features is one on
+    raw features with a scaled factor. Files of fitted post-processors thus need
+    nothing beside the distance, and newcomers come in raw units too.
+    """
+
+    def __init__(self, x: Tensor, standardize: bool) -> None:
+        x = x.double()
+        self._mean, self._std = torch.zeros_like(x[0]), torch.ones_like(x[0])
+        if standardize:
+            self._mean = x.mean(0)
+            # A constant column has no scale; rounding must not invent one.
+            constant = x.amax(0) == x.amin(0)
+            self._std = torch.where(constant, 1.0, x.std(0, correction=0))
+
+    def rows(self, rows: Tensor) -> Tensor:
+        """Features in standard deviations from the mean."""
+        return (rows.double() - self._mean) / self._std
+
+    def directions(self, rows: Tensor) -> Tensor:
+        """Directions, which have no place, in standard deviations."""
+        return rows.double() / self._std
+
+    def absorb(self, distance: SensitiveSubspace | None) -> FairDistance:
+        """A distance on standardised features as one on raw features."""
+        if distance is None:
+            return Mahalanobis.from_factor(torch.diag(1.0 / self._std))
+        directions = distance.directions.double()
+        basis = torch.linalg.qr(directions, mode="complete")[0]
+        kept = basis[:, directions.size(1) :]  # orthogonal to what is ignored
+        return Mahalanobis.from_factor(kept / self._std.unsqueeze(1))
+
+
+def fair_distance(args: argparse.Namespace, people: People) -> FairDistance | None:
+    """The distance that the options describe, on features as they are in the file."""
+    if args.metric == "mahalanobis":
+        return Mahalanobis(_matrix(args.matrix, people))
+    scale = _Scale(people.x, args.standardize)
+    learn = _LEARNERS.get(args.metric)
+    distance = None if learn is None else learn(args, people, scale)
+    return scale.absorb(distance) if args.standardize else distance
+
+
+def _subspace(
+    args: argparse.Namespace, people: People, scale: _Scale
+) -> SensitiveSubspace:
+    rows = _rows(args.directions, people, "--directions")
+    return SensitiveSubspace(scale.directions(rows))
+
+
+def _svd(args: argparse.Namespace, people: People, scale: _Scale) -> SensitiveSubspace:
+    rows = _rows(args.side_rows, people, "--side-rows")
+    learner = SensitiveSVD(**keywords(args, "--num-components"))
+    return learner.fit(scale.rows(rows))
+
+
+def _face(args: argparse.Namespace, people: People, scale: _Scale) -> SensitiveSubspace:
+    group = people.group_codes()
+    assert group is not None
+    return FACE(**keywords(args, "--num-factors")).fit(scale.rows(people.x), group)
+
+
+def _logistic(
+    args: argparse.Namespace, people: People, scale: _Scale
+) -> SensitiveSubspace:
+    columns = torch.stack(list(people.attribute_codes().values()), dim=1)
+    learner = LogisticSubspace(**keywords(args, "--ridge"))
+    return learner.fit(scale.rows(people.x), columns)
+
+
+_Learner = Callable[[argparse.Namespace, People, _Scale], SensitiveSubspace]
+_LEARNERS: dict[str, _Learner] = {
+    "subspace": _subspace,
+    "svd": _svd,
+    "face": _face,
+    "logistic": _logistic,
+}
+
+
+def _rows(path: str, people: People, option: str) -> Tensor:
+    """Rows of the features in use, by their names or, in arrays, by their number."""
+    table = open_table(path)
+    features = people.features
+    lost = [name for name in features if name not in table.names]
+    if lost and isinstance(table, ArrayTable):
+        if len(table.names) != len(features):
+            got = f"got {len(table.names)} for {len(features)} features"
+            raise UsageError(f"{option}: '{path}' must have a column each ({got})")
+        features = table.names
+    elif lost:
+        msg = f"{option}: '{path}' has no column {', '.join(map(repr, lost))}"
+        raise UsageError(f"{msg} (it has {table.contents})")
+    return to_tensor(option, table.numbers(features))
+
+
+def _matrix(path: str, people: People) -> Tensor:
+    """A square matrix with a row and a column per feature."""
+    table = open_table(path)
+    names, features = table.names, people.features
+    if not isinstance(table, ArrayTable) and names != features:
+        msg = f"--matrix: '{path}' must have the columns of the features, in their"
+        raise UsageError(f"{msg} order")
+    matrix = to_tensor("--matrix", table.numbers(names))
+    if tuple(matrix.shape) != (len(features), len(features)):
+        got = " x ".join(str(size) for size in matrix.shape)
+        msg = f"--matrix: '{path}' must be {len(features)} x {len(features)}, a row"
+        raise UsageError(f"{msg} and a column per feature (got {got})")
+    return matrix
+
+
+def radius(args: argparse.Namespace, x: Tensor, distance: FairDistance | None) -> float:
+    """The radius, chosen by the number of neighbours unless given."""
+    if args.tau is not None:
+        return float(args.tau)
+    degree = args.target_degree
+    if degree is None:
+        degree = default_of(GLIFPostProcessor, "target_degree")
+        if len(x) <= degree:
+            msg = f"--tau or --target-degree must be given for {len(x)} people"
+            raise UsageError(f"{msg}: the default aims for {degree} neighbours each")
+    return suggest_tau(x, degree, distance=distance)
+
+
+def link(args: argparse.Namespace) -> Link | None:
+    """The output space."""
+    kinds: dict[str, Callable[..., Link]]
+    kinds = {"logit": Logit, "softmax": Softmax, "log": Log}
+    options: dict[str, Any] = keywords(args, "--eps")
+    if options and args.link not in ("logit", "softmax"):
+        raise UsageError("--eps goes with --link logit and --link softmax")
+    kind = kinds.get(args.link)
+    return None if kind is None else kind(**options)

@@ -1,0 +1,405 @@
+"""The metrics as :class:`torchmetrics.Metric` classes, which collect batches.
+
+They are apart from the functions that compute them because torchmetrics takes longer to
+load than torch: who smooths or audits does without it.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torchmetrics import Metric
+from torchmetrics.utilities.data import dim_zero_cat
+
+from pyg_glif._validate import (
+    check_choice,
+    check_count,
+    check_features,
+    check_kind,
+    check_labels,
+    check_outputs,
+    check_same_rows,
+    check_scalar,
+    check_share,
+)
+from pyg_glif.distances import FairDistance
+from pyg_glif.metrics.group_gap import group_gap
+from pyg_glif.metrics.group_std import group_std
+from pyg_glif.metrics.knn_consistency import knn_consistency
+from pyg_glif.metrics.laplacian_energy import laplacian_energy
+from pyg_glif.metrics.lipschitz_violations import lipschitz_violations
+from pyg_glif.metrics.local_lipschitz import edge_quantiles, edge_ratios
+from pyg_glif.metrics.prediction_consistency import (
+    predicted_label,
+    prediction_consistency,
+)
+from pyg_glif.typing import Normalization
+
+
+class GroupGap(Metric):
+    r"""Difference of average outputs between groups of people.
+
+    :func:`group_gap` over all batches: a batch need not hold every group.
+
+    Args:
+        **kwargs: What every :class:`torchmetrics.Metric` takes.
+
+    Shapes:
+        - **update:** outputs :math:`(N)` or :math:`(N, C)`, labels :math:`(N)`
+        - **compute:** a number or :math:`(C)`, in the unit of the outputs
+
+    Calling the metric returns the value of one batch and needs two groups in it; use
+    ``update`` if there may be one only.
+
+    Example:
+        >>> import torch
+        >>> metric = GroupGap()
+        >>> metric.update(torch.tensor([0.2, 0.4]), torch.tensor([0, 0]))
+        >>> metric.update(torch.tensor([0.9]), torch.tensor([1]))
+        >>> metric.compute()
+        tensor(0.6000)
+    """
+
+    is_differentiable = True
+    higher_is_better = None
+    full_state_update = False
+
+    y: list[Tensor]
+    attribute: list[Tensor]
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.add_state("y", [], dist_reduce_fx="cat")
+        self.add_state("attribute", [], dist_reduce_fx="cat")
+
+    def update(self, y: Tensor, attribute: Tensor) -> None:
+        """Adds outputs and the groups of their people."""
+        y = check_outputs("y", y)
+        self.attribute.append(check_labels("attribute", attribute, y.size(0)))
+        self.y.append(y)
+
+    def compute(self) -> Tensor:
+        """The gap over everything added."""
+        return group_gap(dim_zero_cat(self.y), dim_zero_cat(self.attribute))
+
+
+class GroupStd(Metric):
+    r"""Standard deviation of outputs over comparable people.
+
+    :func:`group_std` over all batches: a group may be spread over several of them.
+
+    Args:
+        **kwargs: What every :class:`torchmetrics.Metric` takes.
+
+    Shapes:
+        - **update:** outputs :math:`(N)` or :math:`(N, C)`, groups :math:`(N)`
+        - **compute:** a number or :math:`(C)`, in the unit of the outputs
+
+    ``update(y)`` without groups puts the rows into group 0.
+
+    Example:
+        >>> metric = GroupStd()
+        >>> metric.update(torch.tensor([1.0, 2.0]))
+        >>> metric.update(torch.tensor([3.0]))
+        >>> metric.compute()
+        tensor(1.)
+    """
+
+    is_differentiable = True
+    higher_is_better = False
+    full_state_update = False
+    plot_lower_bound = 0.0
+
+    y: list[Tensor]
+    group: list[Tensor]
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.add_state("y", [], dist_reduce_fx="cat")
+        self.add_state("group", [], dist_reduce_fx="cat")
+
+    def update(self, y: Tensor, group: Tensor | None = None) -> None:
+        """Adds outputs and the groups they belong to."""
+        y = check_outputs("y", y)
+        if group is None:
+            group = torch.zeros(y.size(0), dtype=torch.long, device=y.device)
+        self.group.append(check_labels("group", group, y.size(0)))
+        self.y.append(y)
+
+    def compute(self) -> Tensor:
+        """The standard deviation over everything added."""
+        return group_std(dim_zero_cat(self.y), dim_zero_cat(self.group))
+
+
+class KNNConsistency(Metric):
+    r"""Consistency with the nearest others in fair space.
+
+    :func:`knn_consistency` over all batches: neighbours are looked for in all of
+    them, so features and outputs are kept until :meth:`compute`.
+
+    Args:
+        k (int, optional): Number of nearest others. (default: 5)
+        distance (FairDistance, optional): Fair distance. (default: Euclidean)
+        **kwargs: What every :class:`torchmetrics.Metric` takes.
+
+    Shapes:
+        - **update:** features :math:`(N, F)`, outputs :math:`(N)` or :math:`(N, C)`
+        - **compute:** a number, at most 1
+
+    Example:
+        >>> metric = KNNConsistency(k=1)
+        >>> metric.update(torch.tensor([[0.0], [2.0]]), torch.tensor([0.0, 1.0]))
+        >>> metric.update(torch.tensor([[1.0], [9.0]]), torch.tensor([0.5, 1.0]))
+        >>> metric.compute()
+        tensor(0.7500)
+    """
+
+    is_differentiable = False
+    higher_is_better = True
+    full_state_update = False
+    plot_upper_bound = 1.0
+
+    x: list[Tensor]
+    y: list[Tensor]
+
+    def __init__(
+        self, k: int = 5, *, distance: FairDistance | None = None, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        self.k = check_count("k", k)
+        if distance is not None:
+            check_kind("distance", distance, FairDistance)
+        self.distance = distance
+        self.add_state("x", [], dist_reduce_fx="cat")
+        self.add_state("y", [], dist_reduce_fx="cat")
+
+    def update(self, x: Tensor, y: Tensor) -> None:
+        """Adds people and their outputs."""
+        x, y = check_features("x", x), check_outputs("y", y)
+        check_same_rows("y", y, "x", x)
+        self.x.append(x.detach())
+        self.y.append(y.detach())
+
+    def compute(self) -> Tensor:
+        """The consistency over everything added."""
+        x, y = dim_zero_cat(self.x), dim_zero_cat(self.y)
+        return knn_consistency(x, y, self.k, distance=self.distance)
+
+
+class LaplacianEnergy(Metric):
+    r"""Laplacian energy of outputs on similarity graphs.
+
+    The sum of :func:`laplacian_energy` over batches, each of which brings the graph
+    of its own people: there are no edges between batches.
+
+    Args:
+        normalization (str, optional): Form of the Laplacian. (default: :obj:`None`)
+        **kwargs: What every :class:`torchmetrics.Metric` takes.
+
+    Shapes:
+        - **update:** outputs :math:`(N)` or :math:`(N, C)`, edges :math:`(2, E)`,
+          weights :math:`(E)`
+        - **compute:** a number, in the squared unit of the outputs
+
+    Example:
+        >>> metric = LaplacianEnergy()
+        >>> edge_index = torch.tensor([[0, 1], [1, 0]])
+        >>> metric.update(torch.tensor([0.0, 3.0]), edge_index)
+        >>> metric.update(torch.tensor([0.0, 1.0]), edge_index, torch.ones(2))
+        >>> metric.compute()
+        tensor(10., dtype=torch.float64)
+    """
+
+    is_differentiable = True
+    higher_is_better = False
+    full_state_update = False
+
+    energy: Tensor
+
+    def __init__(self, normalization: Normalization = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        check_choice("normalization", normalization, (None, "nrw", "density"))
+        self.normalization = normalization
+        zero = torch.zeros((), dtype=torch.float64)
+        self.add_state("energy", zero, dist_reduce_fx="sum")
+
+    def update(
+        self, y: Tensor, edge_index: Any, edge_weight: Tensor | None = None
+    ) -> None:
+        """Adds the energy of a graph."""
+        self.energy = self.energy + laplacian_energy(
+            y, edge_index, edge_weight, normalization=self.normalization
+        )
+
+    def compute(self) -> Tensor:
+        """The energy over all graphs added."""
+        return self.energy
+
+
+class LipschitzViolations(Metric):
+    r"""Share of pairs that global individual fairness forbids.
+
+    ``lipschitz_violations(...).share`` over all batches: pairs across batches
+    count, so features and outputs are kept until :meth:`compute`.
+
+    Args:
+        lipschitz (float): The constant :math:`L \ge 0`, outputs per distance.
+        distance (FairDistance, optional): Fair distance. (default: Euclidean)
+        rtol (float, optional): Excess that is forgiven, as a share of
+            :math:`L d`. (default: 0)
+        **kwargs: What every :class:`torchmetrics.Metric` takes.
+
+    Shapes:
+        - **update:** features :math:`(N, F)`, outputs :math:`(N)` or :math:`(N, C)`
+        - **compute:** a share from 0 to 1
+
+    Example:
+        >>> metric = LipschitzViolations(lipschitz=1.0)
+        >>> metric.update(torch.tensor([[0.0], [1.0]]), torch.tensor([0.0, 2.0]))
+        >>> metric.update(torch.tensor([[3.0]]), torch.tensor([2.5]))
+        >>> metric.compute()
+        tensor(0.3333)
+    """
+
+    is_differentiable = False
+    higher_is_better = False
+    full_state_update = False
+    plot_lower_bound = 0.0
+    plot_upper_bound = 1.0
+
+    x: list[Tensor]
+    y: list[Tensor]
+
+    def __init__(
+        self,
+        lipschitz: float,
+        *,
+        distance: FairDistance | None = None,
+        rtol: float = 0.0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.lipschitz = check_scalar("lipschitz", lipschitz, minimum=0.0)
+        self.rtol = check_scalar("rtol", rtol, minimum=0.0)
+        if distance is not None:
+            check_kind("distance", distance, FairDistance)
+        self.distance = distance
+        self.add_state("x", [], dist_reduce_fx="cat")
+        self.add_state("y", [], dist_reduce_fx="cat")
+
+    def update(self, x: Tensor, y: Tensor) -> None:
+        """Adds people and their outputs."""
+        x, y = check_features("x", x), check_outputs("y", y)
+        check_same_rows("y", y, "x", x)
+        # Embedded when complete: a product may round a row differently in each batch.
+        self.x.append(x.detach())
+        self.y.append(y.detach())
+
+    def compute(self) -> Tensor:
+        """The share over everything added."""
+        found = lipschitz_violations(
+            dim_zero_cat(self.x),
+            dim_zero_cat(self.y),
+            self.lipschitz,
+            distance=self.distance,
+            rtol=self.rtol,
+        )
+        return torch.tensor(found.share, dtype=torch.float32, device=self.device)
+
+
+class LocalLipschitz(Metric):
+    r"""A quantile of the local Lipschitz constants of similarity graphs.
+
+    :func:`local_lipschitz` over the edges of all batches: each update brings the
+    graph of its own people.
+
+    Args:
+        quantile (float, optional): Share :math:`q` of edges that should not exceed
+            the result; 1 gives the largest ratio. (default: 1.0)
+        **kwargs: What every :class:`torchmetrics.Metric` takes.
+
+    Shapes:
+        - **update:** outputs :math:`(N)` or :math:`(N, C)`, edges :math:`(2, E)`,
+          squared distances :math:`(E)`
+        - **compute:** a number, in units of output per distance
+
+    Example:
+        >>> metric = LocalLipschitz()
+        >>> edge_index, sq_dist = torch.tensor([[0, 1], [1, 0]]), torch.tensor([4.0, 4])
+        >>> metric.update(torch.tensor([0.0, 1.0]), edge_index, sq_dist)
+        >>> metric.update(torch.tensor([0.0, 3.0]), edge_index, sq_dist)
+        >>> metric.compute()
+        tensor(1.5000)
+    """
+
+    is_differentiable = False
+    higher_is_better = False
+    full_state_update = False
+    plot_lower_bound = 0.0
+
+    ratio: list[Tensor]
+
+    def __init__(self, quantile: float = 1.0, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.quantile = check_share("quantile", quantile)
+        self.add_state("ratio", [], dist_reduce_fx="cat")
+
+    def update(self, y: Tensor, edge_index: Tensor, sq_dist: Tensor) -> None:
+        """Adds the edges of a graph."""
+        self.ratio.append(edge_ratios(y, edge_index, sq_dist)[0])
+
+    def compute(self) -> Tensor:
+        """The quantile over all edges added."""
+        ratio: Tensor = dim_zero_cat(self.ratio)
+        return edge_quantiles(ratio.sort().values, [self.quantile])[0]
+
+
+class PredictionConsistency(Metric):
+    r"""Share of groups of counterfactuals whose predicted classes all agree.
+
+    :func:`prediction_consistency` over all batches: a group may be spread over
+    several of them.
+
+    Args:
+        **kwargs: What every :class:`torchmetrics.Metric` takes.
+
+    Shapes:
+        - **update:** scores :math:`(N, C)` or labels :math:`(N)`, groups :math:`(N)`
+        - **compute:** a share from 0 to 1
+
+    Calling the metric returns the value of one batch and needs a whole group in it;
+    use ``update`` if there may be none.
+
+    Example:
+        >>> metric = PredictionConsistency()
+        >>> metric.update(torch.tensor([1, 0]), group=torch.tensor([7, 8]))
+        >>> metric.update(torch.tensor([1, 1]), group=torch.tensor([7, 8]))
+        >>> metric.compute()
+        tensor(0.5000)
+    """
+
+    is_differentiable = False
+    higher_is_better = True
+    full_state_update = False
+    plot_lower_bound = 0.0
+    plot_upper_bound = 1.0
+
+    label: list[Tensor]
+    group: list[Tensor]
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.add_state("label", [], dist_reduce_fx="cat")
+        self.add_state("group", [], dist_reduce_fx="cat")
+
+    def update(self, y: Tensor, group: Tensor) -> None:
+        """Adds predictions and the groups they belong to."""
+        label = predicted_label(y)
+        self.group.append(check_labels("group", group, label.numel()))
+        self.label.append(label)
+
+    def compute(self) -> Tensor:
+        """The share over everything added."""
+        return prediction_consistency(
+            dim_zero_cat(self.label), dim_zero_cat(self.group)
+        )

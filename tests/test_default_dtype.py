@@ -1,0 +1,151 @@
+"""Nothing may lean on torch's default dtype being float32."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+import torch
+from torch import Tensor
+
+from pyg_glif import (
+    GLIFPostProcessor,
+    edge_weights,
+    fair_radius_graph,
+    glif_path,
+    glif_smooth,
+    laplacian_penalty,
+    suggest_tau,
+)
+from pyg_glif.baselines import lipschitz_projection
+from pyg_glif.distances import CallableDistance, Mahalanobis, SensitiveSubspace
+from pyg_glif.graph import RadiusIndex, SimilarityGraph, annotator_graph, edge_sq_dist
+from pyg_glif.metric_learning import EXPLORE, FACE, LogisticSubspace, SensitiveSVD
+from pyg_glif.metrics import (
+    bootstrap_interval,
+    group_gap,
+    group_std,
+    knn_consistency,
+    laplacian_energy,
+    lipschitz_violations,
+    local_lipschitz,
+    prediction_consistency,
+)
+from pyg_glif.solvers import CG, Cholesky, CoordinateDescent
+from pyg_glif.tuning import tune
+
+
+@pytest.fixture
+def default_float64() -> Iterator[None]:
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(before)
+
+
+def data(dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
+    """People, their outputs and their groups; enough of them for every search."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(1100, 6, generator=generator, dtype=torch.float64)
+    y = torch.rand(1100, generator=generator, dtype=torch.float64)
+    return x.to(dtype), y.to(dtype), (x[:, 0] + 0.5 * x[:, 3] > 0).long()
+
+
+def tensors(value: object) -> list[Tensor]:
+    """All tensors in a result, in order."""
+    if isinstance(value, Tensor):
+        return [value]
+    if isinstance(value, (tuple, list)):
+        return [part for item in value for part in tensors(item)]
+    if hasattr(value, "__dict__"):
+        return [part for item in vars(value).values() for part in tensors(item)]
+    return [torch.tensor(value)] if isinstance(value, (int, float)) else []
+
+
+def manhattan(a: Tensor, b: Tensor) -> Tensor:
+    return (a.unsqueeze(1) - b).abs().sum(2)
+
+
+Case = Callable[[Tensor, Tensor, Tensor], object]
+
+
+def graph(x: Tensor) -> tuple[Tensor, Tensor]:
+    return fair_radius_graph(x, 1.2)
+
+
+CASES: dict[str, Case] = {
+    **{
+        f"search, {strategy}": lambda x, y, g, strategy=strategy: fair_radius_graph(
+            x, 1.2, batch=g, strategy=strategy
+        )
+        for strategy in ("auto", "projected", "plain")
+    },
+    "search, function": lambda x, y, g: fair_radius_graph(
+        x[:300], 1.2, distance=CallableDistance(manhattan)
+    ),
+    "search, subspace": lambda x, y, g: fair_radius_graph(
+        x, 1.2, distance=SensitiveSubspace(x[:2])
+    ),
+    "search, Mahalanobis": lambda x, y, g: fair_radius_graph(
+        x, 1.2, distance=Mahalanobis(torch.eye(6, dtype=x.dtype))
+    ),
+    "index": lambda x, y, g: RadiusIndex(x, 1.2).query(x[:50]),
+    "suggest_tau": lambda x, y, g: suggest_tau(x, 10.0),
+    "within": lambda x, y, g: SimilarityGraph.search(x, 1.2).within(1.0).edge_index,
+    "annotators": lambda x, y, g: annotator_graph([[(0, 1)], [(1, 2)]], 3),
+    "edge_sq_dist": lambda x, y, g: edge_sq_dist(x, graph(x)[0]),
+    **{
+        f"smooth, {solver}": lambda x, y, g, solver=solver: glif_smooth(
+            y, graph(x)[0], edge_weights(graph(x)[1]), lam=0.5, solver=solver
+        )
+        for solver in (CG(), Cholesky(), CoordinateDescent(throw=False))
+    },
+    "smooth, density, batch": lambda x, y, g: glif_smooth(
+        y,
+        fair_radius_graph(x, 1.2, batch=g)[0],
+        normalization="density",
+        batch=g,
+    ),
+    "penalty": lambda x, y, g: laplacian_penalty(y, graph(x)[0]),
+    "path": lambda x, y, g: [
+        point.value for point in glif_path(y, *graph(x), lams=[0.1], taus=[0.5, 1.2])
+    ],
+    "tune": lambda x, y, g: [
+        (point.score, point.unfairness)
+        for point in tune(x[:200], y[:200], g[:200], taus=[1.0], lams=[0.1, 1.0]).points
+    ],
+    "post-processor": lambda x, y, g: (
+        GLIFPostProcessor(tau=1.2).fit(x[:900], y[:900]).transform(x[900:], y[900:])
+    ),
+    "knn": lambda x, y, g: knn_consistency(x, y),
+    "energy": lambda x, y, g: laplacian_energy(y, *graph(x)),
+    "violations": lambda x, y, g: lipschitz_violations(x, y, 0.2, bins=[0, 1, 2]),
+    "local": lambda x, y, g: local_lipschitz(y, *graph(x)),
+    "gap": lambda x, y, g: group_gap(y, g),
+    "std": lambda x, y, g: group_std(y, g),
+    "consistency": lambda x, y, g: prediction_consistency((y > 0.5).long(), g),
+    "bootstrap": lambda x, y, g: bootstrap_interval(
+        lambda rows: y[rows].mean(), len(y), num_samples=20
+    ),
+    "projection": lambda x, y, g: lipschitz_projection(x[:60], y[:60], 0.2).value,
+    "SVD": lambda x, y, g: SensitiveSVD(num_components=2).fit(x).embed(x),
+    "FACE": lambda x, y, g: FACE(num_factors=2).fit(x, g).embed(x),
+    "logistic": lambda x, y, g: LogisticSubspace().fit(x, g).embed(x),
+    "EXPLORE": lambda x, y, g: (
+        EXPLORE(penalty=0.01).fit(x[:99], x[99:198], (y[:99] > 0.5).long()).embed(x)
+    ),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("name", CASES)
+def test_default_float64_changes_nothing(
+    name: str, dtype: torch.dtype, default_float64: None
+) -> None:
+    case, arguments = CASES[name], data(dtype)
+    wide = tensors(case(*arguments))
+    torch.set_default_dtype(torch.float32)
+    narrow = tensors(case(*arguments))
+    assert len(wide) == len(narrow) > 0
+    for one, other in zip(wide, narrow, strict=True):
+        if one.dim():  # plain numbers become tensors of the default dtype above
+            assert one.dtype == other.dtype
+        torch.testing.assert_close(one, other, check_dtype=False)

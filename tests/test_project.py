@@ -1,0 +1,140 @@
+"""Files around the code parse, and agree with pyproject.toml."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+try:
+    import tomllib
+except ModuleNotFoundError:  # Python 3.10
+    tomllib = pytest.importorskip("tomli", reason="needs tomli before Python 3.11")
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))[
+    "project"
+]
+CHANGELOG = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+HIDDEN = [ROOT / ".pre-commit-config.yaml", ROOT / ".readthedocs.yaml"]
+YAML = [*HIDDEN, ROOT / "CITATION.cff", *sorted((ROOT / ".github").rglob("*.yml"))]
+
+
+def read(path: Path | str) -> dict[str, Any]:
+    found = yaml.safe_load((ROOT / path).read_text(encoding="utf-8"))
+    assert isinstance(found, dict)
+    return found
+
+
+def pins(name: str) -> dict[str, list[str]]:
+    """Package and pinned versions of a constraints file, one for each marker."""
+    found: dict[str, list[str]] = {}
+    for line in (ROOT / name).read_text(encoding="utf-8").splitlines():
+        if line and not line.startswith("#"):
+            package, version = line.split(";")[0].split("==")
+            found.setdefault(package.strip().lower(), []).append(version.strip())
+    return found
+
+
+def parts(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", version)[:3])
+
+
+def steps(workflow: str) -> list[dict[str, Any]]:
+    return [s for job in read(workflow)["jobs"].values() for s in job["steps"]]
+
+
+@pytest.mark.parametrize("path", YAML, ids=lambda path: path.name)
+def test_it_is_yaml(path: Path) -> None:
+    assert read(path)
+
+
+def test_one_version_everywhere() -> None:
+    citation = read("CITATION.cff")
+    assert citation["version"] == PROJECT["version"]
+    released = re.findall(
+        r"^## \[(\d+\.\d+\.\d+)\] - (\d{4}-\d\d-\d\d)$", CHANGELOG, re.M
+    )
+    assert released, "the changelog must have a dated section"
+    assert released[0] == (citation["version"], citation["date-released"])
+    assert released == sorted(released, key=lambda found: parts(found[0]), reverse=True)
+
+
+def test_the_citation_names_software_and_paper() -> None:
+    citation = read("CITATION.cff")
+    assert citation["cff-version"] == "1.2.0"
+    assert (citation["type"], citation["title"]) == ("software", PROJECT["name"])
+    assert citation["license"] == PROJECT["license"]
+    assert [a["name"] for a in citation["authors"]] == [
+        a["name"] for a in PROJECT["authors"]
+    ]
+    (paper,) = citation["references"]
+    assert paper["url"] == PROJECT["urls"]["Paper"]
+    page = (ROOT / "docs" / "references.md").read_text(encoding="utf-8")
+    assert f"*{paper['title']}.*" in page
+    assert all(author["family-names"] in page for author in paper["authors"])
+
+
+def test_ci_runs_what_it_should() -> None:
+    jobs = read(".github/workflows/ci.yml")["jobs"]
+    versions = jobs["tests"]["strategy"]["matrix"]["python-version"]
+    floor = PROJECT["requires-python"].removeprefix(">=")
+    assert versions[0] == floor
+    named = [c.rpartition(" ")[2] for c in PROJECT["classifiers"] if " :: 3." in c]
+    assert versions == named == ["3.10", "3.11", "3.12", "3.13"]
+    assert {"lint", "tests", "oldest", "docs"} <= set(jobs)
+
+
+@pytest.mark.parametrize("workflow", ["ci.yml", "release.yml"])
+def test_workflows_call_targets_that_exist(workflow: str) -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    found = steps(f".github/workflows/{workflow}")
+    commands = "\n".join(step["run"] for step in found if "run" in step)
+    for target in re.findall(r"^make (\w+)", commands, re.M):
+        assert re.search(rf"^{target}:", makefile, re.M), target
+    for line in commands.splitlines():
+        if "pip install" in line:
+            assert "-c constraints.txt" in line
+
+
+def test_releases_need_no_secret() -> None:
+    text = (ROOT / ".github" / "workflows" / "release.yml").read_text(encoding="utf-8")
+    publish = read(".github/workflows/release.yml")["jobs"]["publish"]
+    assert publish["permissions"] == {"id-token": "write"}
+    assert "secrets." not in text
+    assert "password" not in text
+
+
+def test_hooks_are_what_make_lint_runs() -> None:
+    (repo,) = read(".pre-commit-config.yaml")["repos"]
+    hooks = {hook["id"]: hook["entry"] for hook in repo["hooks"]}
+    assert repo["repo"] == "local"
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    lint = makefile.split("\nlint:")[1].split("\n\n")[0]
+    tools = re.findall(r"-m (ruff \w+|mypy)", lint)
+    assert [re.findall(r"-m (ruff \w+|mypy)", e)[0] for e in hooks.values()] == tools
+
+
+def requirements() -> list[str]:
+    """What the package itself imports, now or when an extra is there."""
+    extras = PROJECT["optional-dependencies"]
+    wanted = [*PROJECT["dependencies"]]
+    for name in ("plots", "baselines", "files"):
+        wanted += extras[name]
+    return wanted
+
+
+@pytest.mark.parametrize("requirement", requirements())
+def test_floors_are_tested(requirement: str) -> None:
+    package, floor = requirement.split(">=")
+    (oldest,) = pins("constraints-oldest.txt")[package.lower()]
+    short = parts(floor)
+    assert parts(oldest)[: len(short)] == short
+    newest = pins("constraints.txt")[package.lower()]
+    assert all(parts(version) >= short for version in newest)
+
+
+def test_nothing_else_is_pinned_as_oldest() -> None:
+    packages = {requirement.split(">=")[0].lower() for requirement in requirements()}
+    assert set(pins("constraints-oldest.txt")) == packages
