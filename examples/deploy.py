@@ -24,7 +24,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from pyg_glif.links import Logit
 from pyg_glif.metric_learning import LogisticSubspace
 from pyg_glif.metrics import prediction_consistency
-from pyg_glif.postprocessor import GLIFPostProcessor
+from pyg_glif.postprocessor import Bootstrap, GLIFPostProcessor
 from pyg_glif.tuning import tune
 
 NUMERIC = ("age", "education_num", "capital_gain", "capital_loss", "hours_per_week")
@@ -144,9 +144,12 @@ def main() -> None:
     )
     post.fit(people.x[known], y_known)
     print(f"{post.solution_}")
-    report = post.audit(attributes={"sex": people.protected[known, 0]}, num_samples=200)
+    report = post.audit(
+        attributes={"sex": people.protected[known, 0]},
+        bootstrap=Bootstrap(num_samples=200),
+    )
     for measure in report.measures:
-        print(f"  {measure.name:32} {measure.before!s:>28} -> {measure.after!s}")
+        print(f"  {measure.title:32} {measure.before!s:>28} -> {measure.after!s}")
 
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "adult.safetensors"

@@ -8,9 +8,9 @@ penalty that keeps the embeddings of similar people together. Embeddings and log
 both models are exported; GLIF then smooths the logits, with settings chosen on
 validation texts. One table compares all four on test texts.
 
-Needs the extra ``text``. Reads a subset of Bias in Bios (not the paper's data) from
-the folder ``PYG_GLIF_DATA`` (``data`` if it is not set), or any compressed CSV file
-with the columns ``text`` and ``occupation``. Never touches the network.
+Needs the extra ``text``. Reads a subset of Bias in Bios (not the paper's data) from the
+folder that ``PYG_GLIF_DATA`` names, or any compressed CSV file with the columns
+``text`` and ``occupation``. Never touches the network.
 
     python examples/finetune_text.py
     python examples/finetune_text.py --full --checkpoint path/to/bert --freeze 4
@@ -46,8 +46,7 @@ from pyg_glif.metrics import prediction_consistency
 from pyg_glif.text import swap_gender
 from pyg_glif.tuning import tune
 
-FOLDER = Path(os.environ.get("PYG_GLIF_DATA", "data"))
-FILE = FOLDER / "bios" / "bias_in_bios_subset.csv.gz"
+FILE = Path(os.environ.get("PYG_GLIF_DATA", ""), "bios/bias_in_bios_subset.csv.gz")
 TRAIN, VAL, TEST = 0, 1, 2
 
 
