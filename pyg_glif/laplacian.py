@@ -187,6 +187,18 @@ class LaplacianOperator:
         return _lam_scale(self.deg, self.normalization, self.batch)
 
     @cached_property
+    def scaled_deg(self) -> Tensor:  # [N]
+        r"""Degrees of :math:`\tilde{\mathbf{W}}`, without the self-weight."""
+        row, col = self.pattern.row, self.pattern.col
+        return _entries(
+            self.weight,
+            self.deg,
+            "density",
+            row_sum=self.pattern.row_sum,
+            ends=lambda node: (node[row], node[col]),
+        )[0]
+
+    @cached_property
     def components(self) -> tuple[Tensor, Tensor]:
         """Component number of each node, and the size of each component."""
         label = connected_components(self.pattern)
@@ -282,6 +294,45 @@ def dense_entries(
     return diagonal, rest, _lam_scale(deg, normalization, batch)
 
 
+def entries_beside(
+    known: LaplacianOperator,
+    outer: tuple[Tensor, Tensor, Tensor],
+    inner: tuple[Tensor, Tensor, Tensor],
+    num_new: int,
+) -> tuple[Tensor, Tensor, Tensor]:  # a: [M], v: [P] and [Q]
+    """Rows of the Laplacian for new nodes beside known ones, whose degrees stay.
+
+    Args:
+        known (LaplacianOperator): The known nodes.
+        outer (tuple): New node, known node and weight of every edge between them.
+        inner (tuple): New node, new node and weight of every edge, both directions.
+        num_new (int): Number of new nodes.
+
+    Returns the diagonal, and the negated entries for outer and for inner edges.
+    """
+    row, col, weight = outer
+    # Every outer edge ends at a node of its own, with the degrees of the known one:
+    # the cost is that of the edges, whatever the number of known nodes.
+    left = torch.cat([row, inner[0]])
+    ends = torch.arange(num_new, num_new + row.numel(), device=row.device)
+    right = torch.cat([ends, inner[1]])
+    total = known.scaled_deg[col] if known.normalization == "nrw" else known.deg[col]
+
+    def row_sum(value: Tensor, fixed: Tensor = total) -> Tensor:
+        new = value.new_zeros(num_new).index_add(0, left, value)
+        return torch.cat([new, fixed])
+
+    value = torch.cat([weight, inner[2]])
+    diagonal, value = _entries(
+        value,
+        row_sum(value, known.deg[col]),
+        known.normalization,
+        row_sum=row_sum,
+        ends=lambda node: (node[left], node[right]),
+    )
+    return diagonal[:num_new], value[: row.numel()], value[row.numel() :]
+
+
 def _entries(
     weight: Tensor,
     deg: Tensor,
@@ -334,42 +385,3 @@ def _pairwise_sum(x: Tensor) -> Tensor:  # [N] -> 0-d
         half = x.numel() // 2
         x = torch.cat([x[:half] + x[half : 2 * half], x[2 * half :]])
     return x.sum()
-
-
-def dirichlet_energy(
-    f: Tensor,
-    edge_index: Any,
-    edge_weight: Tensor | None = None,
-    *,
-    normalization: Normalization = None,
-    batch: Tensor | None = None,
-) -> Tensor:
-    r"""Energy :math:`f_c^\top \mathbf{L} f_c` of each column of a signal.
-
-    Args:
-        f (Tensor): Signal on the nodes.
-        edge_index (Tensor, SparseTensor or LaplacianOperator): The graph; see
-            :class:`LaplacianOperator`.
-        edge_weight (Tensor, optional): Weights. (default: :obj:`None`)
-        normalization (str, optional): Form of the Laplacian. (default: :obj:`None`)
-        batch (Tensor, optional): Graph number of each node. (default: :obj:`None`)
-
-    Shapes:
-        - **input:** signal :math:`(N)` or :math:`(N, C)`
-        - **output:** :math:`()` or :math:`(C)`
-
-    Example:
-        >>> edge_index = torch.tensor([[0, 1], [1, 0]])
-        >>> dirichlet_energy(torch.tensor([[0.0, 1.0], [3.0, 1.0]]), edge_index)
-        tensor([9., 0.])
-    """
-    if isinstance(edge_index, LaplacianOperator):
-        return edge_index.quadratic(f)
-    lap = LaplacianOperator(
-        edge_index,
-        edge_weight,
-        normalization=normalization,
-        num_nodes=f.size(0),
-        batch=batch,
-    )
-    return lap.quadratic(f)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from pyg_glif.cli._people import People
-    from pyg_glif.cli._report import Report
+    from pyg_glif.postprocessor import AuditReport
 
 SUMMARY = "report how similar people are treated"
 DESCRIPTION = """\
@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> Outcome:
     """Reports, and writes the report."""
     from pyg_glif.cli._files import check_targets
     from pyg_glif.cli._people import input_files, read_people
-    from pyg_glif.cli._report import SUFFIXES
+    from pyg_glif.cli._report import SUFFIXES, write_report
     from pyg_glif.cli._similarity import check_metric
 
     check_metric(args)
@@ -70,38 +70,34 @@ def run(args: argparse.Namespace) -> Outcome:
     after = _after(args, people) if args.after else None
     tau, report = _report(args, people, after)
     if args.out:
-        report.write(args.out)
-    data = {"command": "audit", "tau": tau, **report.data, "file": args.out}
+        write_report(args.out, report)
+    data = {"command": "audit", "tau": tau, **report.to_dict(), "file": args.out}
     text = f"written  {args.out}" if args.out else report.to_markdown().rstrip()
     return Outcome(text, data)
 
 
 def _report(
     args: argparse.Namespace, people: "People", after: "Tensor | None"
-) -> tuple[float, "Report"]:
+) -> tuple[float, "AuditReport"]:
     """The radius in use, and what was found."""
-    from pyg_glif.cli._report import Report, options
+    from pyg_glif.cli._report import complete, options
     from pyg_glif.cli._similarity import fair_distance, radius
-    from pyg_glif.graph import edge_weights, fair_radius_graph
-    from pyg_glif.laplacian import LaplacianOperator
+    from pyg_glif.graph import SimilarityGraph
     from pyg_glif.postprocessor import audit
 
     distance = fair_distance(args, people)
     tau = radius(args, people.x, distance)
-    edges, sq_dist = fair_radius_graph(people.x, tau, distance=distance)
-    weight = edge_weights(sq_dist, **keywords(args, "--theta"))
+    graph = SimilarityGraph.search(people.x, tau, distance=distance)
     found = audit(
         people.x,
         people.y,
-        people.y if after is None else after,
-        edges,
-        sq_dist,
-        lap=LaplacianOperator(edges, weight, len(people)),
+        after,
+        graph=graph,
+        lap=graph.laplacian(**keywords(args, "--theta")),
         distance=distance,
         **options(args, people),
     )
-    found.facts["tau"] = tau
-    return tau, Report.of(found, args, people, after)
+    return tau, complete(found.with_facts(tau=tau), args, people, after)
 
 
 def _after(args: argparse.Namespace, people: "People") -> "Tensor":

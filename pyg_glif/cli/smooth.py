@@ -138,7 +138,7 @@ def _check_options(args: argparse.Namespace) -> None:
 def _fit(args: argparse.Namespace) -> dict[str, Any]:
     """Smooths everybody together."""
     from pyg_glif.cli._people import read_people
-    from pyg_glif.cli._report import of_fit
+    from pyg_glif.cli._report import complete, options, write_report
     from pyg_glif.cli._similarity import fair_distance, link, radius
     from pyg_glif.postprocessor import GLIFPostProcessor
 
@@ -153,10 +153,13 @@ def _fit(args: argparse.Namespace) -> dict[str, Any]:
         **keywords(args, "--lam", *WEIGHTS),
     )
     post.fit(people.x, people.y)
-    report = of_fit(args, people, post) if args.audit else None
+    report = None
+    if args.audit:
+        found = post.audit(**options(args, people))
+        report = complete(found, args, people, post.y_fair_)
     _write(args, people, post.y_fair_)
     if report is not None:
-        report.write(args.audit)
+        write_report(args.audit, report)
     if args.save:
         # With the names of the columns, so that newcomers may have them in any order.
         columns = {"features": people.features, "outputs": people.outputs}

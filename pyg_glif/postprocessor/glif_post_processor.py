@@ -6,13 +6,12 @@ from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from os import PathLike
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch_geometric.data import Data
 
 from pyg_glif._arrays import column_names, column_order, like, to_labels, to_tensor
 from pyg_glif._validate import (
@@ -31,9 +30,9 @@ from pyg_glif._validate import (
 )
 from pyg_glif.distances import FairDistance
 from pyg_glif.errors import NotFittedError
-from pyg_glif.graph import edge_weights, suggest_tau
+from pyg_glif.graph import suggest_tau
 from pyg_glif.links import Link
-from pyg_glif.postprocessor.audit import audit
+from pyg_glif.postprocessor.audit import Bootstrap, audit
 from pyg_glif.postprocessor.explanation import Explanation, stochastic, strongest
 from pyg_glif.postprocessor.fitted import Fitted, Settings, fit_people
 from pyg_glif.postprocessor.params import Parameters
@@ -41,6 +40,9 @@ from pyg_glif.postprocessor.persistence import damage_in, read_fitted, write_fit
 from pyg_glif.postprocessor.report import AuditReport
 from pyg_glif.solvers import Solution, Solver
 from pyg_glif.typing import Normalization
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
 
 _NAMES = ("feature_names_in_", "output_names_")
 _log = logging.getLogger("pyg_glif")
@@ -72,6 +74,8 @@ class GLIFPostProcessor(Parameters):
             coordinates. (default: :obj:`None`)
         target_degree (float): Used where ``tau`` is :obj:`None`.
             (default: :obj:`20`)
+        progress (bool, optional): Whether searches show a progress bar; :obj:`None`
+            shows it on a terminal if it takes seconds. (default: :obj:`None`)
 
     Attributes:
         tau_ (float): The radius in use.
@@ -125,6 +129,7 @@ class GLIFPostProcessor(Parameters):
         solver: Solver | None = None,
         link: Link | None = None,
         target_degree: float = 20,
+        progress: bool | None = None,
     ) -> None:
         self.distance = distance
         self.tau = tau
@@ -134,6 +139,7 @@ class GLIFPostProcessor(Parameters):
         self.solver = solver
         self.link = link
         self.target_degree = target_degree
+        self.progress = progress
         self._check_params()
 
     def fit(self, x: Any, y_hat: Any) -> "GLIFPostProcessor":
@@ -262,9 +268,7 @@ class GLIFPostProcessor(Parameters):
         threshold: float | None = None,
         k: int | None = 5,
         num_worst: int = 10,
-        level: float = 0.95,
-        num_samples: int = 1000,
-        generator: torch.Generator | None = None,
+        bootstrap: Bootstrap = Bootstrap(),  # noqa: B008  (immutable)
     ) -> AuditReport:
         """Compares the fitted people's treatment before and after.
 
@@ -272,12 +276,11 @@ class GLIFPostProcessor(Parameters):
         """
         fitted = self._require_fit("audit")
         named = (attributes or {}).items()
-        return audit(
+        report = audit(
             fitted.x,
             fitted.y_hat,
             fitted.y_fair,
-            fitted.edge_index,
-            fitted.sq_dist,
+            graph=fitted.graph,
             lap=fitted.lap,
             distance=fitted.settings.distance,
             attributes={name: to_labels(name, value) for name, value in named},
@@ -285,11 +288,16 @@ class GLIFPostProcessor(Parameters):
             threshold=threshold,
             k=k,
             num_worst=num_worst,
-            level=level,
-            num_samples=num_samples,
-            generator=generator,
-            solution=fitted.solution,
+            bootstrap=bootstrap,
+            progress=fitted.settings.progress,
         )
+        certificate = {
+            "status": fitted.solution.status.name,
+            "solver": fitted.solution.solver,
+            "largest_residual": float(fitted.solution.residual.max()),
+            "error_bound": float(fitted.solution.error_bound.max()),
+        }
+        return replace(report, certificate=certificate)
 
     def save(
         self,
@@ -365,13 +373,16 @@ class GLIFPostProcessor(Parameters):
         )
 
     @property
-    def graph_(self) -> Data:
+    def graph_(self) -> "Data":
         """The similarity graph of the fitted people, a copy."""
+        # Loading PyG takes about as long as loading torch: only those who ask wait.
+        from torch_geometric.data import Data
+
         fitted = self._require_attribute("graph_")
         return Data(
-            edge_index=fitted.edge_index.clone(),
-            edge_weight=edge_weights(fitted.sq_dist, fitted.settings.theta),
-            edge_sq_dist=fitted.sq_dist.clone(),
+            edge_index=fitted.graph.edge_index.clone(),
+            edge_weight=fitted.graph.weights(fitted.settings.theta),
+            edge_sq_dist=fitted.graph.sq_dist.clone(),
             num_nodes=len(fitted.x),
         )
 

@@ -22,6 +22,7 @@ from torch import Tensor
 from torch.autograd import Function
 
 from pyg_glif._pattern import edge_dot, plain, spmm
+from pyg_glif._runtime import not_compiled
 from pyg_glif._validate import check_finite
 from pyg_glif.laplacian import LaplacianOperator
 from pyg_glif.solvers.base import Solution, Solver
@@ -40,7 +41,7 @@ class _Job:
     found: list[Solution] = field(default_factory=list)
 
 
-@torch.compiler.disable  # type: ignore[untyped-decorator, unused-ignore]
+@not_compiled
 def smooth(
     op: LaplacianOperator,
     lam: Tensor,

@@ -1,5 +1,7 @@
 import ast
+import inspect
 import json
+import re
 import subprocess
 import sys
 import warnings
@@ -9,9 +11,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pyg_glif import GLIFPostProcessor, edge_weights
 from pyg_glif.cli import main, smooth
 from pyg_glif.cli._app import commands
 from pyg_glif.cli._command import Outcome
+from pyg_glif.metric_learning import FACE, LogisticSubspace, SensitiveSVD
+from pyg_glif.postprocessor import audit
+from pyg_glif.tuning import tune
 from tests.cli.calls import Shell, write_csv
 
 COMMANDS = commands()
@@ -56,6 +62,36 @@ def test_help_teaches_by_example(shell: Shell, name: str) -> None:
     assert max(len(line) for line in examples.splitlines()) <= 88
     for flag in ("--json", "--quiet", "--no-progress", "--debug"):
         assert flag in call.out
+
+
+DEFAULTS = {
+    "smooth": {
+        "--lam": (GLIFPostProcessor, "lam"),
+        "--theta": (GLIFPostProcessor, "theta"),
+        "--target-degree": (GLIFPostProcessor, "target_degree"),
+        "--normalization": (GLIFPostProcessor, "normalization"),
+        "--num-components": (SensitiveSVD, "num_components"),
+        "--num-factors": (FACE, "num_factors"),
+        "--ridge": (LogisticSubspace, "ridge"),
+        "--nearest": (audit, "k"),
+        "--worst": (audit, "num_worst"),
+    },
+    "audit": {"--theta": (edge_weights, "theta")},
+    "tune": {"--max-loss": (tune, "max_loss"), "--theta": (tune, "theta")},
+}
+
+
+@pytest.mark.parametrize("command", DEFAULTS)
+def test_help_states_the_defaults_of_the_library(shell: Shell, command: str) -> None:
+    options = shell(command, "--help").out.partition("examples:")[0]
+    text = " ".join(options.split())
+    for flag, (function, name) in DEFAULTS[command].items():
+        about = text[text.rindex(f" {flag} ") :]
+        shown = re.search(r"default: ([^,)]+)", about)
+        assert shown is not None, flag
+        default = inspect.signature(function).parameters[name].default
+        stated = None if shown[1] == "none" else float(shown[1])
+        assert stated == default, flag
 
 
 def test_no_command(shell: Shell) -> None:
