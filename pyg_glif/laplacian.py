@@ -273,7 +273,7 @@ class LaplacianOperator:
 
 def _checked_batch(batch: Tensor, pattern: Pattern) -> Tensor:
     """Graph numbers, once no edge is known to cross graphs."""
-    batch = check_batch(batch, pattern.num_nodes)
+    batch = check_batch(batch, pattern.num_nodes).to(pattern.row.device)
     crosses = batch[pattern.row] != batch[pattern.col]
     if bool(crosses.any()):
         at = int(crosses.nonzero()[0])
