@@ -7,27 +7,28 @@ graph is built, by the distance of the features without it, and the network's lo
 smoothed over that graph: after training, or as its last layer.
 
 The "bail" graph is used if it is found in the folder named by the environment variable
-PYG_GLIF_DATA, or in ``shared/data`` beside the repository; a synthetic one otherwise.
+PYG_GLIF_DATA (``data`` if it is not set); a synthetic one otherwise.
 
     python examples/gnn_head.py
 """
 
 import gzip
+import logging
 import os
 from pathlib import Path
 
 import numpy as np
 import torch
-import torch.nn.functional as F  # noqa: N812
+from pytorch_lightning import Trainer
 from torch import Tensor, nn
 from torch_geometric.data import Data
 from torch_geometric.nn import GCNConv, Sequential
 from torch_geometric.utils import subgraph, to_undirected
 
 from pyg_glif import GLIFConv, edge_weights, fair_radius_graph, suggest_tau
+from pyg_glif.lightning import FairClassifier, FairDataModule
 
-ROOT = Path(__file__).resolve().parents[1]
-DATA = Path(os.environ.get("PYG_GLIF_DATA", ROOT.parent / "shared" / "data"))
+DATA = Path(os.environ.get("PYG_GLIF_DATA", "data"))
 
 
 def read_bail(folder: Path, num_nodes: int = 4000) -> Data:
@@ -86,16 +87,23 @@ def make_model(num_features: int, head: nn.Module | None) -> nn.Module:
     return Sequential("x, edge_index, fair_index, fair_weight", layers)
 
 
-def train(model: nn.Module, data: Data, fair: tuple[Tensor, Tensor]) -> Tensor:
+def train(model: nn.Module, data: Data) -> Tensor:
     """Ordinary training; returns the logits of everybody."""
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.02, weight_decay=5e-4)
-    for _ in range(60):
-        optimizer.zero_grad()
-        logits = model(data.x, data.edge_index, *fair)
-        F.cross_entropy(logits[data.train_mask], data.y[data.train_mask]).backward()
-        optimizer.step()
-    with torch.no_grad():
-        return model.eval()(data.x, data.edge_index, *fair)
+    # The network is given the tensors of 'data' that its arguments are named after.
+    classifier = FairClassifier(model, lr=0.02, weight_decay=5e-4, num_classes=2)
+    people = FairDataModule(data, batch_size=None)  # the whole graph in one batch
+    quiet = {"enable_progress_bar": False, "enable_model_summary": False}
+    trainer = Trainer(
+        max_epochs=60,
+        accelerator="cpu",
+        logger=False,
+        enable_checkpointing=False,
+        log_every_n_steps=1,
+        **quiet,
+    )
+    trainer.fit(classifier, people)
+    (logits,) = trainer.predict(classifier, people)
+    return logits
 
 
 def describe(name: str, logits: Tensor, data: Data, fair: tuple[Tensor, Tensor]) -> str:
@@ -111,6 +119,7 @@ def describe(name: str, logits: Tensor, data: Data, fair: tuple[Tensor, Tensor])
 
 def main() -> None:
     """Trains with and without the layer and prints one table."""
+    logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
     folder = DATA / "graphs" / "bail"
     found = (folder / "nodes.csv.gz").exists()
     data = read_bail(folder) if found else make_synthetic()
@@ -119,20 +128,21 @@ def main() -> None:
     tau = suggest_tau(z, target_degree=20)
     fair_index, sq_dist = fair_radius_graph(z, tau)
     fair = fair_index, edge_weights(sq_dist, theta=1 / tau**2)
+    data.fair_index, data.fair_weight = fair
 
     kind = "bail" if found else "synthetic"
     degree = fair_index.size(1) / data.num_nodes
     print(f"{kind}: {data.num_nodes} people, {degree:.1f} similar people each\n")
     print(f"{'':34s} | accuracy | consistency | score gap")
     torch.manual_seed(0)
-    logits = train(make_model(data.num_features, None), data, fair)
+    logits = train(make_model(data.num_features, None), data)
     print(describe("GCN", logits, data, fair))
     for lam in (0.1, 1.0, 10.0):
         smoothed = GLIFConv(lam=lam)(logits, *fair)
         print(describe(f"GCN, smoothed afterwards, lam={lam}", smoothed, data, fair))
     torch.manual_seed(0)
     head = GLIFConv(lam=1.0, cached=True)
-    logits = train(make_model(data.num_features, head), data, fair)
+    logits = train(make_model(data.num_features, head), data)
     print(describe("GCN trained with GLIFConv(lam=1.0)", logits, data, fair))
     print("\nconsistency: weighted share of similar pairs with the same decision")
     print("score gap: mean difference of probability within similar pairs")

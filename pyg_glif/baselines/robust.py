@@ -6,6 +6,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from pyg_glif._runtime import Unwritten
 from pyg_glif._validate import check_embedding, check_kind, check_scalar
 from pyg_glif.baselines.auditor import (
     Auditor,
@@ -59,7 +60,7 @@ class RobustTerm(nn.Module):
         self.distance = distance
         start = max(check_scalar("dual", dual, minimum=0.0), _MIN_DUAL)
         self.register_buffer("dual", torch.tensor(start, dtype=torch.float32))
-        self._last: tuple[list[tuple[Tensor, int]], Tensor] | None = None
+        self._last: tuple[Unwritten, Tensor] | None = None
 
     def _search(
         self,
@@ -91,18 +92,11 @@ class RobustTerm(nn.Module):
     def _free_directions(self, num_features: int) -> Tensor:
         """Those of the distance, found anew whenever its tensors have changed."""
         tensors = [*self.distance.parameters(), *self.distance.buffers()]
-        state = [(tensor, tensor._version) for tensor in tensors]
-        if self._last is None or not _unchanged(self._last[0], state):
-            self._last = state, free_directions(self.distance, num_features)
+        if self._last is None or not self._last[0].are(tensors):
+            directions = free_directions(self.distance, num_features)
+            self._last = Unwritten(tensors), directions
         return self._last[1]
 
     def extra_repr(self) -> str:
         """What the printed term shows."""
         return f"eps={self.eps}, auditor={self.auditor}"
-
-
-def _unchanged(old: list[tuple[Tensor, int]], new: list[tuple[Tensor, int]]) -> bool:
-    """Whether these are the same tensors, with nothing written to them since."""
-    if len(old) != len(new):
-        return False
-    return all(a is b and m == n for (a, m), (b, n) in zip(old, new, strict=True))

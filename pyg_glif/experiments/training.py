@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from pyg_glif.baselines import Auditor, SenSeIRegularizer
 from pyg_glif.distances import FairDistance
-from pyg_glif.lightning import MLP, FairClassifier, FairDataModule, SenSeI
+from pyg_glif.lightning import MLP, FairClassifier, FairDataModule
 from pyg_glif.lightning.resolve import Trainer
 
 #: Makes what is trained of a fresh network.
@@ -84,14 +85,14 @@ def penalized(
 
 def robust(lr: float, rho: float, distance: FairDistance, num_steps: int) -> Make:
     """Training with SenSeI, whose auditor takes ``num_steps`` of both kinds."""
-    return partial(
-        SenSeI,
-        distance=distance,
-        rho=rho,
-        lr=lr,
-        num_subspace_steps=num_steps,
-        num_full_steps=num_steps,
-    )
+    auditor = Auditor(num_subspace_steps=num_steps, num_full_steps=num_steps)
+
+    def make(network: MLP) -> FairClassifier:
+        # A term of its own for every network: it learns along, as a dual variable.
+        term = SenSeIRegularizer(distance, rho=rho, auditor=auditor)
+        return FairClassifier(network, lr=lr, term=term)
+
+    return make
 
 
 def fit(

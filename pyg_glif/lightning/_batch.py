@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch_geometric.data import Data
+from torch_geometric.data import Batch, Data
 
 from pyg_glif._validate import (
     check_batch_form,
@@ -19,33 +19,51 @@ from pyg_glif._validate import (
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Rows of a data set, and the graph they come with if they are all of it."""
+    """Rows of a data set, and the ``Data`` they come in, if they do."""
 
     x: Tensor  # [B, F]
     y: Tensor | None  # [B], negative where unlabelled or outside the split
     index: Tensor | None  # [B], positions in the data set
-    data: Any = None  # the Data itself, if the batch is one
+    data: Any = None  # what the model sees; of a sampled one, the first B rows count
+    is_sampled: bool = False
+
+    @property
+    def labelled(self) -> Tensor:  # [B]
+        """Which rows have a label."""
+        if self.y is None:
+            raise ValueError("'y' must be given to train or test (got None)")
+        return self.y >= 0
 
 
 def to_rows(batch: Any, split: str | None = None) -> Rows:
     """Reads ``x``, ``(x,)``, ``(x, y)``, ``(x, y, index)`` or a ``Data``.
 
     Of a ``Data``, all rows take part, and those outside the mask of ``split`` count
-    as unlabelled.
+    as unlabelled. In one that a neighbour loader has sampled, the first ``batch_size``
+    rows are those it was asked for. The others only pass on their features.
     """
     if isinstance(batch, Data):
-        x, y = batch.x, batch.y
-        y = None if y is None else check_group("y", y, len(x))
-        key = f"{split}_mask"
-        if y is not None and split is not None and key in batch:
-            inside = check_mask(key, batch[key], len(x))
-            y = torch.where(inside, y, -1)
-        return Rows(_features(x), y, None, batch)
+        return _rows_of_data(batch, split)
     parts = (batch,) if isinstance(batch, Tensor) else batch
     check_batch_form("batch", parts, batch)
     x, y, index = (*parts, None, None)[:3]
     x = _features(x)
     return Rows(x, None if y is None else check_group("y", y, len(x)), index)
+
+
+def _rows_of_data(data: Any, split: str | None) -> Rows:
+    x, y = _features(data.x), data.y
+    y = None if y is None else check_group("y", y, len(x))
+    key = f"{split}_mask"
+    if y is not None and split is not None and key in data:
+        inside = check_mask(key, data[key], len(x))
+        y = torch.where(inside, y, -1)
+    # A Batch of several graphs has a 'batch_size' as well: their number.
+    if "batch_size" not in data or isinstance(data, Batch):
+        return Rows(x, y, None, data)
+    size = int(data.batch_size)
+    index = data.n_id[:size] if "n_id" in data else None
+    return Rows(x[:size], None if y is None else y[:size], index, data, True)
 
 
 def _features(x: object) -> Tensor:

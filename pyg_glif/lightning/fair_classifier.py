@@ -1,7 +1,8 @@
-"""Training a classifier, with or without a fairness penalty."""
+"""Training a classifier, with or without terms for fairness."""
 
 import copy
 import inspect
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 import torch
@@ -11,6 +12,7 @@ from torch_geometric.data import Data
 from torchmetrics import Metric
 
 from pyg_glif._validate import (
+    check_callable,
     check_choice,
     check_count,
     check_kind,
@@ -18,12 +20,12 @@ from pyg_glif._validate import (
     check_scalar,
     check_width,
 )
-from pyg_glif.distances import FairDistance
 from pyg_glif.lightning._batch import Rows, to_rows
-from pyg_glif.lightning._similarity import Similarity
 from pyg_glif.lightning.resolve import LightningModule
-from pyg_glif.nn import LaplacianLoss
-from pyg_glif.typing import Normalization
+from pyg_glif.lightning.similarity_penalty import SimilarityPenalty
+
+# What a term may ask for, by the names of its parameters.
+_OFFERED = ("model", "x", "y", "logits", "f", "index", "edge_index", "edge_weight")
 
 
 class FairClassifier(LightningModule):
@@ -31,55 +33,61 @@ class FairClassifier(LightningModule):
 
     .. math::
         \frac{1}{|B_\ell|} \sum_{i \in B_\ell} \mathrm{CE}(f_i, y_i) +
-        \lambda \, c \, \mathrm{tr}(\mathbf{F}^{\top} \mathbf{L} \mathbf{F})
+        \sum_k \mathrm{term}_k
 
-    with logits :math:`f_i` of the model, labelled rows :math:`B_\ell` of the batch and
-    the penalty of :class:`~pyg_glif.nn.LaplacianLoss`, whose ``reduction`` settles
-    :math:`c`. A batch is ``(x, y)``, ``(x, y, index)``, or a whole
-    :class:`~torch_geometric.data.Data`, of which the rows in ``train_mask``,
-    ``val_mask`` or ``test_mask`` are labelled. Rows with a negative ``y`` have no
-    label; they count in the penalty only.
+    with logits :math:`f_i` of the model and labelled rows :math:`B_\ell` of the batch.
+    A batch is ``(x, y)``, ``(x, y, index)`` or a :class:`~torch_geometric.data.Data`,
+    of which the rows in ``train_mask``, ``val_mask`` or ``test_mask`` are labelled. Of
+    a ``Data`` that a neighbour loader has sampled, the first ``batch_size`` rows count.
+    Rows with a negative ``y`` have no label; they count in the terms only.
 
     Args:
         model (torch.nn.Module): Maps features :math:`(N, F)` to logits
-            :math:`(N, C)`. If its ``forward`` has parameters ``edge_index`` and
-            ``edge_weight``, it is given those of a ``Data``.
+            :math:`(N, C)`. Other parameters of its ``forward``, such as ``edge_index``
+            and ``edge_weight``, are given the tensors of a ``Data`` that have their
+            names.
+        term (torch.nn.Module or list, optional): What is added to the loss, one or
+            several: :class:`SimilarityPenalty`,
+            :class:`~pyg_glif.baselines.SenSeIRegularizer`,
+            :class:`~pyg_glif.nn.LaplacianLoss` or one's own, see below.
+            (default: :obj:`None`)
+        loss (torch.nn.Module, optional): What takes the place of the cross-entropy
+            over labelled rows, such as :class:`~pyg_glif.baselines.SenSRLoss`.
+            (default: :obj:`None`)
+        lam (float): If above zero, :obj:`SimilarityPenalty(lam, **penalty)` is one of
+            the terms. (default: :obj:`0.0`)
+        graph (str): Whom the terms see: ``"batch"``, the rows of the batch, or
+            ``"full"``, everybody. (default: ``"batch"``)
         lr (float): Learning rate of Adam. (default: :obj:`1e-3`)
         weight_decay (float): Weight decay of Adam. (default: :obj:`0.0`)
-        lam (float): Weight :math:`\lambda \ge 0` of the penalty; zero trains without.
-            (default: :obj:`0.0`)
-        distance (FairDistance, optional): Who is similar. It is not trained, but
-            saved in checkpoints. (default: Euclidean)
-        tau (float, optional): Radius of the similarity graph, in units of the
-            distance. :obj:`None` takes ``edge_index`` and ``edge_weight`` of the
-            data, with ``graph="full"`` or batches that are a ``Data``.
-        theta (float): Decay of the weights. (default: :obj:`1e-4`)
-        normalization (str, optional): Form of the Laplacian. (default: :obj:`None`)
-        reduction (str): ``"sum"``, ``"mean"`` or, with a ``normalization``,
-            ``"consistent"``. (default: ``"mean"``)
-        graph (str): Whom the penalty compares: ``"batch"``, the rows of the batch,
-            or ``"full"``, everybody. (default: ``"batch"``)
         num_classes (int, optional): Number of classes. (default: ``out_channels`` or
             ``out_features`` of the model or of the last layer of a
             :class:`torch.nn.Sequential`)
+        **penalty: Keywords of :class:`SimilarityPenalty` for ``lam``: ``tau``,
+            ``distance``, ``theta``, ``normalization``, ``reduction``.
 
-    ``"batch"`` searches the batch anew at every step. Its pairs are those of the whole
-    radius graph with both ends in the batch, so in expectation the penalty is that of
-    everybody times a constant, which grows with the batch for
-    ``normalization=None``. ``"full"`` is the penalty on the whole graph: ``data`` of
-    the trainer's data module, unlabelled people included, goes through the model at
-    every step. The graph is built once. A batch that is a ``Data`` is everybody, in
-    either case.
+    A term is a module or a function that returns a number. It is given what the names
+    of its parameters ask for: ``model``; ``x``, ``y``, ``index`` and ``logits`` (or
+    ``f``) of the rows; ``edge_index`` and ``edge_weight`` of a ``Data``. Terms are
+    saved in checkpoints and not trained.
 
-    Logged are ``train_loss`` and, if it has two, its parts ``train_cross_entropy`` and
-    ``train_regularizer``; for ``val`` and ``test`` the cross-entropy, ``val_accuracy``
-    and ``val_balanced_accuracy``, the mean of the accuracies within those classes that
-    occur among the labels. These three are over the labelled rows of all batches and,
-    in a distributed run, of all processes; without any labelled row they are not
-    logged. Prediction returns logits. Subclasses replace :meth:`regularizer`.
+    With ``graph="batch"`` a radius graph is searched in the batch at every step. Its
+    pairs are those of the whole graph with both ends in the batch, so in expectation
+    the penalty is that of everybody times a constant, which grows with the batch for
+    ``normalization=None``. With ``"full"``, ``data`` of the trainer's data module,
+    unlabelled people included, goes through the model at every step, and the graph is
+    built once. A batch that is a whole ``Data`` is everybody, in either case.
 
-    Under mixed or half precision the model runs as the trainer says; similarity graph,
-    penalty and cross-entropy are computed in single precision, or in double if the
+    Logged are ``train_loss`` and, if there are terms or a ``loss``,
+    ``train_cross_entropy``, the sum ``train_regularizer`` of the terms, and
+    ``train_dual``, SenSeI's price of squared fair distance; for ``val`` and ``test``
+    the cross-entropy, ``val_accuracy`` and ``val_balanced_accuracy``, the mean of the
+    accuracies within those classes that occur among the labels. These three are over
+    the labelled rows of all batches and, in a distributed run, of all processes;
+    without any labelled row they are not logged. Prediction returns logits.
+
+    Under mixed or half precision the model runs as the trainer says; cross-entropy and
+    :class:`SimilarityPenalty` are computed in single precision, or in double if the
     model is.
 
     Example:
@@ -87,53 +95,45 @@ class FairClassifier(LightningModule):
         >>> classifier = FairClassifier(MLP(2, 8, 3), lam=0.1, tau=1.0)
         >>> classifier.num_classes, classifier(torch.zeros(5, 2)).shape
         (3, torch.Size([5, 3]))
+        >>> def modest(logits):
+        ...     return 0.01 * logits.square().mean()
+        >>> classifier = FairClassifier(MLP(2, 8, 3), term=modest)
     """
 
     def __init__(
         self,
         model: nn.Module,
         *,
+        term: nn.Module | list[nn.Module] | None = None,
+        loss: nn.Module | None = None,
+        lam: float = 0.0,
+        graph: Literal["batch", "full"] = "batch",
         lr: float = 1e-3,
         weight_decay: float = 0.0,
-        lam: float = 0.0,
-        distance: FairDistance | None = None,
-        tau: float | None = None,
-        theta: float = 1e-4,
-        normalization: Normalization = None,
-        reduction: Literal["sum", "mean", "consistent"] = "mean",
-        graph: Literal["batch", "full"] = "batch",
         num_classes: int | None = None,
+        **penalty: Any,
     ) -> None:
         super().__init__()
-        self.save_hyperparameters(ignore=["model", "distance"])
+        self.save_hyperparameters(ignore=["model", "term", "loss", "distance"])
         if "_instantiator" in self.hparams:
             # From LightningCLI: what is kept are class paths and arguments, not
             # modules, and a checkpoint then suffices to build everything again.
             self.save_hyperparameters()
         check_kind("model", model, nn.Module)
-        if distance is not None:
-            check_kind("distance", distance, FairDistance)
+        check_choice("graph", graph, ("batch", "full"))
         self.model = model
-        self.distance = distance
+        self.graph = graph
         self.lr = check_scalar("lr", lr, above=0.0)
         self.weight_decay = check_scalar("weight_decay", weight_decay, minimum=0.0)
-        self.lam = check_scalar("lam", lam, minimum=0.0)
-        self.theta = check_scalar("theta", theta, minimum=0.0)
-        self.tau = tau
-        if tau is not None:
-            check_scalar("tau", tau, minimum=0.0, allow_inf=True)
-        check_choice("graph", graph, ("batch", "full"))
-        self.graph = graph
-        if reduction == "consistent":
-            check_choice("normalization", normalization, ("nrw", "density"))
-        self.penalty = LaplacianLoss(
-            normalization, reduction, theta if reduction == "consistent" else None
-        )
         self.num_classes = _num_classes(model, num_classes)
+        self._inputs = _parameters(model)
+        own = SimilarityPenalty(lam, **penalty)
+        given = term if isinstance(term, (list, tuple)) else [term]
+        terms = [part for part in given if part is not None]
+        self.terms = _Terms("term", [*terms, *([own] if own.lam > 0 else [])], model)
+        self.loss = _Terms("loss", [] if loss is None else [loss], model)
         self.val_tally = _Tally(self.num_classes)
         self.test_tally = _Tally(self.num_classes)
-        self._takes = set(inspect.signature(model.forward).parameters)
-        self._similarity = Similarity(tau, distance, theta, normalization)
         self._everybody: Data | None = None
 
     def forward(self, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
@@ -141,52 +141,26 @@ class FairClassifier(LightningModule):
         logits: Tensor = self.model(x, *args, **kwargs)
         return logits
 
-    def regularizer(
-        self, x: Tensor, logits: Tensor, index: Tensor | None
-    ) -> Tensor | None:
-        r"""What is added to the cross-entropy; here the Laplacian penalty.
-
-        Args:
-            x (torch.Tensor): Features of the batch.
-            logits (torch.Tensor): What the model makes of them.
-            index (torch.Tensor, optional): Which rows of the data set they are, if
-                the batch says so.
-
-        Shapes:
-            - **input:** features :math:`(B, F)`, logits :math:`(B, C)`, rows
-              :math:`(B)`
-            - **output:** a number, or :obj:`None` for nothing
-        """
-        if self.lam == 0:
-            return None
-        everybody = self._everybody
-        if everybody is not None and x is not everybody.x:
-            logits = self._logits(to_rows(everybody))
-        # Who is similar must not depend on how precisely the model is computed.
-        with torch.autocast(x.device.type, enabled=False):
-            if everybody is None:
-                lap = self._similarity.of_rows(x)
-            else:
-                lap = self._similarity.of_data(everybody)
-            penalty: Tensor = self.penalty(_at_least_single(logits), lap)
-        return self.lam * penalty
-
     def on_fit_start(self) -> None:
         """Forgets the data of an earlier fit."""
         self._everybody = None
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
-        """Cross-entropy and regulariser of a batch."""
+        """The loss of a batch and its terms."""
         rows = to_rows(batch, "train")
-        self._everybody = self._find_everybody(rows)
-        logits = self._logits(rows)
-        loss, _, target = self._cross_entropy(rows, logits)
-        size = max(1, len(target))
-        extra = self.regularizer(rows.x, logits, rows.index)
-        if extra is not None:
-            parts = {"train_cross_entropy": loss, "train_regularizer": extra}
-            self.log_dict(parts, batch_size=size)
+        logits, labelled = self._logits(rows), rows.labelled
+        size = max(1, int(labelled.sum()))
+        loss = cross_entropy = _cross_entropy(logits, rows)
+        if self.loss.parts and bool(labelled.any()):
+            loss = self.loss.total(self._offer(rows, logits, labelled))
+        if self.loss.parts or self.terms.parts:
+            self.log("train_cross_entropy", cross_entropy.detach(), batch_size=size)
+        if self.terms.parts:
+            extra = self.terms.total(self._offer(*self._compared(rows, logits)))
+            self.log("train_regularizer", extra, batch_size=size)
             loss = loss + extra
+        for dual in (*self.terms.duals(), *self.loss.duals()):
+            self.log("train_dual", dual, batch_size=1)
         self.log("train_loss", loss, batch_size=size, prog_bar=True)
         return loss
 
@@ -229,24 +203,26 @@ class FairClassifier(LightningModule):
     def _logits(self, rows: Rows) -> Tensor:  # [B, C]
         """What the model makes of a batch, with the graph it may want."""
         data = {} if rows.data is None else rows.data.to_dict()
-        keys = {"edge_index", "edge_weight"} & self._takes & set(data)
-        inputs = {key: self._convert(data[key]) for key in keys}
-        logits: Tensor = self(self._convert(rows.x), **inputs)
+        data.pop("y", None)  # no model sees the labels
+        inputs = {}
+        for name, is_needed in self._inputs.items():
+            # Numbers such as 'batch_size' mean one thing to a loader, another to a GNN.
+            if not isinstance(data.get(name), (int, float, type(None))):
+                inputs[name] = self._convert(data[name])
+            elif is_needed:
+                got = "a Data without it" if data else "rows without a graph"
+                msg = f"'model' must be given '{name}', as its 'forward' asks for"
+                remedy = (
+                    "Train on a whole Data ('FairDataModule(data, batch_size=None)')"
+                )
+                raise ValueError(
+                    f"{msg} (got {got}). {remedy} or with a neighbour loader"
+                )
+        x = rows.x if rows.data is None else rows.data.x
+        logits: Tensor = self(self._convert(x), **inputs)
         check_rank("model(x)", logits, 2)
         check_width("model(x)", logits, self.num_classes)
-        return logits
-
-    def _cross_entropy(
-        self, rows: Rows, logits: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Mean over labelled rows (zero without any), their logits and classes."""
-        if rows.y is None:
-            raise ValueError("'y' must be given to train or test (got None)")
-        labelled = rows.y >= 0
-        score, target = _at_least_single(logits[labelled]), rows.y[labelled]
-        if len(target) == 0:
-            return 0.0 * logits.sum(), score, target
-        return F.cross_entropy(score, target), score, target
+        return logits[: len(rows.x)]
 
     def _convert(self, value: Any) -> Any:
         """In the precision of the trainer, which converts batches but no ``Data``."""
@@ -255,12 +231,41 @@ class FairClassifier(LightningModule):
             value if trainer is None else trainer.precision_plugin.convert_input(value)
         )
 
+    def _compared(self, rows: Rows, logits: Tensor) -> tuple[Rows, Tensor]:
+        """Whom the terms see, and their logits."""
+        if rows.data is not None or self.graph == "batch":
+            return rows, logits
+        if self._everybody is None:
+            data = getattr(getattr(self.trainer, "datamodule", None), "data", None)
+            if not isinstance(data, Data):
+                msg = "'graph' must be \"batch\" unless the trainer has a data module"
+                msg = f"{msg} with 'data' (got \"full\")"
+                raise ValueError(f"{msg}. Use 'FairDataModule'")
+            self._everybody = copy.copy(data).to(self.device)  # PyG moves it in place
+        everybody = to_rows(self._everybody, "train")
+        return everybody, self._logits(everybody)
+
+    def _offer(
+        self, rows: Rows, logits: Tensor, chosen: Tensor | None = None
+    ) -> dict[str, Any]:
+        """What terms may ask for, of all rows or of those that are chosen."""
+        parts = {"x": rows.x, "y": rows.y, "index": rows.index, "logits": logits}
+        if chosen is not None:
+            parts = {
+                key: None if value is None else value[chosen]
+                for key, value in parts.items()
+            }
+        elif rows.data is not None and not rows.is_sampled:
+            keys = ("edge_index", "edge_weight")
+            parts |= {key: getattr(rows.data, key, None) for key in keys}
+        return {**parts, "f": parts["logits"], "model": self.model}
+
     def _evaluate(self, batch: Any, split: str, tally: "_Tally") -> Tensor:
         """Counts the labelled rows of a batch."""
         rows = to_rows(batch, split)
-        logits = self._logits(rows)
-        _, score, target = self._cross_entropy(rows, logits)
-        tally.update(score, target)
+        logits, labelled = self._logits(rows), rows.labelled
+        assert rows.y is not None
+        tally.update(_at_least_single(logits[labelled]), rows.y[labelled])
         return logits
 
     def _log_tally(self, split: str, tally: "_Tally") -> None:
@@ -268,19 +273,47 @@ class FairClassifier(LightningModule):
         found = {f"{split}_{key}": value for key, value in tally.compute().items()}
         self.log_dict(found, prog_bar=split == "val", sync_dist=True)
 
-    def _find_everybody(self, rows: Rows) -> Data | None:
-        """The whole set, on the device of the model; ``None`` if the batch will do."""
-        if rows.data is not None or self.lam == 0:
-            return rows.data
-        if self.graph == "batch":
-            return None
-        if self._everybody is not None:
-            return self._everybody
-        data = getattr(getattr(self.trainer, "datamodule", None), "data", None)
-        if not isinstance(data, Data):
-            msg = "'graph' must be \"batch\" unless the trainer has a data module with"
-            raise ValueError(f"{msg} 'data' (got \"full\"). Use 'FairDataModule'")
-        return copy.copy(data).to(self.device)  # PyG moves a Data in place
+
+class _Terms(nn.ModuleList):
+    """Terms, and what each of them asks for; functions stand beside the modules."""
+
+    def __init__(self, name: str, parts: list[Any], model: nn.Module) -> None:
+        super().__init__(part for part in parts if isinstance(part, nn.Module))
+        self.parts: list[tuple[Callable[..., Tensor | None], dict[str, bool]]] = []
+        for part in parts:
+            check_callable(name, part)
+            names = _parameters(part, skip=0)
+            unknown = [key for key, needed in names.items() if needed]
+            unknown = [key for key in unknown if key not in _OFFERED]
+            if unknown:
+                msg = f"'{name}' must ask for some of {', '.join(_OFFERED)} only"
+                raise ValueError(f"{msg} (got {', '.join(unknown)})")
+            if "model" in names and "edge_index" in _parameters(model):
+                # It moves people one by one, which in a graph moves others as well.
+                msg = f"'model' must be a function of the features alone for '{name}'"
+                raise ValueError(f"{msg} (got a forward with 'edge_index')")
+            self.parts.append((part, names))
+
+    def total(self, offer: Mapping[str, Any]) -> Tensor:
+        """The sum of what the terms return."""
+        total: Tensor = offer["logits"].new_zeros(())
+        for part, names in self.parts:
+            missing = [
+                key
+                for key, needed in names.items()
+                if needed and offer.get(key) is None
+            ]
+            if missing:
+                msg = f"'{missing[0]}' must be in the batch for {type(part).__name__}"
+                raise ValueError(f"{msg} (got none). Train on a whole Data that has it")
+            value = part(**{key: offer.get(key) for key in names if key in offer})
+            total = total if value is None else total + value
+        return total
+
+    def duals(self) -> list[Tensor]:
+        """Prices of SenSeI and SenSR."""
+        found = [getattr(part, "dual", None) for part in self]
+        return [dual for dual in found if isinstance(dual, Tensor)]
 
 
 class _Tally(Metric):
@@ -331,9 +364,32 @@ class _Tally(Metric):
         }
 
 
+def _cross_entropy(logits: Tensor, rows: Rows) -> Tensor:
+    """Mean over labelled rows, zero without any."""
+    labelled = rows.labelled
+    assert rows.y is not None
+    if not bool(labelled.any()):
+        return 0.0 * logits.sum()
+    return F.cross_entropy(_at_least_single(logits[labelled]), rows.y[labelled])
+
+
 def _at_least_single(value: Tensor) -> Tensor:
     """In single precision if it is in half, else as it is."""
     return value.to(torch.promote_types(value.dtype, torch.float32))
+
+
+def _parameters(part: Any, skip: int = 1) -> dict[str, bool]:
+    """Names of the parameters after the first few, and whether they must be given."""
+    # A torch_geometric.nn.Sequential has its own, its 'forward' takes anything.
+    own = getattr(getattr(part, "signature", None), "param_dict", None)
+    function = part.forward if isinstance(part, nn.Module) else part
+    found = own or inspect.signature(function).parameters
+    variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return {
+        name: parameter.default is inspect.Parameter.empty
+        for name, parameter in list(found.items())[skip:]
+        if getattr(parameter, "kind", None) not in variable
+    }
 
 
 def _num_classes(model: nn.Module, given: int | None) -> int:

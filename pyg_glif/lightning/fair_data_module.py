@@ -1,7 +1,15 @@
 """Batches of a data set that fits in memory."""
 
+import math
+import warnings
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Any
+
+import numpy as np
 import torch
 from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
 from torch_geometric.data import Data
 
 from pyg_glif._validate import (
@@ -11,13 +19,9 @@ from pyg_glif._validate import (
     check_group,
     check_kind,
     check_mask,
+    check_multiple,
     check_one_process,
-)
-from pyg_glif.lightning._loader import (
-    BalancedSampler,
-    NoRows,
-    RowLoader,
-    ShuffledSampler,
+    check_two_classes,
 )
 from pyg_glif.lightning.resolve import LightningDataModule
 
@@ -27,20 +31,23 @@ class FairDataModule(LightningDataModule):
 
     Training batches are ``(x, y, index)``, where ``index`` says which rows of ``data``
     they are; ``y`` is negative for people without a label. Every batch is one slice of
-    ``data``, so loading costs next to nothing and there are no workers.
+    ``data``, so loading costs next to nothing and there are no workers (and Lightning's
+    advice to have some is silenced, as PyG does).
 
     Args:
         data (torch_geometric.data.Data): ``x`` and ``y``, and the masks
             ``train_mask`` (without it all rows are trained on), ``val_mask`` (without
             it nothing is validated) and ``test_mask``.
-        batch_size (int): Rows per batch. (default: :obj:`1000`)
+        batch_size (int, optional): Rows per batch. :obj:`None` serves the whole
+            ``data`` as one batch, which graph networks need. (default: :obj:`1000`)
         balanced (bool): Whether every training batch holds equally many rows of each
             class, drawn with replacement. If :obj:`False`, rows come in random order,
             each once before any comes again. (default: :obj:`False`)
         num_unlabelled (int): Rows without a label that join each balanced batch, also
             drawn with replacement, for penalties that need none. (default: :obj:`0`)
         steps_per_epoch (int, optional): Training batches that make an epoch.
-            (default: as many as it takes to see every training row once)
+            (default: as many as it takes to see every training row once; one if the
+            batch is the whole ``data``)
         seed (int): Where the randomness of training batches starts. It and the epoch
             settle the batches: two fits see the same ones, and so does a fit that
             resumes. (default: :obj:`0`)
@@ -66,7 +73,7 @@ class FairDataModule(LightningDataModule):
         self,
         data: Data,
         *,
-        batch_size: int = 1000,
+        batch_size: int | None = 1000,
         balanced: bool = False,
         num_unlabelled: int = 0,
         steps_per_epoch: int | None = None,
@@ -79,7 +86,12 @@ class FairDataModule(LightningDataModule):
         check_features("x", data.x)
         check_group("y", data.y, len(data.x))
         self.data = data
-        self.batch_size = check_count("batch_size", batch_size)
+        if batch_size is None and balanced:
+            msg = "'balanced' must be false if a batch is the whole 'data'"
+            raise ValueError(f"{msg} (got {balanced})")
+        if batch_size is not None:
+            check_count("batch_size", batch_size)
+        self.batch_size = batch_size
         self.balanced = balanced
         check_count("num_unlabelled", num_unlabelled, minimum=0)
         self.num_unlabelled = num_unlabelled
@@ -95,38 +107,56 @@ class FairDataModule(LightningDataModule):
         """Refuses several processes, each of which would see all rows."""
         if self.trainer is not None:
             check_one_process(type(self).__name__, self.trainer.world_size)
+        warnings.filterwarnings("ignore", ".*does not have many workers", UserWarning)
 
-    def train_dataloader(self) -> RowLoader:
+    def train_dataloader(self) -> DataLoader[Any]:
         """Random batches of the training rows."""
         rows = torch.arange(len(self.data.x))
         if "train_mask" in self.data:
             rows = self._rows("train_mask")
-        sampler: BalancedSampler | ShuffledSampler
         size, steps = self.batch_size, self.steps_per_epoch
+        if size is None:
+            return self._whole(steps or 1)
+        sampler: _EpochSampler
         if self.balanced:
-            sampler = BalancedSampler(
+            sampler = _BalancedSampler(
                 rows, self._labels(), size, steps, self.seed, self.num_unlabelled
             )
         else:
-            sampler = ShuffledSampler(rows, size, steps, self.seed)
-        return RowLoader(self.data.x, self._labels(), sampler)
+            sampler = _ShuffledSampler(rows, size, steps, self.seed)
+        return self._loader(sampler)
 
-    def val_dataloader(self) -> RowLoader | NoRows:
+    def val_dataloader(self) -> DataLoader[Any] | Iterator[Any]:
         """The validation rows in order; none in a fit without ``val_mask``."""
         fitting = self.trainer is not None and self.trainer.state.fn == "fit"
         if fitting and "val_mask" not in self.data:
-            return NoRows()
-        check_attribute("data", self.data.keys(), "val_mask")
-        return self._in_order(self._rows("val_mask"))
+            # Lightning warns of a missing loader as well as of one of length zero; a
+            # data set without that split deserves neither. Hence no length.
+            return iter(())
+        return self._in_order("val_mask")
 
-    def test_dataloader(self) -> RowLoader:
+    def test_dataloader(self) -> DataLoader[Any]:
         """The test rows in order."""
-        check_attribute("data", self.data.keys(), "test_mask")
-        return self._in_order(self._rows("test_mask"))
+        return self._in_order("test_mask")
 
-    def predict_dataloader(self) -> RowLoader:
+    def predict_dataloader(self) -> DataLoader[Any]:
         """All rows in order."""
-        return self._in_order(torch.arange(len(self.data.x)))
+        return self._in_order(None)
+
+    def _in_order(self, key: str | None) -> DataLoader[Any]:
+        """Batches of the rows in a mask, or of all."""
+        rows = torch.arange(len(self.data.x)) if key is None else self._rows(key)
+        if self.batch_size is None:
+            return self._whole(1)
+        return self._loader(rows.split(self.batch_size))
+
+    def _loader(self, sampler: Any) -> DataLoader[Any]:
+        """Batches whose rows the sampler names."""
+        return _unbatched(_Slices(self.data.x, self._labels()), sampler)
+
+    def _whole(self, num_batches: int) -> DataLoader[Any]:
+        """The whole data, again and again."""
+        return _unbatched([self.data] * num_batches, range(num_batches))
 
     def _labels(self) -> Tensor:
         """The labels as they are now."""
@@ -134,12 +164,108 @@ class FairDataModule(LightningDataModule):
 
     def _rows(self, key: str) -> Tensor:
         """Positions of the rows in a mask."""
+        check_attribute("data", self.data.keys(), key)
         mask = check_mask(key, self.data[key], len(self.data.x))
         rows = mask.nonzero().squeeze(1)
         if len(rows) == 0:
             raise ValueError(f"'{key}' must select at least one row (got none)")
         return rows
 
-    def _in_order(self, rows: Tensor) -> RowLoader:
-        """Batches of the given rows."""
-        return RowLoader(self.data.x, self._labels(), rows.split(self.batch_size))
+
+def _unbatched(dataset: Any, sampler: Any) -> DataLoader[Any]:
+    """A loader of items that are batches already."""
+    # A generator of its own: otherwise each epoch would draw from the global one.
+    source = torch.Generator().manual_seed(0)
+    return DataLoader(dataset, batch_size=None, sampler=sampler, generator=source)
+
+
+class _Slices(Dataset[tuple[Tensor, Tensor, Tensor]]):
+    """Rows of tensors by their numbers, a whole batch at once."""
+
+    def __init__(self, x: Tensor, y: Tensor) -> None:
+        self.x = x
+        self.y = y
+
+    def __getitem__(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        index = rows.to(self.x.device)
+        return self.x.index_select(0, index), self.y[index], index
+
+
+class _EpochSampler:
+    """Draws row numbers, the same ones whenever seed and epoch are the same."""
+
+    def __init__(self, num_batches: int, seed: int) -> None:
+        self._num_batches = num_batches
+        self._seed = seed
+        self._epoch = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        """Says which epoch the next iteration is."""
+        self._epoch = epoch
+
+    def __len__(self) -> int:
+        return self._num_batches
+
+    def __iter__(self) -> Iterator[Tensor]:
+        # Mixed, not added: epoch 1 of seed 0 should not be epoch 0 of seed 1.
+        entropy = np.random.SeedSequence((self._seed, self._epoch))
+        seed = int(entropy.generate_state(1, np.uint64)[0])
+        generator = torch.Generator().manual_seed(seed)
+        self._epoch += 1
+        yield from islice(self._draw(generator), self._num_batches)
+
+    def _draw(self, generator: torch.Generator) -> Iterable[Tensor]:
+        """Batches without end."""
+        raise NotImplementedError
+
+
+class _ShuffledSampler(_EpochSampler):
+    """All rows in random order, then again in another."""
+
+    def __init__(
+        self, rows: Tensor, batch_size: int, num_batches: int | None, seed: int
+    ) -> None:
+        super().__init__(num_batches or math.ceil(len(rows) / batch_size), seed)
+        self._rows = rows
+        self._batch_size = batch_size
+
+    def _draw(self, generator: torch.Generator) -> Iterator[Tensor]:
+        while True:
+            order = torch.randperm(len(self._rows), generator=generator)
+            yield from self._rows[order].split(self._batch_size)
+
+
+class _BalancedSampler(_EpochSampler):
+    """Equally many rows of each class, then some without one, with replacement."""
+
+    def __init__(
+        self,
+        rows: Tensor,
+        y: Tensor,
+        batch_size: int,
+        num_batches: int | None,
+        seed: int,
+        num_unlabelled: int = 0,
+    ) -> None:
+        super().__init__(num_batches or math.ceil(len(rows) / batch_size), seed)
+        label = y[rows]
+        classes = label[label >= 0].unique()
+        check_two_classes("y", classes)
+        check_multiple("batch_size", batch_size, "the number of classes", len(classes))
+        per_class = batch_size // len(classes)
+        self._parts = [(rows[label == c], per_class) for c in classes]
+        if num_unlabelled:
+            others = rows[label < 0]
+            if len(others) == 0:
+                msg = "'num_unlabelled' must be 0 if every training row has a label"
+                msg = f"{msg} (got {num_unlabelled})"
+                raise ValueError(f"{msg}. Rows without one have a negative 'y'")
+            self._parts.append((others, num_unlabelled))
+
+    def _draw(self, generator: torch.Generator) -> Iterator[Tensor]:
+        while True:
+            parts = [
+                rows[torch.randint(len(rows), (size,), generator=generator)]
+                for rows, size in self._parts
+            ]
+            yield torch.cat(parts)

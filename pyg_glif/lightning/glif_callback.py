@@ -6,26 +6,18 @@ import torch
 from torch import Tensor
 
 from pyg_glif._validate import (
-    check_choice,
-    check_kind,
     check_one_loader,
     check_one_process,
     check_outputs,
     check_same_rows,
-    check_scalar,
     check_step_output,
 )
-from pyg_glif.distances import FairDistance
 from pyg_glif.errors import NotFittedError
-from pyg_glif.functional import glif_smooth
-from pyg_glif.graph import edge_weights, fair_radius_graph, suggest_tau
-from pyg_glif.laplacian import LaplacianOperator
 from pyg_glif.lightning._batch import to_rows
 from pyg_glif.lightning.resolve import Callback, LightningModule, Trainer
-from pyg_glif.links import Link
 from pyg_glif.metrics import laplacian_energy, local_lipschitz
-from pyg_glif.solvers import Solution, Solver
-from pyg_glif.typing import Normalization
+from pyg_glif.postprocessor import GLIFPostProcessor
+from pyg_glif.solvers import Solution
 
 _QUANTILE = 0.99  # of the edges; the largest ratio is noise for near duplicates
 
@@ -40,26 +32,19 @@ class GLIFCallback(Callback):
         f = \arg\min_f \|f - \hat y\|^2 + \lambda f^\top \mathbf{L} f, \qquad
         W_{ij} = e^{-\theta d_{ij}^2} \; \text{if} \; d_{ij} \le \tau ,
 
-    with distances between the features of the batches. It is
-    :func:`~pyg_glif.glif_smooth` on the concatenated outputs. The model does not
-    change, nor does what ``trainer.predict`` returns.
+    with distances between the features of the batches. It is a
+    :class:`~pyg_glif.GLIFPostProcessor` fitted to the concatenated outputs. The model
+    does not change, nor does what ``trainer.predict`` returns.
 
     Args:
-        lam (float): Strength :math:`\lambda \ge 0`. (default: :obj:`1.0`)
-        tau (float, optional): Radius, in units of the distance. (default: what gives
-            ``target_degree`` neighbours on average)
-        target_degree (float): Used where ``tau`` is :obj:`None`.
-            (default: :obj:`20`)
-        distance (FairDistance, optional): Who is similar. (default: Euclidean)
-        theta (float): Decay of the weights. (default: :obj:`1e-4`)
-        normalization (str, optional): Form of the Laplacian. (default: :obj:`None`)
-        solver (Solver, optional): How the system is solved. (default: :obj:`Auto()`)
-        link (Link, optional): Output space; averages are taken in its dual
-            coordinates. (default: :obj:`None`)
         name (str): Start of all logged names; give each of several callbacks its
             own. (default: ``"glif"``)
+        **settings: Keywords of :class:`~pyg_glif.GLIFPostProcessor`: ``lam``, ``tau``,
+            ``distance``, ``theta`` and so on.
 
     Attributes:
+        post_ (GLIFPostProcessor): The fit: it explains, audits, is saved, and corrects
+            people who come later.
         y_hat_ (torch.Tensor): Outputs as the model gave them, in the order of the
             loader.
         y_fair_ (torch.Tensor): The same after smoothing.
@@ -90,39 +75,13 @@ class GLIFCallback(Callback):
         >>> found = callback.metrics_
         >>> found["glif_energy_after"] < found["glif_energy_before"]
         True
+        >>> callback.post_
+        GLIFPostProcessor(tau=2.0)
     """
 
-    def __init__(
-        self,
-        *,
-        lam: float = 1.0,
-        tau: float | None = None,
-        target_degree: float = 20,
-        distance: FairDistance | None = None,
-        theta: float = 1e-4,
-        normalization: Normalization = None,
-        solver: Solver | None = None,
-        link: Link | None = None,
-        name: str = "glif",
-    ) -> None:
+    def __init__(self, *, name: str = "glif", **settings: Any) -> None:
         super().__init__()
-        self.lam = check_scalar("lam", lam, minimum=0.0)
-        if tau is not None:
-            check_scalar("tau", tau, minimum=0.0, allow_inf=True)
-        self.tau = tau
-        self.target_degree = check_scalar("target_degree", target_degree, above=0.0)
-        if distance is not None:
-            check_kind("distance", distance, FairDistance)
-        self.distance = distance
-        self.theta = check_scalar("theta", theta, minimum=0.0)
-        check_choice("normalization", normalization, (None, "nrw", "density"))
-        self.normalization = normalization
-        if solver is not None:
-            check_kind("solver", solver, Solver)
-        self.solver = solver
-        if link is not None:
-            check_kind("link", link, Link)
-        self.link = link
+        self.post = GLIFPostProcessor(**settings)
         self.name = name
         self._parts: list[tuple[Tensor, Tensor, Tensor]] = []  # x, y_hat, labels
         self._found: _Found | None = None
@@ -135,12 +94,12 @@ class GLIFCallback(Callback):
     @property
     def y_fair_(self) -> Tensor:  # [N] or [N, C]
         """Outputs after smoothing."""
-        return self._result.solution.value
+        return self.post_.y_fair_
 
     @property
     def tau_(self) -> float:
         """The radius in use."""
-        return self._result.tau
+        return self.post_.tau_
 
     @property
     def metrics_(self) -> dict[str, float]:
@@ -150,7 +109,12 @@ class GLIFCallback(Callback):
     @property
     def solution_(self) -> Solution:
         """Status, residual and error bound of the solve."""
-        return self._result.solution
+        return self.post_.solution_
+
+    @property
+    def post_(self) -> GLIFPostProcessor:
+        """The post-processor, fitted to the people of the run."""
+        return self._result.post
 
     def on_test_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Forgets an earlier run."""
@@ -238,43 +202,39 @@ class GLIFCallback(Callback):
         return self._found
 
     def _smooth(self, x: Tensor, y_hat: Tensor, label: Tensor) -> "_Found":
-        """Graph, solution and measures."""
-        tau = self.tau
-        if tau is None:
-            tau = suggest_tau(x, self.target_degree, distance=self.distance)
-        edges, sq_dist = fair_radius_graph(x, tau, distance=self.distance)
-        weight = edge_weights(sq_dist, self.theta)
-        lap = LaplacianOperator(edges, weight, len(x), normalization=self.normalization)
-        solution = glif_smooth(
-            y_hat,
-            lap,
-            lam=self.lam,
-            solver=self.solver,
-            link=self.link,
-            return_solution=True,
-        )
-        metrics = {}
-        for when, y in (("before", y_hat), ("after", solution.value)):
+        """A fit, and how outputs were before and after."""
+        post = GLIFPostProcessor(**self.post.get_params()).fit(x, y_hat)
+        graph, metrics = post.graph_, {}
+        for when, y in (("before", y_hat), ("after", post.y_fair_)):
             ratios = local_lipschitz(
-                y, edges, sq_dist, quantiles=[_QUANTILE], num_worst=0
+                y,
+                graph.edge_index,
+                graph.edge_sq_dist,
+                quantiles=[_QUANTILE],
+                num_worst=0,
+            )
+            energy = laplacian_energy(
+                y,
+                graph.edge_index,
+                graph.edge_weight,
+                normalization=post.normalization,
             )
             measures = {
                 "accuracy": _accuracy(y, label),
-                "energy": float(laplacian_energy(y, lap)),
+                "energy": float(energy),
                 "lipschitz": float(ratios.quantiles),
             }
             for key, value in measures.items():
                 if value is not None:
                     metrics[f"{self.name}_{key}_{when}"] = value
-        return _Found(y_hat, solution, tau, metrics)
+        return _Found(y_hat, post, metrics)
 
 
 class _Found(NamedTuple):
     """What a run has shown."""
 
     y_hat: Tensor
-    solution: Solution
-    tau: float
+    post: GLIFPostProcessor
     metrics: dict[str, float]
 
 

@@ -73,12 +73,32 @@ def test_cli_builds_everything(config: str) -> None:
     args = ["--config", config, "--model.lr", "0.02", "--model.graph", "full"]
     cli = LightningCLI(FairClassifier, SentimentDataModule, run=False, args=args)
     assert isinstance(cli.model.model, MLP)
-    assert isinstance(cli.model.distance, Euclidean)
-    assert (cli.model.lr, cli.model.tau, cli.model.graph) == (0.02, 3.0, "full")
-    assert cli.model.penalty.normalization == "density"
+    (penalty,) = cli.model.terms
+    assert isinstance(penalty.distance, Euclidean)
+    assert (cli.model.lr, penalty.tau, cli.model.graph) == (0.02, 3.0, "full")
+    assert penalty.loss.normalization == "density"
     assert (cli.datamodule.batch_size, cli.datamodule.seed) == (20, 2)
     (callback,) = [c for c in cli.trainer.callbacks if isinstance(c, GLIFCallback)]
-    assert callback.tau == 3.0
+    assert (callback.post.tau, callback.post.lam) == (3.0, 0.1)
+
+
+def test_cli_builds_terms(config: str, tmp_path: Path) -> None:
+    term = {
+        "class_path": "pyg_glif.baselines.SenSeIRegularizer",
+        "init_args": {
+            "distance": {"class_path": "pyg_glif.distances.Euclidean"},
+            "rho": 2.0,
+            "auditor": {"num_full_steps": 3},
+        },
+    }
+    other = {"class_path": "pyg_glif.lightning.SimilarityPenalty"}
+    terms = tmp_path / "terms.yaml"
+    terms.write_text(yaml.safe_dump({"model": {"lam": 0.0, "term": [term, other]}}))
+    args = ["--config", config, "--config", str(terms)]
+    cli = LightningCLI(FairClassifier, SentimentDataModule, run=False, args=args)
+    first, second = cli.model.terms
+    assert (first.rho, first.auditor.num_full_steps) == (2.0, 3)
+    assert second.lam == 1.0
 
 
 def test_cli_fits_and_its_checkpoint_loads_alone(config: str, tmp_path: Path) -> None:

@@ -18,8 +18,9 @@ from torch_geometric.nn import GCN
 
 from pyg_glif.distances import Mahalanobis
 from pyg_glif.graph import edge_weights, fair_radius_graph
-from pyg_glif.lightning import MLP, FairClassifier, FairDataModule
+from pyg_glif.lightning import MLP, FairClassifier, FairDataModule, SimilarityPenalty
 from pyg_glif.metrics import laplacian_energy
+from pyg_glif.nn import LaplacianLoss
 from tests.lightning.conftest import TrainerFactory
 
 pytestmark = pytest.mark.lightning
@@ -128,12 +129,12 @@ def test_a_new_fit_forgets_the_old_data(
 
 def test_batches_see_each_pair_equally_often(generator: torch.Generator) -> None:
     x = torch.randn(6, 4, generator=generator)
-    classifier = make(lam=1.0, reduction="sum")
-    f = classifier(x).detach()
+    penalty = SimilarityPenalty(1.0, tau=TAU, theta=THETA, reduction="sum")
+    f = make_model()(x).detach()
     total = 0.0
     for rows in combinations(range(6), 4):
         batch = torch.tensor(rows)
-        total += float(classifier.regularizer(x[batch], f[batch], batch))
+        total += float(penalty(x[batch], f[batch]))
     # A pair is in as many batches as there are ways to choose the other two.
     assert total == pytest.approx(comb(4, 2) * dense_energy(f, x), rel=1e-5)
 
@@ -340,11 +341,12 @@ def test_checkpoints_load(
     loaded = FairClassifier.load_from_checkpoint(
         path, model=make_model(7), distance=Mahalanobis(torch.eye(4)), **kwargs
     )
+    (penalty,) = loaded.terms
     assert torch.equal(loaded(people.x), classifier(people.x))
-    assert torch.equal(loaded.distance.embed(people.x), distance.embed(people.x))
+    assert torch.equal(penalty.distance.embed(people.x), distance.embed(people.x))
     assert dict(loaded.hparams) == dict(classifier.hparams)
-    assert (loaded.lam, loaded.lr, loaded.tau) == (0.1, 0.01, TAU)
-    assert loaded.penalty.normalization == "density"
+    assert (penalty.lam, loaded.lr, penalty.tau) == (0.1, 0.01, TAU)
+    assert penalty.loss.normalization == "density"
 
 
 def test_a_resumed_fit_ends_where_an_unbroken_one_does(
@@ -377,25 +379,90 @@ def test_the_distance_is_not_trained(
     assert trained == {id(parameter) for parameter in classifier.model.parameters()}
 
 
-class Twice(FairClassifier):
-    """A regulariser of one's own."""
-
-    def regularizer(
-        self, x: Tensor, logits: Tensor, index: Tensor | None
-    ) -> Tensor | None:
-        assert index is not None
-        assert len(x) == len(logits) == len(index)
-        return 2.0 * logits.square().mean()
+def small(logits: Tensor, index: Tensor, x: Tensor) -> Tensor:
+    """A term of one's own."""
+    assert len(x) == len(logits) == len(index)
+    return 2.0 * logits.square().mean()
 
 
-def test_subclasses_replace_the_regularizer(
+class Weighted(nn.Module):
+    """A term with a default, and one that may keep silent."""
+
+    def forward(self, f: Tensor, y: Tensor, weight: float = 3.0) -> Tensor | None:
+        return weight * f[y >= 0].abs().mean() if len(f) > 1 else None
+
+
+def test_terms_of_ones_own_are_added(
     people: Data, make_trainer: TrainerFactory
 ) -> None:
     trainer = make_trainer(max_steps=1, limit_val_batches=0)
-    found = first_losses(Twice(make_model()), trainer, FairDataModule(people))
-    f = make_model()(people.x[people.train_mask]).detach()
-    expected = 2.0 * float(f.square().mean())
+    penalty = SimilarityPenalty(0.2, tau=TAU, theta=THETA)
+    terms: Any = [small, Weighted(), penalty]
+    classifier = FairClassifier(make_model(), term=terms)
+    found = first_losses(classifier, trainer, FairDataModule(people))
+    x, y = people.x[people.train_mask], people.y[people.train_mask]
+    f = make_model()(x).detach()
+    expected = 2.0 * float(f.square().mean()) + 3.0 * float(f[y >= 0].abs().mean())
+    expected += 0.2 * dense_energy(f, x) / len(x)
     assert found["train_regularizer"] == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:The '.*_dataloader' does not have many workers")
+def test_the_loss_on_the_graph_of_the_data_is_a_term(
+    people: Data, make_trainer: TrainerFactory
+) -> None:
+    people.edge_index = torch.tensor([[0, 99], [99, 0]])
+    people.edge_weight = torch.tensor([0.5, 0.5])
+    f = make_model()(people.x)
+    classifier = FairClassifier(make_model(), term=LaplacianLoss())
+    trainer = make_trainer(max_steps=1, limit_val_batches=0)
+    found = first_losses(classifier, trainer, full_batch(people), full_batch(people))
+    expected = 0.5 * float((f[0] - f[99]).detach().square().sum())
+    assert found["train_regularizer"] == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_loss_takes_the_place_of_the_cross_entropy(
+    people: Data, make_trainer: TrainerFactory
+) -> None:
+    def hinge(f: Tensor, y: Tensor) -> Tensor:
+        return nn.functional.multi_margin_loss(f, y)
+
+    loss: Any = hinge
+    trainer = make_trainer(max_steps=1, limit_val_batches=0)
+    whole = Data(x=people.x, y=people.y)
+    classifier = FairClassifier(make_model(), loss=loss)
+    found = first_losses(classifier, trainer, FairDataModule(whole))
+    f, known = make_model()(people.x).detach(), people.y >= 0
+    expected = nn.functional.multi_margin_loss(f[known], people.y[known])
+    assert found["train_loss"] == pytest.approx(float(expected), rel=1e-5)
+    fit = dense_cross_entropy(f, people.y)
+    assert found["train_cross_entropy"] == pytest.approx(fit, rel=1e-5)
+
+
+def test_terms_that_ask_for_too_much_are_refused(
+    people: Data, make_trainer: TrainerFactory
+) -> None:
+    def odd(logits: Tensor, weather: Tensor) -> Tensor:
+        return logits.mean()
+
+    term: Any = odd
+    message = (
+        "'term' must ask for some of model, x, y, logits, f, index, edge_index, "
+        "edge_weight only (got weather)"
+    )
+    with pytest.raises(ValueError, match=re.escape(message)):
+        FairClassifier(make_model(), term=term)
+    term = 3
+    with pytest.raises(TypeError, match="'term' must be callable"):
+        FairClassifier(make_model(), term=term)
+    message = (
+        "'edge_index' must be in the batch for LaplacianLoss (got none). Train on a "
+        "whole Data that has it"
+    )
+    trainer = make_trainer(limit_val_batches=0)
+    classifier = FairClassifier(make_model(), term=LaplacianLoss())
+    with pytest.raises(ValueError, match=re.escape(message)):
+        trainer.fit(classifier, FairDataModule(people))
 
 
 @pytest.mark.parametrize(
@@ -450,12 +517,12 @@ def test_bad_settings_are_refused(
     [
         (
             {"tau": None},
-            "'tau' must be given unless the graph is that of the data (got None). "
-            "Pass 'graph=\"full\"' to take that one",
+            "'tau' must be given if rows come without a graph (got None). Or pass "
+            "batches that are a Data with edges",
         ),
         (
             {"tau": None, "graph": "full"},
-            "'data' must have the attribute 'edge_index' (got 'test_mask', ",
+            "'tau' must be given if rows come without a graph (got None). Or pass ",
         ),
         ({"num_classes": 4}, "'model(x)' must have 4 columns (got 3)"),
     ],

@@ -8,14 +8,14 @@ import pytest
 import torch
 from hypothesis import given, settings, strategies as st
 from torch import Tensor
+from torch.utils.data import DataLoader
 from torch_geometric.data import Data
 
 from pyg_glif.lightning import FairDataModule
-from pyg_glif.lightning._loader import RowLoader
 from tests.lightning.conftest import TrainerFactory
 
 
-def epochs(loader: RowLoader, count: int) -> list[list[list[int]]]:
+def epochs(loader: DataLoader[Any], count: int) -> list[list[list[int]]]:
     return [[index.tolist() for _, _, index in loader] for _ in range(count)]
 
 
@@ -248,3 +248,15 @@ def test_validation_without_a_mask(people: Data, make_trainer: TrainerFactory) -
     message = "'data' must have the attribute 'val_mask'"
     with pytest.raises(ValueError, match=re.escape(message)):
         trainer.validate(FairClassifier(MLP(4, 8, 3)), module, verbose=False)
+
+
+def test_the_whole_data_may_be_the_batch(people: Data) -> None:
+    module = FairDataModule(people, batch_size=None, steps_per_epoch=3)
+    assert [batch is people for batch in module.train_dataloader()] == [True] * 3
+    loaders = module.val_dataloader(), module.test_dataloader()
+    for loader in (*loaders, module.predict_dataloader()):
+        assert isinstance(loader, DataLoader)
+        assert [batch is people for batch in loader] == [True]
+    message = "'balanced' must be false if a batch is the whole 'data' (got True)"
+    with pytest.raises(ValueError, match=re.escape(message)):
+        FairDataModule(people, batch_size=None, balanced=True)

@@ -10,14 +10,14 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 from torch_geometric.data import Data
 
+from pyg_glif.baselines import SenSeIRegularizer, SenSRLoss
 from pyg_glif.distances import SensitiveSubspace
 from pyg_glif.lightning import (
     MLP,
     FairClassifier,
     FairDataModule,
     GLIFCallback,
-    SenSeI,
-    SenSR,
+    SimilarityPenalty,
 )
 from tests.lightning.conftest import TrainerFactory
 
@@ -116,16 +116,21 @@ def test_validation_and_smoothing_in_every_precision(
 
 
 @pytest.mark.parametrize("kind", ["double", "mixed"])
-@pytest.mark.parametrize("method", [SenSeI, SenSR])
+@pytest.mark.parametrize("name", ["term", "loss"])
 def test_robust_training_in_other_precisions(
-    method: Any, kind: str, people: Data, make_trainer: TrainerFactory
+    name: str, kind: str, people: Data, make_trainer: TrainerFactory
 ) -> None:
-    distance = SensitiveSubspace(torch.tensor([[0.0, 0.0, 0.0, 1.0]]))
+    def make() -> FairClassifier:
+        distance = SensitiveSubspace(torch.tensor([[0.0, 0.0, 0.0, 1.0]]))
+        if name == "term":
+            return FairClassifier(make_model(), term=SenSeIRegularizer(distance))
+        return FairClassifier(make_model(), loss=SenSRLoss(distance))
+
     trainer = make_trainer(max_steps=1, limit_val_batches=0, plugins=plugin(kind))
-    trainer.fit(method(make_model(), distance), FairDataModule(people))
+    trainer.fit(make(), FairDataModule(people))
     found = {key: float(value) for key, value in trainer.callback_metrics.items()}
     plain = make_trainer(max_steps=1, limit_val_batches=0)
-    plain.fit(method(make_model(), distance), FairDataModule(people))
+    plain.fit(make(), FairDataModule(people))
     for key, value in plain.callback_metrics.items():
         # Half-precision logits have eleven bits; the rest is as precise as ever.
         assert found[key] == pytest.approx(float(value), rel=2e-2)
@@ -134,10 +139,9 @@ def test_robust_training_in_other_precisions(
 def test_the_graph_does_not_depend_on_autocast(generator: torch.Generator) -> None:
     x = torch.randn(60, 4, generator=generator)
     distance = SensitiveSubspace(torch.tensor([[0.3, 0.1, 0.0, 1.0]]))
-    classifier = FairClassifier(make_model(), lam=LAM, tau=0.9, distance=distance)
-    logits = classifier(x)
-    expected = classifier.regularizer(x, logits, None)
+    logits = make_model()(x)
+    expected = SimilarityPenalty(LAM, tau=0.9, distance=distance)(x, logits)
     with torch.autocast("cpu", torch.float16):
-        found = classifier.regularizer(x, logits, None)
+        found = SimilarityPenalty(LAM, tau=0.9, distance=distance)(x, logits)
     assert found.dtype == torch.float32
     assert torch.equal(found, expected)

@@ -1,0 +1,125 @@
+"""The Laplacian penalty over people who are similar by their features."""
+
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from pyg_glif._runtime import Unwritten
+from pyg_glif._validate import check_choice, check_kind, check_scalar
+from pyg_glif.distances import FairDistance
+from pyg_glif.graph import SimilarityGraph
+from pyg_glif.laplacian import LaplacianOperator
+from pyg_glif.nn import LaplacianLoss
+from pyg_glif.typing import Normalization
+
+
+class SimilarityPenalty(nn.Module):
+    r"""How differently people are treated who are similar by their features.
+
+    .. math::
+        \lambda \, c \, \mathrm{tr}(\mathbf{F}^{\top} \mathbf{L} \mathbf{F}), \qquad
+        W_{ij} = e^{-\theta d_{ij}^2} \; \text{if} \; d_{ij} \le \tau
+
+    A term for :class:`FairClassifier`: :class:`~pyg_glif.nn.LaplacianLoss`, whose
+    ``reduction`` settles :math:`c`, on the graph of the rows it is given. The graph is
+    searched anew whenever the rows are others.
+
+    Args:
+        lam (float): Weight :math:`\lambda \ge 0`. (default: :obj:`1.0`)
+        tau (float, optional): Radius of the similarity graph, in units of the
+            distance. :obj:`None` takes ``edge_index`` and ``edge_weight`` of a
+            ``Data``. (default: :obj:`None`)
+        distance (FairDistance, optional): Who is similar. It is not trained.
+            (default: Euclidean)
+        theta (float): Decay of the weights. (default: :obj:`1e-4`)
+        normalization (str, optional): Form of the Laplacian. (default: :obj:`None`)
+        reduction (str): ``"sum"``, ``"mean"`` or, with a ``normalization``,
+            ``"consistent"``. (default: ``"mean"``)
+
+    Shapes:
+        - **input:** features :math:`(N, F)`, outputs :math:`(N, C)`, edges
+          :math:`(2, E)`, weights :math:`(E)`
+        - **output:** :math:`()`
+
+    Graph and penalty are computed in single precision, or in double if the outputs are,
+    also under autocast.
+
+    Example:
+        >>> penalty = SimilarityPenalty(lam=0.5, tau=1.0, theta=0.0)
+        >>> x = torch.tensor([[0.0], [1.0], [9.0]])
+        >>> penalty(x, torch.tensor([[0.0], [3.0], [4.0]]))
+        tensor(1.5000)
+    """
+
+    def __init__(
+        self,
+        lam: float = 1.0,
+        *,
+        tau: float | None = None,
+        distance: FairDistance | None = None,
+        theta: float = 1e-4,
+        normalization: Normalization = None,
+        reduction: Literal["sum", "mean", "consistent"] = "mean",
+    ) -> None:
+        super().__init__()
+        self.lam = check_scalar("lam", lam, minimum=0.0)
+        if tau is not None:
+            check_scalar("tau", tau, minimum=0.0, allow_inf=True)
+        self.tau = tau
+        if distance is not None:
+            check_kind("distance", distance, FairDistance)
+        self.distance = distance
+        self.theta = check_scalar("theta", theta, minimum=0.0)
+        if reduction == "consistent":
+            check_choice("normalization", normalization, ("nrw", "density"))
+        decay = theta if reduction == "consistent" else None
+        self.loss = LaplacianLoss(normalization, reduction, decay)
+        self._last: tuple[Unwritten, LaplacianOperator] | None = None
+
+    def forward(
+        self,
+        x: Tensor,
+        logits: Tensor,
+        edge_index: Any = None,
+        edge_weight: Tensor | None = None,
+    ) -> Tensor:
+        """The penalty of ``logits``; the edges count only if ``tau`` is ``None``."""
+        # Who is similar must not depend on how precisely the model is computed.
+        with torch.autocast(x.device.type, enabled=False):
+            lap = self._laplacian(x, edge_index, edge_weight)
+            penalty: Tensor = self.loss(_at_least_single(logits), lap)
+        return self.lam * penalty
+
+    def _laplacian(
+        self, x: Tensor, edge_index: Any, edge_weight: Tensor | None
+    ) -> LaplacianOperator:
+        """That of the last call, if it was for the same tensors."""
+        given = (x,) if self.tau is not None else (x, edge_index, edge_weight)
+        if self._last is None or not self._last[0].are(given):
+            lap = self._new_laplacian(x, edge_index, edge_weight)
+            self._last = Unwritten(given), lap
+        return self._last[1]
+
+    def _new_laplacian(
+        self, x: Tensor, edge_index: Any, edge_weight: Tensor | None
+    ) -> LaplacianOperator:
+        form = self.loss.normalization
+        if self.tau is not None:
+            graph = SimilarityGraph.search(
+                _at_least_single(x), self.tau, distance=self.distance, progress=False
+            )
+            return graph.laplacian(self.theta, form)
+        if edge_index is None:
+            msg = "'tau' must be given if rows come without a graph (got None)"
+            raise ValueError(f"{msg}. Or pass batches that are a Data with edges")
+        return LaplacianOperator(edge_index, edge_weight, len(x), normalization=form)
+
+    def extra_repr(self) -> str:
+        """What the printed penalty shows."""
+        return f"lam={self.lam:g}, tau={self.tau}, theta={self.theta:g}"
+
+
+def _at_least_single(value: Tensor) -> Tensor:
+    """In single precision if it is in half, else as it is."""
+    return value.to(torch.promote_types(value.dtype, torch.float32))
