@@ -13,7 +13,8 @@ from pyg_glif.cli._people import People
 from pyg_glif.cli._tables import ArrayTable, open_table
 from pyg_glif.distances import FairDistance, Mahalanobis, SensitiveSubspace
 from pyg_glif.graph import suggest_tau
-from pyg_glif.links import Link, Log, Logit, Softmax
+from pyg_glif.kinds import registered
+from pyg_glif.links import Link
 from pyg_glif.metric_learning import FACE, LogisticSubspace, SensitiveSVD
 from pyg_glif.postprocessor import GLIFPostProcessor
 
@@ -146,10 +147,9 @@ def radius(args: argparse.Namespace, x: Tensor, distance: FairDistance | None) -
 
 def link(args: argparse.Namespace) -> Link | None:
     """The output space."""
-    kinds: dict[str, Callable[..., Link]]
-    kinds = {"logit": Logit, "softmax": Softmax, "log": Log}
     options: dict[str, Any] = keywords(args, "--eps")
     if options and args.link not in ("logit", "softmax"):
         raise UsageError("--eps goes with --link logit and --link softmax")
-    kind = kinds.get(args.link)
-    return None if kind is None else kind(**options)
+    known = {name.lower(): kind for name, kind in registered("link").items()}
+    found: Link | None = known[args.link](**options) if args.link in known else None
+    return found
