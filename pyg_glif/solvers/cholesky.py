@@ -9,6 +9,7 @@ from torch import Tensor
 from pyg_glif._runtime import available_memory
 from pyg_glif._validate import check_scalar
 from pyg_glif.errors import MemoryBudgetError
+from pyg_glif.kinds import register
 from pyg_glif.solvers.base import Attempt, Solver, SolveStatus
 from pyg_glif.solvers.preconditioner import ComponentMeans
 from pyg_glif.solvers.system import System, add_exactly
@@ -19,6 +20,7 @@ _BATCH_ENTRIES = 1 << 22
 _REFINEMENTS, _MAX_REFINEMENTS = 2, 20
 
 
+@register
 @dataclass(frozen=True, kw_only=True)
 class Cholesky(Solver):
     r"""Dense Cholesky factorisation in float64 of every connected component.
