@@ -17,6 +17,8 @@ from pyg_glif._validate import (
     check_row_values,
     check_rows,
     check_scalar,
+    check_tensor,
+    full_precision,
 )
 from pyg_glif.distances import FairDistance, Mahalanobis, SensitiveSubspace
 
@@ -233,9 +235,8 @@ class _Objective:
             return (self.distance.embed(x) - self.z).square().sum(dim=1)
 
     def __call__(self, x: Tensor) -> Tensor:  # [N, F] -> [N]
-        gain = self.gain(x)
-        if isinstance(gain, Tensor) and gain.dtype in (torch.float16, torch.bfloat16):
-            gain = gain.float()  # of a model under autocast
+        # A model under autocast may give half precision.
+        gain = full_precision(check_tensor("gain(x)", self.gain(x)))
         gain = check_row_values("gain(x)", gain, len(x))
         if x.requires_grad:
             check_differentiable("gain(x)", gain, "x")

@@ -86,8 +86,13 @@ def penalized(
 def robust(lr: float, rho: float, distance: FairDistance, num_steps: int) -> Make:
     """Training with SenSeI, whose auditor takes ``num_steps`` of both kinds."""
     auditor = Auditor(num_subspace_steps=num_steps, num_full_steps=num_steps)
-    term = SenSeIRegularizer(distance, rho=rho, auditor=auditor)
-    return partial(FairClassifier, lr=lr, term=term)
+
+    def make(network: MLP) -> FairClassifier:
+        # A term of its own for each network: its price adapts while it is trained.
+        term = SenSeIRegularizer(distance, rho=rho, auditor=auditor)
+        return FairClassifier(network, lr=lr, term=term)
+
+    return make
 
 
 def fit(

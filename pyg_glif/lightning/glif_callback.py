@@ -11,6 +11,7 @@ from pyg_glif._validate import (
     check_outputs,
     check_same_rows,
     check_step_output,
+    full_precision,
 )
 from pyg_glif.errors import NotFittedError
 from pyg_glif.lightning._batch import to_rows
@@ -240,8 +241,7 @@ class _Found(NamedTuple):
 
 def _copied(value: Tensor) -> Tensor:
     """On the CPU, and in single precision if it is in half."""
-    dtype = torch.promote_types(value.dtype, torch.float32)
-    return value.detach().to("cpu", dtype, copy=True)
+    return full_precision(value.detach().to("cpu", copy=True))
 
 
 def _accuracy(y: Tensor, label: Tensor) -> float | None:
