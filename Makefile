@@ -16,6 +16,11 @@ OLDEST_PYTHON ?= $(shell command -v python3.10 || echo $(PYTHON))
 OLDEST := .venv-oldest
 # Seeds of the demonstration; its time grows with them.
 SEEDS ?= 1
+# Data of the experiments, if a folder beside the checkout has them.
+PYG_GLIF_DATA ?= $(abspath $(wildcard ../shared/data))
+ifneq ($(PYG_GLIF_DATA),)
+export PYG_GLIF_DATA
+endif
 # One process per core, whole files at a time; JOBS=0 runs everything in one process.
 JOBS ?= auto
 PYTEST_OPTIONS ?=

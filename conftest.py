@@ -1,4 +1,4 @@
-"""What holds for tests and doctests alike: the option of the default dtype."""
+"""What holds for tests and doctests alike: the default dtype, and what needs CUDA."""
 
 import pytest
 import torch
@@ -24,3 +24,13 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Leaves torch as it was found."""
     torch.set_default_dtype(torch.float32)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skips tests marked ``cuda`` where there is no device."""
+    if torch.cuda.is_available():
+        return
+    skip = pytest.mark.skip(reason="needs a CUDA device, and torch sees none")
+    for item in items:
+        if item.get_closest_marker("cuda"):
+            item.add_marker(skip)

@@ -5,8 +5,8 @@ they are recorded as husband or as wife should get the same decision; the model
 disagrees for some. The fair metric ignores what predicts sex and race, the
 post-processor is fitted on half of the test people and then serves the other half.
 
-Reads Adult from ``PYG_GLIF_DATA`` or ``../shared/data``, and makes people up if there
-is neither.
+Reads Adult from the folder ``PYG_GLIF_DATA`` (``data`` if it is not set), and makes
+people up if it is not there.
 """
 
 import csv
@@ -24,7 +24,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from pyg_glif.links import Logit
 from pyg_glif.metric_learning import LogisticSubspace
 from pyg_glif.metrics import prediction_consistency
-from pyg_glif.postprocessor import GLIFPostProcessor
+from pyg_glif.postprocessor import Bootstrap, GLIFPostProcessor
 from pyg_glif.tuning import tune
 
 NUMERIC = ("age", "education_num", "capital_gain", "capital_loss", "hours_per_week")
@@ -103,8 +103,8 @@ def consistency(decision: np.ndarray, flipped: np.ndarray) -> float:
 
 def main() -> None:
     """Trains, tunes, fits, saves, loads, serves and explains."""
-    here = Path(__file__).resolve().parents[2] / "shared" / "data"
-    path = Path(os.environ.get("PYG_GLIF_DATA", here)) / "tabular" / "adult.csv.gz"
+    folder = Path(os.environ.get("PYG_GLIF_DATA", "data"))
+    path = folder / "tabular" / "adult.csv.gz"
     people = adult(path) if path.exists() else made_up()
     print(f"{len(people.x):,} people, {people.x.shape[1]} features, from ", end="")
     print("Adult" if path.exists() else "a random generator")
@@ -144,9 +144,12 @@ def main() -> None:
     )
     post.fit(people.x[known], y_known)
     print(f"{post.solution_}")
-    report = post.audit(attributes={"sex": people.protected[known, 0]}, num_samples=200)
+    report = post.audit(
+        attributes={"sex": people.protected[known, 0]},
+        bootstrap=Bootstrap(num_samples=200),
+    )
     for measure in report.measures:
-        print(f"  {measure.name:32} {measure.before!s:>28} -> {measure.after!s}")
+        print(f"  {measure.title:32} {measure.before!s:>28} -> {measure.after!s}")
 
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "adult.safetensors"

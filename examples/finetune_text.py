@@ -8,8 +8,8 @@ penalty that keeps the embeddings of similar people together. Embeddings and log
 both models are exported; GLIF then smooths the logits, with settings chosen on
 validation texts. One table compares all four on test texts.
 
-Needs the extra ``text``. Reads a subset of Bias in Bios (not the paper's data) from
-``PYG_GLIF_DATA`` or ``../shared/data``, or any compressed CSV file with the columns
+Needs the extra ``text``. Reads a subset of Bias in Bios (not the paper's data) from the
+folder that ``PYG_GLIF_DATA`` names, or any compressed CSV file with the columns
 ``text`` and ``occupation``. Never touches the network.
 
     python examples/finetune_text.py
@@ -46,8 +46,7 @@ from pyg_glif.metrics import prediction_consistency
 from pyg_glif.text import swap_gender
 from pyg_glif.tuning import tune
 
-FOLDER = Path(__file__).resolve().parents[2] / "shared" / "data"
-FILE = Path(os.environ.get("PYG_GLIF_DATA", FOLDER)) / "bios/bias_in_bios_subset.csv.gz"
+FILE = Path(os.environ.get("PYG_GLIF_DATA", ""), "bios/bias_in_bios_subset.csv.gz")
 TRAIN, VAL, TEST = 0, 1, 2
 
 

@@ -7,7 +7,7 @@ graph is built, by the distance of the features without it, and the network's lo
 smoothed over that graph: after training, or as its last layer.
 
 The "bail" graph is used if it is found in the folder named by the environment variable
-PYG_GLIF_DATA, or in ``shared/data`` beside the repository; a synthetic one otherwise.
+PYG_GLIF_DATA (``data`` if it is not set); a synthetic one otherwise.
 
     python examples/gnn_head.py
 """
@@ -28,8 +28,7 @@ from torch_geometric.utils import subgraph, to_undirected
 from pyg_glif import GLIFConv, edge_weights, fair_radius_graph, suggest_tau
 from pyg_glif.lightning import FairClassifier, FairDataModule
 
-ROOT = Path(__file__).resolve().parents[1]
-DATA = Path(os.environ.get("PYG_GLIF_DATA", ROOT.parent / "shared" / "data"))
+DATA = Path(os.environ.get("PYG_GLIF_DATA", "data"))
 
 
 def read_bail(folder: Path, num_nodes: int = 4000) -> Data:

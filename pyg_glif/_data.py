@@ -7,24 +7,17 @@ from pathlib import Path
 VARIABLE = "PYG_GLIF_DATA"
 
 
-def data_folder() -> Path:
-    """The folder of all data sets, which need not exist."""
+def data_folder() -> Path | None:
+    """The folder of all data sets, which need not exist, if the user named one."""
     named = os.environ.get(VARIABLE)
-    if named:
-        return Path(named).expanduser()
-    beside_checkout = Path(__file__).resolve().parents[2] / "shared" / "data"
-    if beside_checkout.is_dir():
-        return beside_checkout
-    return Path("..", "shared", "data")
+    return Path(named).expanduser() if named else None
 
 
 def find_data(*parts: str) -> Path:
     """A file or folder of a data set, or an error that says where it was looked for."""
-    path = data_folder().joinpath(*parts)
-    if not path.exists():
-        msg = (
-            f"'{'/'.join(parts)}' is not in '{data_folder()}'. Set '{VARIABLE}' to the "
-            "folder that holds it"
-        )
-        raise FileNotFoundError(msg)
-    return path
+    folder = data_folder()
+    if folder is not None and folder.joinpath(*parts).exists():
+        return folder.joinpath(*parts)
+    where = f"'{VARIABLE}' is not set" if folder is None else f"not in '{folder}'"
+    msg = f"'{'/'.join(parts)}' is missing ({where})"
+    raise FileNotFoundError(f"{msg}. Set '{VARIABLE}' to the folder that holds it")

@@ -1,13 +1,19 @@
 """What work needs from its surroundings: memory, a progress bar, unwritten tensors."""
 
+import functools
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
+from typing import ParamSpec, TypeVar
 
 import psutil
 import torch
 from torch import Tensor
 from tqdm import tqdm
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 
 def available_memory(device: torch.device) -> int:
@@ -15,6 +21,37 @@ def available_memory(device: torch.device) -> int:
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
     return int(psutil.virtual_memory().available)
+
+
+def not_compiled(function: Callable[_P, _T]) -> Callable[_P, _T]:
+    """Marks a function that ``torch.compile`` shall call as it is.
+
+    ``torch.compiler.disable`` alone would do, but loads the compiler at once, which
+    takes about as long as torch itself and is of no use to most.
+    """
+
+    @functools.wraps(function)
+    def call(*args: _P.args, **kwargs: _P.kwargs) -> _T:
+        if torch.compiler.is_compiling():
+            found: _T = torch.compiler.disable(function)(*args, **kwargs)
+            return found
+        return function(*args, **kwargs)
+
+    return call
+
+
+@contextmanager
+def full_precision() -> Iterator[None]:
+    """No gradients, and no autocast: it would turn float32 products into bfloat16.
+
+    Also a decorator. Not for generators, which hand control back in between.
+    """
+    with torch.no_grad(), torch.autocast("cpu", enabled=False):
+        if not torch.cuda.is_available():
+            yield
+            return
+        with torch.autocast("cuda", enabled=False):
+            yield
 
 
 class Progress:

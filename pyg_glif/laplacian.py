@@ -71,9 +71,6 @@ class LaplacianOperator:
         tensor([-3.,  3.,  0.])
     """
 
-    # How often an edge was repeated at most; its weights were then added up.
-    _repeats = 0
-
     def __init__(
         self,
         edge_index: Any,
@@ -162,6 +159,18 @@ class LaplacianOperator:
         """Whether what is constant on every component has a product of zero."""
         return self.is_psd
 
+    @cached_property
+    def surplus(self) -> Tensor | None:  # [N]
+        """What the diagonal has beyond the rest of its row; None where that is zero."""
+        if self.keeps_constants:
+            return None
+        return self.diagonal - self.pattern.row_sum(self.off_diagonal)
+
+    @property
+    def longest_row(self) -> int:
+        """Most neighbours of a node."""
+        return int(self.pattern.rowptr.diff().max()) if self.num_nodes else 0
+
     @property
     def roundings(self) -> int:
         r"""How many float64 operations in a row an entry times ``lam`` stands for.
@@ -172,8 +181,7 @@ class LaplacianOperator:
         given = self._repeats + 2  # repeated edges added, the mean of both directions
         if self.normalization is None:
             return given
-        rowptr = self.pattern.rowptr
-        longest = int(rowptr.diff().max()) if self.num_nodes else 0
+        longest = self.longest_row
         deg = given + longest
         scale = deg + self._mean_roundings
         half = given + deg + 12  # the weight, and a root of the degree at both ends
@@ -185,6 +193,18 @@ class LaplacianOperator:
     def lam_scale(self) -> Tensor:  # 0-d, or [N] for a batch
         """What the method multiplies ``lam`` by, one or the average degree."""
         return _lam_scale(self.deg, self.normalization, self.batch)
+
+    @cached_property
+    def scaled_deg(self) -> Tensor:  # [N]
+        r"""Degrees of :math:`\tilde{\mathbf{W}}`, without the self-weight."""
+        row, col = self.pattern.row, self.pattern.col
+        return _entries(
+            self.weight,
+            self.deg,
+            "density",
+            row_sum=self.pattern.row_sum,
+            ends=lambda node: (node[row], node[col]),
+        )[0]
 
     @cached_property
     def components(self) -> tuple[Tensor, Tensor]:
@@ -235,9 +255,8 @@ class LaplacianOperator:
         check_rank("f", f, 1, 2)
         x = f.double().reshape(f.size(0), math.prod(f.shape[1:]))
         energy = 0.5 * column_energy(self.pattern, self.off_diagonal, x)
-        if not self.is_psd:
-            surplus = self.diagonal - self.pattern.row_sum(self.off_diagonal)
-            energy = energy + surplus @ x.square()
+        if self.surplus is not None:
+            energy = energy + self.surplus @ x.square()
         return (energy[0] if f.dim() == 1 else energy).to(f.dtype)
 
     def _entries(self) -> tuple[Tensor, Tensor]:  # a: [N], v: [E]
@@ -254,7 +273,7 @@ class LaplacianOperator:
 
 def _checked_batch(batch: Tensor, pattern: Pattern) -> Tensor:
     """Graph numbers, once no edge is known to cross graphs."""
-    batch = check_batch(batch, pattern.num_nodes)
+    batch = check_batch(batch, pattern.num_nodes).to(pattern.row.device)
     crosses = batch[pattern.row] != batch[pattern.col]
     if bool(crosses.any()):
         at = int(crosses.nonzero()[0])
@@ -280,6 +299,45 @@ def dense_entries(
         ends=lambda node: (node.unsqueeze(1), node),
     )
     return diagonal, rest, _lam_scale(deg, normalization, batch)
+
+
+def entries_beside(
+    known: LaplacianOperator,
+    outer: tuple[Tensor, Tensor, Tensor],
+    inner: tuple[Tensor, Tensor, Tensor],
+    num_new: int,
+) -> tuple[Tensor, Tensor, Tensor]:  # a: [M], v: [P] and [Q]
+    """Rows of the Laplacian for new nodes beside known ones, whose degrees stay.
+
+    Args:
+        known (LaplacianOperator): The known nodes.
+        outer (tuple): New node, known node and weight of every edge between them.
+        inner (tuple): New node, new node and weight of every edge, both directions.
+        num_new (int): Number of new nodes.
+
+    Returns the diagonal, and the negated entries for outer and for inner edges.
+    """
+    row, col, weight = outer
+    # Every outer edge ends at a node of its own, with the degrees of the known one:
+    # the cost is that of the edges, whatever the number of known nodes.
+    left = torch.cat([row, inner[0]])
+    ends = torch.arange(num_new, num_new + row.numel(), device=row.device)
+    right = torch.cat([ends, inner[1]])
+    total = known.scaled_deg[col] if known.normalization == "nrw" else known.deg[col]
+
+    def row_sum(value: Tensor, fixed: Tensor = total) -> Tensor:
+        new = value.new_zeros(num_new).index_add(0, left, value)
+        return torch.cat([new, fixed])
+
+    value = torch.cat([weight, inner[2]])
+    diagonal, value = _entries(
+        value,
+        row_sum(value, known.deg[col]),
+        known.normalization,
+        row_sum=row_sum,
+        ends=lambda node: (node[left], node[right]),
+    )
+    return diagonal[:num_new], value[: row.numel()], value[row.numel() :]
 
 
 def _entries(
@@ -334,42 +392,3 @@ def _pairwise_sum(x: Tensor) -> Tensor:  # [N] -> 0-d
         half = x.numel() // 2
         x = torch.cat([x[:half] + x[half : 2 * half], x[2 * half :]])
     return x.sum()
-
-
-def dirichlet_energy(
-    f: Tensor,
-    edge_index: Any,
-    edge_weight: Tensor | None = None,
-    *,
-    normalization: Normalization = None,
-    batch: Tensor | None = None,
-) -> Tensor:
-    r"""Energy :math:`f_c^\top \mathbf{L} f_c` of each column of a signal.
-
-    Args:
-        f (Tensor): Signal on the nodes.
-        edge_index (Tensor, SparseTensor or LaplacianOperator): The graph; see
-            :class:`LaplacianOperator`.
-        edge_weight (Tensor, optional): Weights. (default: :obj:`None`)
-        normalization (str, optional): Form of the Laplacian. (default: :obj:`None`)
-        batch (Tensor, optional): Graph number of each node. (default: :obj:`None`)
-
-    Shapes:
-        - **input:** signal :math:`(N)` or :math:`(N, C)`
-        - **output:** :math:`()` or :math:`(C)`
-
-    Example:
-        >>> edge_index = torch.tensor([[0, 1], [1, 0]])
-        >>> dirichlet_energy(torch.tensor([[0.0, 1.0], [3.0, 1.0]]), edge_index)
-        tensor([9., 0.])
-    """
-    if isinstance(edge_index, LaplacianOperator):
-        return edge_index.quadratic(f)
-    lap = LaplacianOperator(
-        edge_index,
-        edge_weight,
-        normalization=normalization,
-        num_nodes=f.size(0),
-        batch=batch,
-    )
-    return lap.quadratic(f)

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pyg_glif._runtime import Progress
+from pyg_glif._runtime import Progress, full_precision
 from pyg_glif._validate import (
     check_choice,
     check_edge_values,
@@ -22,7 +22,7 @@ from pyg_glif._validate import (
 from pyg_glif.errors import ConvergenceWarning
 from pyg_glif.graph import SimilarityGraph, edge_weights
 from pyg_glif.laplacian import LaplacianOperator, dense_entries
-from pyg_glif.links import Link
+from pyg_glif.links import Link, dual_of_people, keep_alone
 from pyg_glif.solvers import Auto, Solver, SolveStatus, smooth, solve_together
 from pyg_glif.typing import Normalization
 
@@ -136,7 +136,7 @@ def glif_path(
     elif radii[-1] > graph.tau:
         msg = f"'taus' must be at most the radius of the graph, {graph.tau:g}"
         raise ValueError(f"{msg} (got {radii[-1]:g})")
-    eta = (y_hat if link is None else link.to_dual(y_hat)).detach()
+    eta = dual_of_people(link, y_hat).detach()
     rhs = eta.double().reshape(len(eta), math.prod(eta.shape[1:]))
     if solver is None and len(eta) <= _DENSE_NODES:
         sweep = _dense_sweep(graph, radii, theta, normalization, rhs, strengths)
@@ -144,13 +144,21 @@ def glif_path(
         solver = replace(Auto() if solver is None else solver, throw=False)
         sweep = _sparse_sweep(graph, theta, normalization, rhs, strengths, solver)
 
+    def outputs(value: Tensor, tau: float, lam: float) -> Tensor:
+        out = value.reshape(eta.shape).to(eta.dtype)
+        if link is None:
+            return out
+        alone = torch.ones(len(eta), dtype=torch.bool, device=eta.device)
+        if lam > 0:
+            linked = graph.is_within(tau) & (graph.weights(theta) > 0)
+            alone[graph.edge_index[0, linked]] = False
+        return keep_alone(link.from_dual(out), y_hat.detach(), alone)
+
     def points() -> Iterator[PathPoint]:
         with Progress(len(radii) * len(strengths), "path", progress) as bar:
             for tau in radii:
                 for lam, value, status in sweep(tau):
-                    out = value.reshape(eta.shape).to(eta.dtype)
-                    out = out if link is None else link.from_dual(out)
-                    yield PathPoint(tau, lam, out, status)
+                    yield PathPoint(tau, lam, outputs(value, tau, lam), status)
                     bar.update()
 
     return points()
@@ -222,6 +230,12 @@ def _dense_sweep(
     strengths = rhs.new_tensor(lams)
     before: list[Tensor] = []
 
+    def exactly(tau: float, lam: float) -> tuple[Tensor, SolveStatus]:
+        solver = Auto(throw=False)
+        sparse = _sparse_sweep(graph, theta, normalization, rhs, [lam], solver)
+        ((_, value, status),) = sparse(tau)
+        return value, status
+
     def sweep(tau: float) -> Iterator[tuple[float, Tensor, SolveStatus]]:
         place = radii.index(tau)
         inside = weight.masked_fill(missed > place, 0.0)
@@ -229,9 +243,16 @@ def _dense_sweep(
         start = before.pop() if before else None
         psd = normalization != "nrw"
         label = components.up_to(place).to(rhs.device) if psd else None
-        values, status = solve_together(*entries, strengths, rhs, start, label=label)
+        with full_precision():
+            values, status = solve_together(
+                *entries, strengths, rhs, start, label=label
+            )
         before.append(values)
-        yield from zip(lams, values.unbind(1), status, strict=True)
+        for k, lam in enumerate(lams):
+            if status[k] is SolveStatus.STAGNATED:
+                # Rounding of products hides how good these are.
+                values[:, k], status[k] = exactly(tau, lam)
+            yield lam, values[:, k], status[k]
 
     return sweep
 

@@ -1,10 +1,17 @@
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import torch
 
-from pyg_glif._data import data_folder
+from pyg_glif._data import VARIABLE, data_folder
+
+# Where a checkout may have the data of the experiments beside it. The package itself
+# looks nowhere but where it is told.
+_BESIDE = Path(__file__).resolve().parents[2] / "shared" / "data"
+if VARIABLE not in os.environ and _BESIDE.is_dir():
+    os.environ[VARIABLE] = str(_BESIDE)
 
 
 @pytest.fixture
@@ -29,9 +36,9 @@ def shared_data() -> Callable[[str], Path]:
     """Finds a folder of data that is not part of the project, or skips the test."""
 
     def find(name: str) -> Path:
-        path = data_folder() / name
-        if not path.exists():
-            pytest.skip(f"'{name}' is not in '{data_folder()}' (see PYG_GLIF_DATA)")
-        return path
+        folder = data_folder()
+        if folder is None or not (folder / name).exists():
+            pytest.skip(f"'{name}' is not in the folder of PYG_GLIF_DATA ({folder})")
+        return folder / name
 
     return find

@@ -17,7 +17,7 @@ from pyg_glif._validate import (
     check_labels,
     check_pairs,
 )
-from pyg_glif.postprocessor import GLIFPostProcessor
+from pyg_glif.postprocessor import Bootstrap, GLIFPostProcessor
 from tests.frames import Frame, Series
 
 X = np.array([[0.0, 0.0], [0.1, 0.0], [5.0, 5.0]])
@@ -124,8 +124,9 @@ def test_every_kind_of_whole_number_is_accepted(kind: Any, dtype: str) -> None:
     assert to_labels("g", value).tolist() == [1, 0, 1, 0]
     x = np.arange(4.0).reshape(4, 1)
     post = GLIFPostProcessor(tau=1.0).fit(kind(x.astype(dtype)), value)
-    report = post.audit(attributes={"sex": value}, groups=value, k=1, num_samples=10)
-    assert report["gap by sex"].before.value == 1.0
+    few = Bootstrap(num_samples=10)
+    report = post.audit(attributes={"sex": value}, groups=value, k=1, bootstrap=few)
+    assert report["gap_by_sex"].before.value == 1.0
     label = value if isinstance(value, torch.Tensor) else torch.from_numpy(value)
     assert check_labels("label", label, 4).tolist() == [1, 0, 1, 0]
     assert check_group("group", label, 4).tolist() == [1, 0, 1, 0]

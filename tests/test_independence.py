@@ -19,7 +19,7 @@ from pyg_glif.distances import (
 from pyg_glif.graph import RadiusIndex
 from pyg_glif.laplacian import LaplacianOperator
 from pyg_glif.metric_learning import EXPLORE, FACE, LogisticSubspace, SensitiveSVD
-from pyg_glif.postprocessor import GLIFPostProcessor
+from pyg_glif.postprocessor import Bootstrap, GLIFPostProcessor
 from pyg_glif.transforms import AnnotatorGraph
 
 
@@ -58,7 +58,7 @@ Answer = Callable[[], Any]
 def _answers(post: GLIFPostProcessor, path: Path | None = None) -> Any:
     """What a fit says about new and known people, and what it saves."""
     y = NEW_Y if post.y_fair_.dim() == 1 else torch.stack([NEW_Y, 1 - NEW_Y], 1)
-    report = post.audit(num_samples=10, k=2)
+    report = post.audit(bootstrap=Bootstrap(num_samples=10), k=2)
     out = [
         post.transform(NEW_X, y),
         post.transform(NEW_X, y, joint=True),
@@ -120,7 +120,7 @@ def _handed_out(scene: Scene) -> Answer:
     scene.value, scene.bound = post.solution_.value, post.solution_.error_bound
     scene.out = post.transform(scene.x, scene.wide)
     scene.alone = post.transform(NEW_X + 99, scene.wide[:2])
-    scene.deviation = post.audit(num_samples=10, k=None).deviation
+    scene.deviation = post.audit(bootstrap=Bootstrap(num_samples=10), k=None).deviation
     return lambda: _answers(post)
 
 

@@ -14,7 +14,7 @@ from pyg_glif._pattern import (
     edge_energy,
     spmm,
 )
-from pyg_glif.laplacian import LaplacianOperator, dirichlet_energy
+from pyg_glif.laplacian import LaplacianOperator
 from pyg_glif.typing import Normalization
 from tests import oracles
 from tests.problems import PROBLEMS, Problem, path, random_graph, star, two_components
@@ -190,9 +190,10 @@ def test_gradients_reach_weights_and_stay_finite(
     weight = problem.edge_weight.clone().requires_grad_()
 
     def energy(weight: Tensor, f: Tensor) -> Tensor:
-        return dirichlet_energy(
-            f, problem.edge_index, weight, normalization=normalization
-        ).sum()
+        lap = LaplacianOperator(
+            problem.edge_index, weight, len(f), normalization=normalization
+        )
+        return lap.quadratic(f).sum()
 
     energy(weight, f).backward()
     assert weight.grad is not None
@@ -207,7 +208,8 @@ def test_gradients_are_equal_in_both_directions() -> None:
     problem = two_components()
     weight = problem.edge_weight.clone().requires_grad_()
     f = torch.arange(7.0, dtype=torch.float64)
-    dirichlet_energy(f, problem.edge_index, weight, normalization="nrw").backward()
+    lap = LaplacianOperator(problem.edge_index, weight, 7, normalization="nrw")
+    lap.quadratic(f).backward()
     assert weight.grad is not None
     torch.testing.assert_close(weight.grad[:6], weight.grad[6:])
 
@@ -225,6 +227,18 @@ def test_sparse_products_are_twice_differentiable(generator: torch.Generator) ->
 
     assert torch.autograd.gradcheck(everything, inputs)
     assert torch.autograd.gradgradcheck(everything, inputs)
+
+
+@pytest.mark.parametrize("normalization", ["nrw", "density"])
+@pytest.mark.parametrize("ids", [(0, 1), (7, 10**12), (2**63 - 1, 2**62)])
+def test_graph_numbers_are_only_names(ids: tuple[int, int], normalization: str) -> None:
+    """Average degrees of each graph, whatever it is called."""
+    edges = torch.tensor([[0, 2, 2, 4, 1, 3], [2, 0, 4, 2, 3, 1]])
+    batch = torch.tensor(ids)[torch.tensor([0, 1, 0, 1, 0])]
+    lap = LaplacianOperator(edges, normalization=normalization, batch=batch)  # type: ignore[arg-type]
+    path, pair = 1.0 + 4.0 / 3.0, 2.0  # with the self-weight
+    expected = torch.tensor([path, pair, path, pair, path], dtype=torch.float64)
+    torch.testing.assert_close(lap.lam_scale, expected)
 
 
 @pytest.mark.parametrize(

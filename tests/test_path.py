@@ -8,9 +8,10 @@ from scipy.sparse.csgraph import connected_components
 from pyg_glif import edge_weights, fair_radius_graph
 from pyg_glif.functional import glif_smooth
 from pyg_glif.graph import SimilarityGraph
-from pyg_glif.links import Softmax
+from pyg_glif.links import Logit, Softmax
 from pyg_glif.path import PathPoint, _Components, glif_path
 from pyg_glif.solvers import CG, Auto, Cholesky, SolveStatus
+from pyg_glif.typing import Normalization
 from tests import oracles
 
 _BY_DIFFERENCES = "donot_use_mm_for_euclid_dist"
@@ -269,3 +270,49 @@ def test_glif_path_rejects_before_the_first_point():
         call(edge_index=torch.tensor([[0], [1]]), sq_dist=torch.ones(1))
     with pytest.raises(ValueError, match="every edge once, without self-loops"):
         call(edge_index=torch.tensor([[0, 1, 0], [1, 0, 0]]), sq_dist=torch.ones(3))
+
+
+@pytest.mark.parametrize("normalization", [None, "density"])
+def test_path_returns_people_who_are_alone_under_a_link(
+    normalization: Normalization,
+) -> None:
+    edge_index = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
+    sq_dist = torch.tensor([1.0, 1.0, 4.0, 4.0])
+    y_hat = torch.tensor([0.2, 0.9, 1.0, 0.0])
+    points = list(
+        glif_path(
+            y_hat,
+            edge_index,
+            sq_dist,
+            lams=[0.0, 1.0],
+            taus=[1.0, 2.0],
+            normalization=normalization,
+            link=Logit(eps=0.01),
+        )
+    )
+    for point in points:
+        alone = [3] if point.tau == 2.0 else [2, 3]
+        alone = [0, 1, 2, 3] if point.lam == 0.0 else alone
+        assert torch.equal(point.value[alone], y_hat[alone])
+    assert float(points[-1].value[2]) < 0.99
+
+
+def test_path_refuses_one_number_per_person_with_softmax() -> None:
+    edge_index = torch.tensor([[0, 1], [1, 0]])
+    with pytest.raises(ValueError, match="'y_hat' must have one column per class"):
+        glif_path(
+            torch.tensor([0.5, 0.5]),
+            edge_index,
+            torch.ones(2),
+            lams=[1.0],
+            link=Softmax(),
+        )
+
+
+def test_path_solves_strengths_that_rounding_hides() -> None:
+    edge_index = torch.tensor([[0, 0, 1, 1, 2, 2], [1, 2, 0, 2, 0, 1]])
+    y_hat = torch.tensor([2.0, 2.0, 2.0, 5.0], dtype=torch.float64)
+    sq_dist = torch.full((6,), 1.0, dtype=torch.float64)
+    for point in glif_path(y_hat, edge_index, sq_dist, lams=[1.0, 1e14, 1e17]):
+        assert point.status is SolveStatus.CONVERGED
+        torch.testing.assert_close(point.value, y_hat, rtol=0.0, atol=1e-6)

@@ -25,7 +25,7 @@ from typing import IO, Any, NamedTuple
 
 import numpy as np
 
-from pyg_glif.datasets._weat_names import WEAT_NAMES
+from pyg_glif.datasets._sentiment_sources import WEAT_NAMES
 
 OUT = Path(__file__).parents[1] / "pyg_glif" / "datasets" / "data" / "sentiment.npz"
 

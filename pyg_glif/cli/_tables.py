@@ -2,13 +2,15 @@
 
 Text tables are checked cell by cell while they stream through :mod:`csv`, which knows
 the line it is in; pandas then parses what is known to be a proper table. It is the
-faster of the two by far, but fills up short rows and drops long ones.
+faster of the two by far, but fills up short rows and drops long ones. The module is
+long because the three kinds of files share their faults and the words for them.
 """
 
 import contextlib
 import csv
 import re
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from itertools import islice
@@ -37,10 +39,9 @@ class Fault(NamedTuple):
     def __str__(self) -> str:
         if self.got is None or self.got == "":
             return f"column '{self.column}' is empty in {self.place}"
+        got = f"got {self.got}"
         if isinstance(self.got, float):
-            return (
-                f"column '{self.column}', {self.place} must be finite (got {self.got})"
-            )
+            return f"column '{self.column}', {self.place} must be finite ({got})"
         got = f"got {self.got!r} in {self.place}"
         return f"column '{self.column}' must hold numbers ({got})"
 
@@ -104,12 +105,10 @@ class Table(ABC):
         self.path = path
         self.names = list(names)
         self.blocks = blocks or {}
-        twice = [name for name in dict.fromkeys(names) if self.names.count(name) > 1]
+        twice = [name for name, count in Counter(names).items() if count > 1]
         if twice:
-            some = "column" if len(twice) == 1 else "columns"
-            raise UsageError(
-                f"'{path}': {some} {listed(twice)} must be there once only"
-            )
+            of = "column" if len(twice) == 1 else "columns"
+            raise UsageError(f"'{path}': {of} {listed(twice)} must be there once only")
 
     @abstractmethod
     def numbers(self, names: Sequence[str]) -> NDArray[Any]:
@@ -131,10 +130,6 @@ class Table(ABC):
     def whole(self, names: Sequence[str]) -> str | None:
         """The name of the array that ``names`` are all columns of, if there is one."""
         return next((key for key, all in self.blocks.items() if all == names), None)
-
-    def has(self, name: str) -> bool:
-        """Whether a name can be found."""
-        return name in self.names or name in self.blocks
 
     def find(self, name: str) -> list[str]:
         """Columns for a name, an array or a pattern; none if there is nothing."""
@@ -205,7 +200,8 @@ class TextTable(Table):
 
     def _at(self, names: Sequence[str]) -> list[int]:
         """Where columns are."""
-        return [self._header.index(name) for name in names]
+        where = {name: k for k, name in enumerate(self._header)}
+        return [where[name] for name in names]
 
     def column(self, name: str) -> NDArray[Any]:
         """The text of a column, ``[N]``."""

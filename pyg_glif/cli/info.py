@@ -1,7 +1,6 @@
 """``pyg-glif info``: what is installed, and where data is looked for."""
 
 import argparse
-import os
 import platform
 from typing import Any
 
@@ -59,10 +58,9 @@ def run(args: argparse.Namespace) -> Outcome:
         },
         "data": {
             "variable": VARIABLE,
-            "is_set": bool(os.environ.get(VARIABLE)),
-            "folder": str(folder),
+            "folder": None if folder is None else str(folder),
             "packaged": [name for name, inside in _DATA.items() if inside],
-            "found": [name for name in _DATA if (folder / name).is_dir()],
+            "found": [n for n in _DATA if folder and (folder / n).is_dir()],
         },
     }
     return Outcome(_text(**found), {"command": "info", **found})
@@ -91,13 +89,15 @@ def _text(
     for name, part in optional.items():
         missing = f"missing, comes with '{part['extra']}'"
         rows.append((name, part["version"] or missing))
-    how = "set by" if data["is_set"] else "the default; another is set by"
-    rows += [("", ""), ("data folder", f"{data['folder']} ({how} {data['variable']})")]
+    folder = f"{data['folder']} (set by {data['variable']})"
+    if data["folder"] is None:
+        folder = f"none ({data['variable']} is not set)"
+    rows += [("", ""), ("data folder", folder)]
     for name in _DATA:
         there = name in data["found"]
         if name in data["packaged"]:
             more = "; the folder has more of it" if there else ""
             rows.append((name, f"part of the package{more}"))
         else:
-            rows.append((name, "found" if there else "not in the data folder"))
+            rows.append((name, "found" if there else "not found"))
     return aligned(rows)

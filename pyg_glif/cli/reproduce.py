@@ -22,12 +22,14 @@ examples:
   biographies, a tenth of them, one seed (needs the extra 'text'):
     pyg-glif reproduce bios --limit 0.1 --seeds 1
 """
-_NAMES = ("sentiment", "bios", "toxicity")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds what the command takes."""
-    parser.add_argument("name", metavar="NAME", help=f"one of {', '.join(_NAMES)}")
+    from pyg_glif.experiments import EXPERIMENTS  # their names load nothing
+
+    names = ", ".join(EXPERIMENTS)
+    parser.add_argument("name", metavar="NAME", help=f"one of {names}")
     parser.add_argument(
         "--seeds",
         type=int,
@@ -61,16 +63,18 @@ def run(args: argparse.Namespace) -> Outcome:
         raise UsageError(f"NAME must be one of {known} (got '{args.name}')")
     if args.seeds < 1:
         raise UsageError(f"--seeds must be at least 1 (got {args.seeds})")
-    limit = {} if args.limit is None else {"limit": args.limit}
-    if limit and args.name == "sentiment":
-        raise UsageError("--limit is for bios and toxicity (got NAME 'sentiment')")
+    experiment = EXPERIMENTS[args.name]
+    if args.limit is not None and not experiment.takes_limit:
+        able = [name for name in EXPERIMENTS if EXPERIMENTS[name].takes_limit]
+        msg = f"--limit is for {' and '.join(able)}"
+        raise UsageError(f"{msg} (got NAME '{args.name}')")
     out = _folder(Path(args.out or Path("results", args.name)))
-    report = EXPERIMENTS[args.name](
+    report = experiment(
         seeds=range(args.seeds),
         variant=args.variant,
+        limit=args.limit,
         out=out,
         progress=progress(args),
-        **limit,
     )
     files = [str(path) for path in report.files]
     written = "\n".join(f"written  {path}" for path in files)

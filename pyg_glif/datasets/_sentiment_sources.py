@@ -1,9 +1,14 @@
-"""Reads the files behind each variant of the sentiment data set."""
+"""Reads the files behind each variant of the sentiment data set.
+
+The first names are those of the word-embedding association test, facts from Caliskan,
+Bryson and Narayanan, "Semantics derived automatically from language corpora contain
+human-like biases", Science 356 (2017), appendix. Race and gender are those that the
+test associates with a name, not those of any person.
+"""
 
 import csv
-import gzip
 import io
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
@@ -11,18 +16,56 @@ from typing import NamedTuple
 import numpy as np
 from torch import Tensor, from_numpy
 
-from pyg_glif._data import VARIABLE, data_folder, find_data
 from pyg_glif._validate import check_features
-from pyg_glif.datasets._weat_names import GENDERS, RACES, WEAT_NAMES
+from pyg_glif.datasets._files import read_table
 
-FOLDER = "sentiment"
-AUTHORS_VECTORS = "sentiment_glove.42B.300d.txt"
-AUTHORS_NAMES = "Popular_Baby_Names.csv"
+_LEXICON = ("positive-words.txt", "negative-words.txt")
+_NYC = ("names.csv.gz", "nyc_baby_names.csv.gz", *_LEXICON)
+#: The files of each variant, vectors first; the first variant is in the package.
+FILES: dict[str, tuple[str, ...]] = {
+    "us": (),
+    "nyc": ("glove_6b_100d.npz", *_NYC),
+    "word2vec": ("word2vec_googlenews_300d.npz", *_NYC),
+    "glove42b": ("sentiment_glove.42B.300d.txt", "Popular_Baby_Names.csv", *_LEXICON),
+}
 
 Vectors = Mapping[str, np.ndarray]
 
+_NAMES = {
+    ("White", "male"): (
+        "Adam Chip Harry Josh Roger Alan Frank Ian Justin Ryan Andrew Fred Jack "
+        "Matthew Stephen Brad Greg Jed Paul Todd Brandon Hank Jonathan Peter Wilbur"
+    ),
+    ("White", "female"): (
+        "Amanda Courtney Heather Melanie Sara Amber Crystal Katie Meredith Shannon "
+        "Betsy Donna Kristin Nancy Stephanie Bobbie-Sue Ellen Lauren Peggy Sue-Ellen "
+        "Colleen Emily Megan Rachel Wendy"
+    ),
+    ("Black", "male"): (
+        "Alonzo Jamel Lerone Percell Theo Alphonse Jerome Leroy Rasaan Torrance "
+        "Darnell Lamar Lionel Rashaun Tyree Deion Lamont Malik Terrence Tyrone Everol "
+        "Lavon Marcellus Terryl Wardell"
+    ),
+    ("Black", "female"): (
+        "Aiesha Lashelle Nichelle Shereen Temeka Ebony Latisha Shaniqua Tameisha "
+        "Teretha Jasmine Latonya Shanise Tanisha Tia Lakisha Latoya Sharise Tashika "
+        "Yolanda Lashandra Malika Shavonn Tawanda Yvette"
+    ),
+}
 
-class Source(NamedTuple):
+#: Names of races and genders, in the order of their labels.
+RACES = ("White", "Black")
+GENDERS = ("female", "male")
+
+#: Name, label of its race, label of its gender.
+WEAT_NAMES: tuple[tuple[str, int, int], ...] = tuple(
+    (name, RACES.index(race), GENDERS.index(gender))
+    for (race, gender), names in _NAMES.items()
+    for name in names.split()
+)
+
+
+class Vocabulary(NamedTuple):
     """Words and names with a vector, and what is known of them."""
 
     words: list[str]
@@ -43,21 +86,20 @@ class Name(NamedTuple):
     gender: int
 
 
-def read_source(variant: str, root: Path | None) -> Source:
-    """Everything a variant holds; ``root`` may have the authors' files."""
+def read_vocabulary(variant: str, find: Callable[[str], Path]) -> Vocabulary:
+    """Everything a variant holds; ``find`` says where its files are."""
     if variant == "us":
         return _read_packaged()
-    if variant == "glove42b":
-        return _read_authors(root)
-    return _read_shared(variant)
+    paths = [find(name) for name in FILES[variant]]
+    return (_read_authors if variant == "glove42b" else _read_nyc)(*paths)
 
 
-def _read_packaged() -> Source:
+def _read_packaged() -> Vocabulary:
     """The file that is part of the package."""
     content = (files(__package__) / "data" / "sentiment.npz").read_bytes()
     with np.load(io.BytesIO(content), allow_pickle=False) as file:
         text = {key: file[key].tobytes().decode() for key in ("words", "side_names")}
-        return Source(
+        return Vocabulary(
             words=text["words"].split("\n"),
             x=from_numpy(file["x"]).float(),
             y=from_numpy(file["y"]).long(),
@@ -68,22 +110,27 @@ def _read_packaged() -> Source:
         )
 
 
-def _read_shared(variant: str) -> Source:
+def _read_nyc(
+    vectors_path: Path,
+    names_path: Path,
+    children_path: Path,
+    positive_path: Path,
+    negative_path: Path,
+) -> Vocabulary:
     """GloVe or word2vec vectors, with names of New York City as the side set."""
-    glove = variant == "nyc"
-    stem = "glove_6b_100d" if glove else "word2vec_googlenews_300d"
-    with np.load(find_data(FOLDER, f"{stem}.npz"), allow_pickle=False) as file:
+    with np.load(vectors_path, allow_pickle=False) as file:
         vectors = dict(zip(file["words"].tolist(), file["vectors"], strict=True))
+    key = "glove_key" if "glove" in vectors_path.name else "word2vec_key"
     names = [
         Name(
             row["name"],
-            row["glove_key" if glove else "word2vec_key"],
+            row[key],
             RACES.index(row["race"]),
             GENDERS.index(row["gender"].lower()),
         )
-        for row in _read_table(find_data(FOLDER, "names.csv.gz"))
+        for row in read_table(names_path, ("name", key, "race", "gender"))
     ]
-    children = _read_table(find_data(FOLDER, "nyc_baby_names.csv.gz"))
+    children = read_table(children_path, ("name", "ethnicity"))
     # word2vec has capital letters, and a few names in small letters only.
     side = [
         (name, name.capitalize() if name.capitalize() in vectors else name)
@@ -92,28 +139,27 @@ def _read_shared(variant: str) -> Source:
         )
     ]
     positive, negative = (
-        _read_lexicon(find_data(FOLDER, f"{kind}-words.txt"), "utf-8")
-        for kind in ("positive", "negative")
+        _read_lexicon(path, "utf-8") for path in (positive_path, negative_path)
     )
-    return _assemble(f"{stem}.npz", vectors, positive, negative, names, side)
+    return _assemble(vectors_path.name, vectors, positive, negative, names, side)
 
 
-def _read_authors(root: Path | None) -> Source:
+def _read_authors(
+    vectors_path: Path, children_path: Path, positive_path: Path, negative_path: Path
+) -> Vocabulary:
     """The files that the authors' sentiment script reads, as it reads them."""
-    vectors_path = _find(AUTHORS_VECTORS, root)
     positive, negative = (
-        _read_lexicon(_find(f"{kind}-words.txt", root), "latin-1")
-        for kind in ("positive", "negative")
+        _read_lexicon(path, "latin-1") for path in (positive_path, negative_path)
     )
     names = [
         Name(name, name.lower(), race, gender) for name, race, gender in WEAT_NAMES
     ]
     # A name is there once for each year, gender and race that has it: it weighs more
     # in the directions of names, as it does in the paper.
-    side = [(name, name) for name in _read_children(_find(AUTHORS_NAMES, root))]
+    side = [(name, name) for name in _read_children(children_path)]
     wanted = {*positive, *negative, *(name.key for name in names), *dict(side)}
     vectors = _read_vectors(vectors_path, wanted)
-    return _assemble(AUTHORS_VECTORS, vectors, positive, negative, names, side)
+    return _assemble(vectors_path.name, vectors, positive, negative, names, side)
 
 
 def _assemble(
@@ -123,25 +169,28 @@ def _assemble(
     negative: list[str],
     names: list[Name],
     side: list[tuple[str, str]],
-) -> Source:
+) -> Vocabulary:
     """What has a vector: positive words, negative words, names; and the side set."""
     # A word of both lists is negative, so that no word is in both splits.
-    rows = [(Name(word, word, -1, -1), 1) for word in _without(positive, negative)]
-    rows += [(Name(word, word, -1, -1), 0) for word in dict.fromkeys(negative)]
+    label = dict.fromkeys([*positive, *negative], 1) | dict.fromkeys(negative, 0)
+    words = [word for word in dict.fromkeys(positive) if label[word] == 1]
+    words += dict.fromkeys(negative)
+    rows = [(Name(word, word, -1, -1), label[word]) for word in words]
     rows += [(name, -1) for name in names]
     rows = [row for row in rows if row[0].key in vectors]
     side = [pair for pair in side if pair[1] in vectors]
     labels = [label for _, label in rows]
-    _check_covered(
-        file,
-        {
-            "positive words": labels.count(1),
-            "negative words": labels.count(0),
-            "first names": labels.count(-1),
-            "names of children": len(side),
-        },
-    )
-    return Source(
+    counts = {
+        "positive words": labels.count(1),
+        "negative words": labels.count(0),
+        "first names": labels.count(-1),
+        "names of children": len(side),
+    }
+    missing = [kind for kind, count in counts.items() if count == 0]
+    if missing:
+        msg = f"'{file}' must have vectors of {', '.join(counts)}"
+        raise ValueError(f"{msg} (got none of {', '.join(missing)})")
+    return Vocabulary(
         words=[row.name.lower() for row, _ in rows],
         x=_stack(file, vectors, (row.key for row, _ in rows)),
         y=from_numpy(np.array(labels)),
@@ -152,48 +201,10 @@ def _assemble(
     )
 
 
-def _check_covered(file: str, counts: dict[str, int]) -> None:
-    """Some vectors of every kind."""
-    missing = [kind for kind, count in counts.items() if count == 0]
-    if missing:
-        msg = f"'{file}' must have vectors of {', '.join(counts)}"
-        raise ValueError(f"{msg} (got none of {', '.join(missing)})")
-
-
-def _without(words: list[str], others: list[str]) -> list[str]:
-    """Words in their order, each once, that are none of the others."""
-    excluded = set(others)
-    return [word for word in dict.fromkeys(words) if word not in excluded]
-
-
 def _stack(file: str, vectors: Vectors, keys: Iterable[str]) -> Tensor:
     """Vectors as rows, all of them finite."""
     rows = np.stack([vectors[key] for key in keys]).astype(np.float32)
     return check_features(file, from_numpy(rows))
-
-
-def _find(name: str, root: Path | None) -> Path:
-    """A file of the authors: in ``root``, or among the other data sets."""
-    here = [] if root is None else [root / "raw", root]
-    for folder in here:
-        if (folder / name).exists():
-            return folder / name
-    try:
-        return find_data(FOLDER, name)
-    except FileNotFoundError:
-        folders = [str(folder) for folder in (*here, data_folder() / FOLDER)]
-        msg = f"'{name}' is not in " + ", ".join(f"'{folder}'" for folder in folders)
-        remedy = (
-            "Copy it there from 'project_data' of the authors' code (GitHub project "
-            f"Felix-Petersen/fairness-post-processing), or set '{VARIABLE}'"
-        )
-        raise FileNotFoundError(f"{msg}. {remedy}") from None
-
-
-def _read_table(path: Path) -> list[dict[str, str]]:
-    """Rows of a compressed CSV file."""
-    with gzip.open(path, "rt", encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
 
 
 def _read_lexicon(path: Path, encoding: str) -> list[str]:

@@ -1,44 +1,29 @@
 """Biographies, their occupations, and the same people with the other pronouns."""
 
+import os
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from pyg_glif._data import data_folder, find_data
 from pyg_glif._validate import check_count
-from pyg_glif.datasets._arrays import find_array
 from pyg_glif.datasets._counterfactual import (
     ORIGINAL,
-    CounterfactualDataset,
-    FileRows,
-    Rows,
-    Texts,
-    Transform,
-)
-from pyg_glif.datasets._splits import (
     TRAIN,
-    as_share,
-    authors_bios_split,
-    carve_validation,
-    check_shares,
+    Corpus,
+    CounterfactualDataset,
+    FeatureReader,
+    StoredFeatures,
+    distinct_texts,
     keep,
+    number_names,
     stratified_split,
 )
-from pyg_glif.datasets._texts import (
-    Encoding,
-    TextRows,
-    cache_folder,
-    distinct_texts,
-    number_names,
-    read_table,
-)
+from pyg_glif.datasets._files import Transform, find_array, read_table
 from pyg_glif.text import swap_gender
 
-#: Shares of test texts, and of validation texts among the others.
-SHARES = {"text": (0.5, 0.2), "embeddings": (0.1, 1 / 9)}
 FILE, COLUMNS = "bias_in_bios_subset.csv.gz", ("text", "occupation", "gender", "part")
 #: The occupations with more than ten biographies.
 OCCUPATIONS = (
@@ -51,8 +36,8 @@ OCCUPATIONS = (
 )
 #: Parts of the file whose labels are not a classifier's predictions.
 GOLD_PARTS = ("sample28", "accountant", "medical_gold")
-#: The authors' folder, and how many times they fine-tuned.
-FOLDER, NUM_SEEDS = "IF_Bios_BERT", 10
+#: How many times the authors fine-tuned.
+NUM_SEEDS = 10
 
 
 class Bios(CounterfactualDataset):
@@ -86,15 +71,15 @@ class Bios(CounterfactualDataset):
           - 314,738 / 39,342 / 39,343
 
     **Text** is a subset of Bias in Bios (`De-Arteaga et al., 2019
-    <https://arxiv.org/abs/1901.09451>`_), ``bios/bias_in_bios_subset.csv.gz`` in the
-    folder that ``PYG_GLIF_DATA`` names: the six occupations with more than ten
-    biographies, encoded by ``encoder``. **It is not the data of the paper**: it is
-    about 0.6% of it and no random sample, and the labels of 808 texts are a
-    classifier's predictions (``gold_only`` leaves them out). 2,177 texts have a
-    pronoun or title to swap. The other 28 are their own counterfactuals and are
-    kept, so consistency over all pairs counts them as consistent. Splits
-    have the same share of every occupation. Licence: Bias in Bios is MIT, its texts
-    come from Common Crawl; the projects this subset was taken from state none.
+    <https://arxiv.org/abs/1901.09451>`_), ``bias_in_bios_subset.csv.gz``: the six
+    occupations with more than ten biographies, encoded by ``encoder``. **It is not
+    the data of the paper**: it is about 0.6% of it and no random sample, and the
+    labels of 808 texts are a classifier's predictions (``gold_only`` leaves them out).
+    2,177 texts have a pronoun or title to swap. The other 28 are their own
+    counterfactuals and are kept, so consistency over all pairs counts them as
+    consistent. Splits have the same share of every occupation. Licence: Bias in Bios
+    is MIT, its texts come from Common Crawl; the projects this subset was taken from
+    state none.
 
     **Embeddings** are what a fine-tuned BERT makes of the whole data, published by
     the authors of `GLIF <https://arxiv.org/abs/2110.13796>`_ as ``IF_Bios_BERT``.
@@ -104,10 +89,11 @@ class Bios(CounterfactualDataset):
     The files are mapped into memory and only the rows in use are read.
 
     Args:
-        root (str or Path, optional): Text: encodings are cached in
-            ``root/encodings``, by default in the user's cache folder
-            (``$XDG_CACHE_HOME/pyg_glif/encodings``). Embeddings: the folder that holds
-            ``IF_Bios_BERT``, by default that of ``PYG_GLIF_DATA``.
+        root (str or PathLike, optional): Where files are looked for first: in
+            ``root/raw``, in ``root`` and in ``root/bios`` (embeddings:
+            ``root/IF_Bios_BERT``), then in that folder below the one that
+            ``PYG_GLIF_DATA`` names. Encodings are cached in ``root/encodings``,
+            without ``root`` in ``$XDG_CACHE_HOME/pyg_glif/encodings``.
             (default: :obj:`None`)
         source (str, optional): ``"text"`` or ``"embeddings"``.
             (default: :obj:`"text"`)
@@ -157,12 +143,17 @@ class Bios(CounterfactualDataset):
         >>> FACE(25).fit(dataset.face_x, dataset.face_group)  # doctest: +SKIP
     """
 
+    folders: ClassVar[dict[str, str]] = {"text": "bios", "embeddings": "IF_Bios_BERT"}
+    shares: ClassVar[dict[str, tuple[float, float]]] = {
+        "text": (0.5, 0.2),
+        "embeddings": (0.1, 1 / 9),
+    }
     classes: tuple[str, ...]
     gender_names: tuple[str, ...]
 
     def __init__(
         self,
-        root: str | Path | None = None,
+        root: str | os.PathLike[str] | None = None,
         source: Literal["text", "embeddings"] = "text",
         seed: int = 0,
         *,
@@ -178,75 +169,89 @@ class Bios(CounterfactualDataset):
         pre_transform: Transform | None = None,
         force_reload: bool = False,
     ) -> None:
+        self._gold_only, self._names = gold_only, names
         super().__init__(
-            root, source, seed, limit, face_limit, transform, pre_transform
+            root,
+            source,
+            seed,
+            encoder=encoder,
+            limit=limit,
+            face_limit=face_limit,
+            test_share=test_share,
+            val_share=val_share,
+            progress=progress,
+            transform=transform,
+            pre_transform=pre_transform,
+            force_reload=force_reload,
         )
-        shares = check_shares(SHARES[source], test_share, val_share)
-        if source == "text":
-            cache = None if force_reload else cache_folder(root)
-            encoding = Encoding(encoder, cache, progress)
-            self._read_texts(encoding, gold_only, names, limit, shares)
-        else:
-            folder = Path(root or data_folder()).expanduser() / FOLDER
-            self._read_files(folder, limit, shares)
 
-    def _read_texts(
-        self,
-        encoding: Encoding,
-        gold_only: bool,
-        names: Mapping[str, str] | None,
-        limit: float | None,
-        shares: tuple[float, float],
-    ) -> None:
-        """Reads, swaps and splits the biographies."""
-        bios = distinct_texts(read_table(find_data("bios", FILE), COLUMNS))
+    @property
+    def raw_file_names(self) -> list[str]:
+        """The biographies, or labels and embeddings of the seed."""
+        if self.source == "text":
+            return [FILE]
+        kinds = (f"X_bert_{kind}_seed_{self.seed}.npy" for kind in ("real", "counter"))
+        return ["bios_titles.npy", "bios_gedner.npy", *kinds]
+
+    def _read(self) -> Corpus:
+        """Reads, swaps and splits the biographies, or the authors' files."""
+        return self._read_texts() if self.source == "text" else self._read_files()
+
+    def _read_texts(self) -> Corpus:
+        bios = distinct_texts(read_table(self.find(FILE), COLUMNS))
         bios = [bio for bio in bios if bio["occupation"] in OCCUPATIONS]
-        if gold_only:
+        if self._gold_only:
             bios = [bio for bio in bios if bio["part"] in GOLD_PARTS]
         self.classes, y = number_names([bio["occupation"] for bio in bios])
         self.gender_names, gender = number_names([bio["gender"] for bio in bios])
-        kept = keep(len(bios), limit)
+        kept = keep(len(bios), self.limit)
         texts = [bios[k]["text"] for k in kept.tolist()]
-        pairs = [[text, swap_gender(text, names=names)] for text in texts]
-        split = stratified_split(y[kept], *shares, self.seed)
-        number, rows = torch.arange(len(kept)), TextRows(pairs, encoding)
-        self._store_pairs(number, split, y[kept], gender[kept], rows)
+        pairs = [[text, swap_gender(text, names=self._names)] for text in texts]
+        y, gender = y[kept], gender[kept]
+        split = stratified_split(y, self.test_share, self.val_share, self.seed)
+        return _pairs(torch.arange(len(y)), split, y, gender, self.encoded(pairs))
 
-    def _read_files(
-        self, folder: Path, limit: float | None, shares: tuple[float, float]
-    ) -> None:
-        """Finds the authors' files, splits their rows as they did."""
+    def _read_files(self) -> Corpus:
         check_count("seed", self.seed, minimum=0, below=NUM_SEEDS)
-        titles = find_array(folder, "bios_titles.npy", (None,), "U")
-        genders = find_array(folder, "bios_gedner.npy", titles.shape, "U")
+        titles_name, genders_name, *names = self.raw_file_names
+        titles = find_array(self, titles_name, (None,), "U")
+        genders = find_array(self, genders_name, titles.shape, "U")
         shape: tuple[int | None, ...] = (*titles.shape, None)
         files = []
-        for kind in ("real", "counter"):
-            name = f"X_bert_{kind}_seed_{self.seed}.npy"
-            files.append(find_array(folder, name, shape, "f"))
+        for name in names:
+            files.append(find_array(self, name, shape, "f"))
             shape = files[0].shape
         self.classes, y = number_names(titles.load().tolist())
         self.gender_names, gender = number_names(genders.load().tolist())
-        train, test = authors_bios_split(len(y), shares[0], self.seed)
-        share = as_share(limit, len(y))
-        number, split = carve_validation(train, test, shares[1], share)
-        rows = FileRows([[(0, file)] for file in files])
-        self._store_pairs(number, split, y[number], gender[number], rows)
+        train, test = authors_split(len(y), self.test_share, self.seed)
+        number, split = self.carve(train, test, len(y))
+        features = StoredFeatures([[(0, file)] for file in files])
+        return _pairs(number, split, y[number], gender[number], features)
 
-    def _store_pairs(
-        self, number: Tensor, split: Tensor, y: Tensor, gender: Tensor, rows: Rows
-    ) -> None:
-        """Every text has one alteration, and training pairs are comparable."""
-        self._store(
-            Texts(
-                number=number,
-                y=y,
-                split=split,
-                altered=torch.ones_like(split, dtype=torch.bool),
-                face=split == TRAIN,
-                rows=rows,
-                num_variants=1,
-                face_variants=torch.tensor([ORIGINAL, 0]),
-                columns={"gender": gender},
-            )
-        )
+
+def _pairs(
+    number: Tensor, split: Tensor, y: Tensor, gender: Tensor, features: FeatureReader
+) -> Corpus:
+    """Every text has one alteration, and training pairs are comparable."""
+    return Corpus(
+        number=number,
+        y=y,
+        split=split,
+        altered=torch.ones_like(split, dtype=torch.bool),
+        face=split == TRAIN,
+        features=features,
+        num_variants=1,
+        face_variants=torch.tensor([ORIGINAL, 0]),
+        columns={"gender": gender},
+    )
+
+
+def authors_split(num: int, test_share: float, seed: int) -> tuple[Tensor, Tensor]:
+    """Training rows, in random order, and test rows of the authors' script."""
+    state = np.random.RandomState(seed)
+    train = torch.from_numpy(
+        state.choice(num, int(num * (1 - test_share)), replace=False)
+    )
+    left = torch.ones(num, dtype=torch.bool)
+    left[train] = False
+    return train, left.nonzero().flatten()

@@ -1,19 +1,23 @@
 """Sentiment of words, and of first names that ought to have none."""
 
 import os
-from collections.abc import Callable
-from pathlib import Path
 
 import torch
 from torch import Tensor
-from torch_geometric.data import Data, InMemoryDataset
+from torch_geometric.data import Data
 
 from pyg_glif._validate import check_choice, check_count
-from pyg_glif.datasets._sentiment_sources import Source, read_source
-from pyg_glif.datasets._weat_names import GENDERS, RACES
+from pyg_glif.datasets._files import LocalDataset, Transform
+from pyg_glif.datasets._sentiment_sources import (
+    FILES,
+    GENDERS,
+    RACES,
+    Vocabulary,
+    read_vocabulary,
+)
 
 
-class Sentiment(InMemoryDataset):  # type: ignore[misc]
+class Sentiment(LocalDataset):
     r"""Words with a sentiment, and first names that ought to have none.
 
     A classifier learns from the word vectors of an opinion lexicon which words are
@@ -23,8 +27,10 @@ class Sentiment(InMemoryDataset):  # type: ignore[misc]
 
     Args:
         root (str or PathLike, optional): Folder in which the processed data set is
-            kept. Without one it is built in memory and nothing is written.
-            (default: :obj:`None`)
+            kept, and where files are looked for first: in ``root/raw``, ``root`` and
+            ``root/sentiment``, then in ``sentiment`` below the folder that
+            ``PYG_GLIF_DATA`` names. Without ``root`` the data set is built in memory
+            and nothing is written. (default: :obj:`None`)
         variant (str): Which vectors and which side set of common names, see the table
             (:obj:`"us"`, :obj:`"nyc"`, :obj:`"word2vec"`, :obj:`"glove42b"`).
             (default: :obj:`"us"`)
@@ -100,13 +106,13 @@ class Sentiment(InMemoryDataset):  # type: ignore[misc]
       least 25,000 children born in the United States from 1950 to 2016, except those
       that are rows of ``x``: a distance that has seen the names it is judged by
       flatters the result.
-    - ``"nyc"`` and ``"word2vec"`` read folder ``sentiment`` of ``PYG_GLIF_DATA``. Their
-      side set are the distinct names given to Black or White children in New York City
-      (2011 to 2016), names of the test among them, as in the paper.
-    - ``"glove42b"`` reads the files of the authors' script from ``root``, from
-      ``root/raw`` or from the same folder: ``sentiment_glove.42B.300d.txt``,
-      ``positive-words.txt``, ``negative-words.txt`` and ``Popular_Baby_Names.csv``. A
-      name is in the side set as often as it is in the table, as in the paper.
+    - ``"nyc"`` and ``"word2vec"`` need files. Their side set are the distinct
+      names given to Black or White children in New York City (2011 to 2016), names of
+      the test among them, as in the paper.
+    - ``"glove42b"`` reads the files of the authors' script:
+      ``sentiment_glove.42B.300d.txt``, ``positive-words.txt``, ``negative-words.txt``
+      and ``Popular_Baby_Names.csv``. A name is in the side set as often as it is in
+      the table, as in the paper.
 
     A word of both lists of the lexicon counts as negative: no word is in both splits.
 
@@ -126,7 +132,8 @@ class Sentiment(InMemoryDataset):  # type: ignore[misc]
         (torch.Size([1178, 100]), ['michael', 'david', 'james'])
     """
 
-    variants = ("us", "nyc", "word2vec", "glove42b")
+    folder = "sentiment"
+    variants = tuple(FILES)
     race_names = RACES
     gender_names = GENDERS
 
@@ -139,32 +146,40 @@ class Sentiment(InMemoryDataset):  # type: ignore[misc]
         root: str | os.PathLike[str] | None = None,
         variant: str = "us",
         seed: int = 0,
-        transform: Callable[[Data], Data] | None = None,
-        pre_transform: Callable[[Data], Data] | None = None,
+        transform: Transform | None = None,
+        pre_transform: Transform | None = None,
         force_reload: bool = False,
     ) -> None:
         check_choice("variant", variant, self.variants)
         self.variant = variant
         self.seed = check_count("seed", seed, minimum=0, below=2**63)
-        self._folder = None if root is None else Path(os.fspath(root)).expanduser()
-        super().__init__(
-            None if self._folder is None else str(self._folder),
-            transform,
-            pre_transform,
-            force_reload=force_reload,
-        )
-        if self._folder is None:
-            source = read_source(variant, None)
-            self.data, self.slices = self.collate([self._build(source)])
-            self._describe(source.words, source.side_names, source.side_x)
+        super().__init__(root, transform, pre_transform, force_reload)
+        if self._root is None:
+            found = read_vocabulary(variant, self.find)
+            self.data, self.slices = self.collate([self._build(found)])
+            self._describe(found.words, found.side_names, found.side_x)
         else:
             self.load(self.processed_paths[0])
             self._describe(**torch.load(self.processed_paths[1], weights_only=True))
 
+    def _origin(self) -> str:
+        """Where the variant's files can be had."""
+        if self.variant != "glove42b":
+            return super()._origin()
+        return (
+            "It is in 'project_data' of the authors' code (GitHub project "
+            "Felix-Petersen/fairness-post-processing)"
+        )
+
     @property
     def has_process(self) -> bool:
         """Without a folder, nothing is stored."""
-        return self._folder is not None
+        return self._root is not None
+
+    @property
+    def raw_file_names(self) -> list[str]:
+        """The files of the variant; none for the one that is in the package."""
+        return list(FILES[self.variant])
 
     @property
     def processed_file_names(self) -> list[str]:
@@ -176,12 +191,12 @@ class Sentiment(InMemoryDataset):  # type: ignore[misc]
 
     def process(self) -> None:
         """Reads the source and stores it."""
-        source = read_source(self.variant, self._folder)
-        self.save([self._build(source)], self.processed_paths[0])
+        found = read_vocabulary(self.variant, self.find)
+        self.save([self._build(found)], self.processed_paths[0])
         about = {
-            "words": source.words,
-            "side_names": source.side_names,
-            "side_x": source.side_x,
+            "words": found.words,
+            "side_names": found.side_names,
+            "side_x": found.side_x,
         }
         torch.save(about, self.processed_paths[1])
 
@@ -191,17 +206,17 @@ class Sentiment(InMemoryDataset):  # type: ignore[misc]
         """Keeps what is not a tensor per row."""
         self.words, self.side_names, self.side_x = words, side_names, side_x
 
-    def _build(self, source: Source) -> Data:
+    def _build(self, found: Vocabulary) -> Data:
         """Adds the split to what was read."""
-        train_mask, test_mask = _split(source.y >= 0, self.seed)
+        train_mask, test_mask = _split(found.y >= 0, self.seed)
         data = Data(
-            x=source.x,
-            y=source.y,
+            x=found.x,
+            y=found.y,
             train_mask=train_mask,
             test_mask=test_mask,
-            name_mask=source.y < 0,
-            race=source.race,
-            gender=source.gender,
+            name_mask=found.y < 0,
+            race=found.race,
+            gender=found.gender,
         )
         return data if self.pre_transform is None else self.pre_transform(data)
 

@@ -88,7 +88,7 @@ def robust(lr: float, rho: float, distance: FairDistance, num_steps: int) -> Mak
     auditor = Auditor(num_subspace_steps=num_steps, num_full_steps=num_steps)
 
     def make(network: MLP) -> FairClassifier:
-        # A term of its own for each network: its price adapts while it is trained.
+        # A term of its own for every network: it learns along, as a dual variable.
         term = SenSeIRegularizer(distance, rho=rho, auditor=auditor)
         return FairClassifier(network, lr=lr, term=term)
 

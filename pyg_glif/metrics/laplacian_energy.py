@@ -5,7 +5,7 @@ from typing import Any
 from torch import Tensor
 
 from pyg_glif._validate import check_outputs
-from pyg_glif.laplacian import dirichlet_energy
+from pyg_glif.laplacian import LaplacianOperator
 from pyg_glif.typing import Normalization
 
 
@@ -23,6 +23,7 @@ def laplacian_energy(
         \text{for } \mathbf{L} = \mathbf{D} - \mathbf{W}: \quad
         \frac{1}{2} \sum_{i, j} W_{ij} \| \mathbf{y}_i - \mathbf{y}_j \|_2^2
 
+    the value of :func:`~pyg_glif.laplacian_penalty` under its name as a metric, and
     the quantity that smoothing trades against staying close to the model. Compare
     values on the same graph only; it grows with people and edges. The average
     degree by which ``"nrw"`` and ``"density"`` multiply ``lam`` is not included.
@@ -43,11 +44,15 @@ def laplacian_energy(
     Gradients reach ``y`` and ``edge_weight``.
 
     Example:
+        >>> import torch
         >>> edge_index = torch.tensor([[0, 1], [1, 0]])
         >>> laplacian_energy(torch.tensor([0.0, 3.0]), edge_index, torch.ones(2))
         tensor(9.)
     """
     y = check_outputs("y", y)
-    return dirichlet_energy(
-        y, edge_index, edge_weight, normalization=normalization
-    ).sum()
+    lap = edge_index
+    if not isinstance(lap, LaplacianOperator):
+        lap = LaplacianOperator(
+            edge_index, edge_weight, len(y), normalization=normalization
+        )
+    return lap.quadratic(y).sum()

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 from torch_geometric.nn import MessagePassing
-from torch_geometric.utils import spmm
 
 from pyg_glif._validate import check_choice, check_kind, check_scalar
 from pyg_glif.functional import glif_smooth
@@ -72,6 +71,8 @@ class GLIFConv(MessagePassing):  # type: ignore[misc]
         learn_lam: bool = False,
         cached: bool = False,
     ) -> None:
+        # A 'MessagePassing' so that explainers find the layer and hand it their masks.
+        # Messages are not passed: the solver multiplies by one sparse matrix.
         super().__init__(aggr="add")
         self.initial_lam = check_scalar(
             "lam", lam, minimum=0.0, above=0.0 if learn_lam else None
@@ -125,46 +126,6 @@ class GLIFConv(MessagePassing):  # type: ignore[misc]
             batch=batch,
         )
 
-    def laplacian_product(
-        self,
-        x: Tensor,
-        edge_index: Any,
-        edge_weight: Tensor | None = None,
-        batch: Tensor | None = None,
-    ) -> Tensor:
-        r"""One product :math:`\mathbf{L} \mathbf{X}` by message passing.
-
-        It gathers and scatters along edges where that matters: if weights need a
-        gradient, or an explainer or a hook looks at the messages. Otherwise it is a
-        CSR product, which is what the solver uses. Both give the same result.
-        """
-        lap = self._laplacian(x, edge_index, edge_weight, batch)
-        value = lap.off_diagonal.to(x.dtype)
-        surplus = (lap.diagonal - lap.pattern.row_sum(lap.off_diagonal)).to(x.dtype)
-        rows = x.unsqueeze(1) if x.dim() == 1 else x
-        out: Tensor = surplus.unsqueeze(1) * rows
-        if value.requires_grad or self._messages_are_watched():
-            edges = torch.stack([lap.pattern.col, lap.pattern.row])
-            out = out + self.propagate(edges, x=rows, edge_weight=value)
-        else:
-            matrix = lap.pattern.csr(value)
-            out = out + self.propagate(matrix, x=rows, edge_weight=None)
-        return out.squeeze(1) if x.dim() == 1 else out
-
-    def message(self, x_i: Tensor, x_j: Tensor, edge_weight: Tensor) -> Tensor:
-        """Weighted difference along each edge."""
-        return edge_weight.unsqueeze(1) * (x_i - x_j)
-
-    def message_and_aggregate(self, adj_t: Any, x: Tensor) -> Tensor:
-        """The same sum over neighbours, by one sparse product."""
-        one = x.new_ones(x.size(0), 1)
-        out: Tensor = spmm(adj_t, one) * x - spmm(adj_t, x)
-        return out
-
-    def explain_message(self, inputs: Tensor) -> Tensor:
-        """Messages as they are: the mask of an explainer is in the weights."""
-        return inputs
-
     def _laplacian(
         self,
         x: Tensor,
@@ -199,16 +160,6 @@ class GLIFConv(MessagePassing):  # type: ignore[misc]
         mask = mask.sigmoid() if self._apply_sigmoid else mask
         mask = _mean_of_directions(mask, torch.as_tensor(edge_index))
         return mask if edge_weight is None else mask * edge_weight
-
-    def _messages_are_watched(self) -> bool:
-        """Whether an explainer or a hook wants to see every message."""
-        return bool(
-            self.explain
-            or self._message_forward_pre_hooks
-            or self._message_forward_hooks
-            or self._aggregate_forward_pre_hooks
-            or self._aggregate_forward_hooks
-        )
 
     def __repr__(self) -> str:
         lam = self.initial_lam if self.log_lam is None else self.log_lam.exp().item()

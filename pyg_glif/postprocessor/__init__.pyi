@@ -1,4 +1,4 @@
-from .audit import audit
+from .audit import Bootstrap, audit
 from .explanation import Explanation
 from .fitted import TransformInfo
 from .glif_post_processor import GLIFPostProcessor
@@ -6,6 +6,7 @@ from .report import AuditReport, Estimate, Measure, Pair, Person
 
 __all__ = [
     "AuditReport",
+    "Bootstrap",
     "Estimate",
     "Explanation",
     "GLIFPostProcessor",

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from pyg_glif._markup import markdown_table
 from pyg_glif.solvers import Solution
 
 
@@ -49,12 +50,12 @@ class Explanation:
 
     def to_markdown(self) -> str:
         """A table with one line per person."""
-        lines = ["| person | weight | distance |", "|---:|---:|---:|"]
         columns = (self.index.tolist(), self.weight.tolist(), self.dist.tolist())
-        for index, weight, dist in zip(*columns, strict=True):
-            name = "own output" if index < 0 else str(index)
-            lines.append(f"| {name} | {weight:.4f} | {dist:.4g} |")
-        return "\n".join(lines)
+        rows = [
+            ["own output" if index < 0 else index, f"{weight:.4f}", f"{dist:.4g}"]
+            for index, weight, dist in zip(*columns, strict=True)
+        ]
+        return markdown_table(["person", "weight", "distance"], rows, align="rrr")
 
 
 def stochastic(found: Solution, own: float, exact: bool) -> tuple[Tensor, float]:

@@ -1,8 +1,8 @@
 """What a fit leaves behind, and the steps that need it."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -10,10 +10,11 @@ import torch
 from torch import Tensor
 
 from pyg_glif.distances import FairDistance
-from pyg_glif.graph import RadiusIndex, edge_weights, fair_radius_graph
+from pyg_glif.functional import smooth_outputs
+from pyg_glif.graph import RadiusIndex, SimilarityGraph, edge_weights
 from pyg_glif.laplacian import LaplacianOperator
-from pyg_glif.links import Link
-from pyg_glif.postprocessor.inductive import Anchors, GroundedOperator, Links
+from pyg_glif.links import Link, dual_of_people, outputs_of_people
+from pyg_glif.postprocessor.inductive import GroundedOperator, Ties
 from pyg_glif.solvers import Auto, Solution, Solver, smooth
 from pyg_glif.typing import Normalization
 
@@ -35,6 +36,7 @@ class Settings:
     normalization: Normalization
     solver: Solver
     link: Link | None
+    progress: bool | None = None
 
     @classmethod
     def of(cls, params: Mapping[str, Any], tau: float) -> "Settings":
@@ -47,30 +49,38 @@ class Settings:
             normalization=params["normalization"],
             solver=Auto() if params["solver"] is None else params["solver"],
             link=params["link"],
+            progress=params.get("progress"),
         )
 
     def to_dual(self, y: Tensor) -> Tensor:  # [N] or [N, C] -> [N, C]
         """Dual coordinates as a block of columns, in the precision of ``y``."""
-        eta = y if self.link is None else self.link.to_dual(y)
-        return eta.reshape(len(y), math.prod(y.shape[1:]))
+        return dual_of_people(self.link, y).reshape(len(y), math.prod(y.shape[1:]))
 
-    def from_dual(self, eta: Tensor, like: Tensor) -> Tensor:
-        """Outputs with the shape and precision of ``like``."""
-        eta = eta.to(like.dtype).reshape(like.shape)
-        return eta if self.link is None else self.link.from_dual(eta)
+    def from_dual(self, eta: Tensor, y: Tensor, deg: Tensor) -> Tensor:
+        """Outputs with the shape and precision of those before, ``y``.
 
-    def solve(
-        self, lap: LaplacianOperator, rhs: Tensor, x0: Tensor | None = None
-    ) -> Solution:
-        """The smoothing system for a block of columns."""
-        lam = torch.tensor(self.lam, dtype=torch.float64, device=rhs.device)
-        _, solution = smooth(lap, lam, rhs, self.solver, x0)
-        out: Solution = solution
-        return out
+        People of degree zero, and everybody where ``lam`` is zero, keep theirs.
+        """
+        eta = eta.to(y.dtype).reshape(y.shape)
+        alone = torch.ones_like(deg, dtype=torch.bool) if self.lam == 0 else deg == 0
+        return outputs_of_people(self.link, eta, y, alone)
 
-    def weights(self, sq_dist: Tensor) -> Tensor:
-        """Weights, computed as anywhere else, in float64 from there on."""
-        return edge_weights(sq_dist, self.theta).double()
+    def strength(self, like: Tensor) -> Tensor:
+        """``lam`` as solvers take it."""
+        return torch.tensor(self.lam, dtype=torch.float64, device=like.device)
+
+    def search(self, x: Tensor) -> SimilarityGraph:
+        """Who is similar to whom, without the coordinates that decided it."""
+        found = SimilarityGraph.search(
+            x, self.tau, distance=self.distance, progress=self.progress
+        )
+        return SimilarityGraph(
+            found.edge_index, found.sq_dist, found.num_nodes, found.tau
+        )
+
+    def laplacian(self, graph: SimilarityGraph) -> LaplacianOperator:
+        """The operator of a graph."""
+        return graph.laplacian(self.theta, self.normalization)
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,21 +110,11 @@ class Fitted:
     settings: Settings
     x: Tensor  # [N, F]
     y_hat: Tensor  # [N] or [N, C]
-    edge_index: Tensor  # [2, E]
-    sq_dist: Tensor  # [E]
-    solution: Solution  # in dual coordinates, value [N, C]
+    graph: SimilarityGraph
+    lap: LaplacianOperator
+    y_fair: Tensor  # smoothed outputs, as y_hat
+    solution: Solution  # the solve behind them in dual coordinates, value [N, C]
     names: tuple[Names, Names] = (None, None)  # of features, of outputs
-
-    @cached_property
-    def y_fair(self) -> Tensor:
-        """Smoothed outputs; those of people without neighbours exactly as given."""
-        out = self.settings.from_dual(self.solution.value, self.y_hat)
-        return _keep(out, self.y_hat, self.lap.pattern.rowptr.diff() == 0)
-
-    @cached_property
-    def lap(self) -> LaplacianOperator:
-        """The Laplacian of the fitted graph."""
-        return _laplacian(self.settings, self.edge_index, self.sq_dist, len(self.x))
 
     @cached_property
     def index(self) -> RadiusIndex:
@@ -123,158 +123,126 @@ class Fitted:
         return RadiusIndex(self.x, settings.tau, distance=settings.distance, copy=False)
 
     @cached_property
-    def anchors(self) -> Anchors:
-        """Degrees that stay fixed while new people come."""
-        return Anchors(self.lap)
-
-    @cached_property
     def f(self) -> Tensor:
         """Smoothed outputs in dual coordinates, float64."""
         return self.solution.value.double()
 
     @property
-    def strength(self) -> Tensor:
+    def mu(self) -> Tensor:
         """``lam`` times its scale."""
-        return self.settings.lam * self.anchors.lam_scale
+        return self.settings.lam * self.lap.lam_scale
 
-    def links(self, x_new: Tensor) -> Links:
-        """Weighted pairs of new rows and fitted people."""
-        row, col, sq_dist = self.index.query(x_new)
-        return Links(row, col, self.settings.weights(sq_dist))
+    def beside(self, x_new: Tensor, *, joint: bool = False) -> GroundedOperator:
+        """The system of new people, each for themselves or all together."""
+        settings = self.settings
+        row, col, sq_dist = self.index.query(x_new, settings.progress)
+        outer = Ties(row, col, edge_weights(sq_dist, settings.theta).double())
+        inner = Ties.none(outer.weight)
+        if joint:
+            inner = Ties.among(settings.search(x_new), settings.theta)
+        return GroundedOperator(self.lap, outer, inner, len(x_new))
 
     def update(self, x_new: Tensor, y_new: Tensor) -> tuple[Tensor, TransformInfo]:
         """One coordinate update per new person."""
-        values, counts = [], []
-        for rows in _blocks(len(x_new)):
-            value, count = self._update_block(x_new[rows], y_new[rows])
-            values.append(value)
-            counts.append(count)
-        if not values:
-            return y_new.clone(), TransformInfo(torch.empty(0, dtype=torch.long))
+        values, counts = [y_new[:0]], [torch.empty(0, dtype=torch.long)]
+        for start in range(0, len(x_new), _BLOCK):
+            rows = slice(start, start + _BLOCK)
+            lap, y = self.beside(x_new[rows]), y_new[rows]
+            eta = self._pulled(lap, y)
+            eta /= (1.0 + self.mu * lap.diagonal).unsqueeze(1)
+            values.append(self.settings.from_dual(eta, y, lap.deg))
+            counts.append(lap.num_neighbors.cpu())
         return torch.cat(values), TransformInfo(torch.cat(counts))
-
-    def _update_block(self, x_new: Tensor, y_new: Tensor) -> tuple[Tensor, Tensor]:
-        """Outputs and numbers of neighbours of some new people."""
-        size, outer = len(x_new), self.links(x_new)
-        rows = self.anchors.entries(outer, Links.none(outer.weight), size)
-        eta = self.settings.to_dual(y_new).double()
-        pull = outer.matmul(rows.outer, self.f, size)
-        eta = eta.addcmul(self.strength, pull)
-        eta /= (1.0 + self.strength * rows.diagonal).unsqueeze(1)
-        count = torch.bincount(outer.row, minlength=size)
-        out = self.settings.from_dual(eta, y_new)
-        return _keep(out, y_new, count == 0), count
 
     def solve_jointly(
         self, x_new: Tensor, y_new: Tensor
     ) -> tuple[Tensor, TransformInfo]:
         """All new people together, fitted ones fixed."""
-        settings, size = self.settings, len(x_new)
-        if size == 0:
+        if len(x_new) == 0:
             return self.update(x_new, y_new)
-        outer, inner = self.links(x_new), self._links_within(x_new)
-        lap = GroundedOperator(self.anchors, outer, inner, size)
-        rhs = settings.to_dual(y_new).double()
-        pull = outer.matmul(lap.outer, self.f, size)
-        solution = settings.solve(lap, rhs.addcmul(self.strength, pull))
-        count = torch.bincount(torch.cat([outer.row, inner.row]), minlength=size)
-        out = settings.from_dual(solution.value, y_new)
-        return _keep(out, y_new, count == 0), TransformInfo(count, solution)
+        lap = self.beside(x_new, joint=True)
+        rhs, settings = self._pulled(lap, y_new), self.settings
+        _, solution = smooth(lap, settings.strength(rhs), rhs, settings.solver)
+        value = settings.from_dual(solution.value, y_new, lap.deg)
+        return value, TransformInfo(lap.num_neighbors.cpu(), solution)
 
-    def _links_within(self, x_new: Tensor) -> Links:
-        """Weighted pairs of new people, both directions."""
-        settings = self.settings
-        edges, sq_dist = fair_radius_graph(
-            x_new, settings.tau, distance=settings.distance
-        )
-        return Links(edges[0], edges[1], settings.weights(sq_dist))
+    def _pulled(self, lap: GroundedOperator, y_new: Tensor) -> Tensor:
+        """Outputs of new people in dual coordinates, plus the pull of fitted ones."""
+        eta = self.settings.to_dual(y_new).double()
+        return eta.addcmul(self.mu, lap.pull(self.f))
 
     def extended(self, x: Tensor, y_hat: Tensor) -> "Fitted":
         """The fit with more people, solved from the present solution."""
         settings, old, size = self.settings, len(self.x), len(self.x) + len(x)
-        row, col, outer = self.index.query(x)
-        inner_edges, inner = fair_radius_graph(
-            x, settings.tau, distance=settings.distance
-        )
+        row, col, outer = self.index.query(x, settings.progress)
+        inner = settings.search(x)
         forth = torch.stack([row + old, col])
-        edges = torch.cat([self.edge_index, forth, forth.flip(0), inner_edges + old], 1)
-        sq_dist = torch.cat([self.sq_dist, outer, outer, inner])
+        parts = [self.graph.edge_index, forth, forth.flip(0), inner.edge_index + old]
+        edges = torch.cat(parts, 1)
+        sq_dist = torch.cat([self.graph.sq_dist, outer, outer, inner.sq_dist])
         order = (edges[0] * size + edges[1]).argsort()
         edges, sq_dist = edges[:, order], sq_dist[order]
+        graph = SimilarityGraph(edges, sq_dist, size, settings.tau)
         # The inductive step is the natural first guess for those who came.
         guess = settings.to_dual(self.update(x, y_hat)[0]).double()
-        lap = _laplacian(settings, edges, sq_dist, size)
-        y_hat = torch.cat([self.y_hat, y_hat])
-        rhs = settings.to_dual(y_hat)
-        solution = settings.solve(lap, rhs, torch.cat([self.f, guess]))
-        x = torch.cat([self.x, x])
-        out = Fitted(settings, x, y_hat, edges, sq_dist, solution, self.names)
-        out.__dict__["lap"] = lap  # fills the cached property
-        return out
+        start = torch.cat([self.f, guess])
+        x, y_hat = torch.cat([self.x, x]), torch.cat([self.y_hat, y_hat])
+        return _solved(settings, x, y_hat, graph, self.names, start)
 
     def row(self, i: int) -> Solution:
         """Row ``i`` of the inverse; the matrix is symmetric."""
         unit = torch.zeros(len(self.x), 1, dtype=torch.float64, device=self.x.device)
         unit[i] = 1.0
-        return replace(self.settings, solver=Auto()).solve(self.lap, unit)
+        return self._explained(unit)
 
     def row_of_new(self, x_new: Tensor) -> tuple[Solution, float]:
         """Weights of the fitted people in a new person's output, and of their own."""
-        outer = self.links(x_new)
-        rows = self.anchors.entries(outer, Links.none(outer.weight), 1)
-        own = 1.0 / (1.0 + self.strength * rows.diagonal[0])
+        lap = self.beside(x_new)
+        own = 1.0 / (1.0 + self.mu * lap.diagonal[0])
         rhs = torch.zeros_like(self.f[:, :1])
-        rhs[outer.col, 0] = own * self.strength * rows.outer
-        found = replace(self.settings, solver=Auto()).solve(self.lap, rhs)
-        return found, float(own)
+        rhs[lap.tied, 0] = own * self.mu * lap.outer
+        return self._explained(rhs), float(own)
 
+    def _explained(self, rhs: Tensor) -> Solution:
+        """A solve to default accuracy, whatever the solver of the fit."""
+        solution: Solution = smooth(self.lap, self.settings.strength(rhs), rhs, Auto())[
+            1
+        ]
+        return solution
+
+    @torch.no_grad()
     def dist_from(self, x_row: Tensor, others: Tensor) -> Tensor:  # [1, F], [K] -> [K]
         """Fair distances of one row to fitted people."""
-        parts = [
-            _distances(self.settings.distance, x_row, self.x[part])
-            for part in others.split(_BLOCK)
-        ]
-        return torch.cat(parts) if parts else x_row.new_empty(0)
+        distance = self.settings.distance
+        parts = [x_row.new_empty(0)]
+        for part in others.split(_BLOCK):
+            if distance is None:
+                apart = self.x[part].double() - x_row.double()
+                parts.append(apart.square_().sum(1).sqrt_().to(x_row.dtype))
+            else:
+                parts.append(distance(x_row, self.x[part])[0])
+        return torch.cat(parts)
 
 
 def fit_people(
     settings: Settings, x: Tensor, y_hat: Tensor, names: tuple[Names, Names]
 ) -> Fitted:
     """Searches, weighs and solves."""
-    rhs = settings.to_dual(y_hat)  # refuses bad outputs before the search
-    edges, sq_dist = fair_radius_graph(x, settings.tau, distance=settings.distance)
-    lap = _laplacian(settings, edges, sq_dist, len(x))
-    solution = settings.solve(lap, rhs)
-    fitted = Fitted(settings, x, y_hat, edges, sq_dist, solution, names)
-    fitted.__dict__["lap"] = lap  # fills the cached property
-    return fitted
+    settings.to_dual(y_hat)  # refuses bad outputs before the search
+    return _solved(settings, x, y_hat, settings.search(x), names)
 
 
-def _laplacian(
-    settings: Settings, edges: Tensor, sq_dist: Tensor, size: int
-) -> LaplacianOperator:
-    """The operator of a graph."""
-    weight, form = settings.weights(sq_dist), settings.normalization
-    return LaplacianOperator(edges, weight, size, normalization=form)
-
-
-def _keep(out: Tensor, y: Tensor, alone: Tensor) -> Tensor:
-    """Undoes the rounding of a link for people who have nobody to average with."""
-    alone = alone.view(-1, *[1] * (y.dim() - 1))
-    return torch.where(alone, y, out)
-
-
-def _blocks(size: int) -> Iterator[slice]:
-    """Slices of new people."""
-    for start in range(0, size, _BLOCK):
-        yield slice(start, start + _BLOCK)
-
-
-@torch.no_grad()
-def _distances(
-    distance: Callable[[Tensor, Tensor], Tensor] | None, x1: Tensor, x2: Tensor
-) -> Tensor:
-    """Fair distances of one row to some."""
-    if distance is None:
-        return (x2.double() - x1.double()).square_().sum(1).sqrt_().to(x1.dtype)
-    return distance(x1, x2)[0]
+def _solved(
+    settings: Settings,
+    x: Tensor,
+    y_hat: Tensor,
+    graph: SimilarityGraph,
+    names: tuple[Names, Names],
+    x0: Tensor | None = None,
+) -> Fitted:
+    """The fit of people whose graph is known."""
+    lap, lam = settings.laplacian(graph), settings.strength(y_hat)
+    value, solution = smooth_outputs(
+        lap, lam, y_hat, settings.solver, settings.link, x0
+    )
+    return Fitted(settings, x, y_hat, graph, lap, value, solution, names)

@@ -6,13 +6,12 @@ from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from os import PathLike
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch_geometric.data import Data
 
 from pyg_glif._arrays import column_names, column_order, like, to_labels, to_tensor
 from pyg_glif._validate import (
@@ -31,9 +30,9 @@ from pyg_glif._validate import (
 )
 from pyg_glif.distances import FairDistance
 from pyg_glif.errors import NotFittedError
-from pyg_glif.graph import edge_weights, suggest_tau
+from pyg_glif.graph import SimilarityGraph, suggest_tau
 from pyg_glif.links import Link
-from pyg_glif.postprocessor.audit import audit
+from pyg_glif.postprocessor.audit import Bootstrap, audit
 from pyg_glif.postprocessor.explanation import Explanation, stochastic, strongest
 from pyg_glif.postprocessor.fitted import Fitted, Settings, fit_people
 from pyg_glif.postprocessor.params import Parameters
@@ -41,6 +40,9 @@ from pyg_glif.postprocessor.persistence import damage_in, read_fitted, write_fit
 from pyg_glif.postprocessor.report import AuditReport
 from pyg_glif.solvers import Solution, Solver
 from pyg_glif.typing import Normalization
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
 
 _NAMES = ("feature_names_in_", "output_names_")
 _log = logging.getLogger("pyg_glif")
@@ -72,11 +74,14 @@ class GLIFPostProcessor(Parameters):
             coordinates. (default: :obj:`None`)
         target_degree (float): Used where ``tau`` is :obj:`None`.
             (default: :obj:`20`)
+        progress (bool, optional): Whether searches show a progress bar; :obj:`None`
+            shows it on a terminal if it takes seconds. (default: :obj:`None`)
 
     Attributes:
         tau_ (float): The radius in use.
         graph_ (torch_geometric.data.Data): ``edge_index``, ``edge_weight`` and
             ``edge_sq_dist`` of the fitted people.
+        similarity_ (SimilarityGraph): The same without PyG.
         y_fair_ (torch.Tensor): Smoothed outputs of the fitted people.
         solution_ (Solution): The solve behind them: status, residual, error bound.
         num_isolated_ (int): Fitted people without a neighbour.
@@ -125,6 +130,7 @@ class GLIFPostProcessor(Parameters):
         solver: Solver | None = None,
         link: Link | None = None,
         target_degree: float = 20,
+        progress: bool | None = None,
     ) -> None:
         self.distance = distance
         self.tau = tau
@@ -134,6 +140,7 @@ class GLIFPostProcessor(Parameters):
         self.solver = solver
         self.link = link
         self.target_degree = target_degree
+        self.progress = progress
         self._check_params()
 
     def fit(self, x: Any, y_hat: Any) -> "GLIFPostProcessor":
@@ -262,9 +269,7 @@ class GLIFPostProcessor(Parameters):
         threshold: float | None = None,
         k: int | None = 5,
         num_worst: int = 10,
-        level: float = 0.95,
-        num_samples: int = 1000,
-        generator: torch.Generator | None = None,
+        bootstrap: Bootstrap = Bootstrap(),  # noqa: B008  (immutable)
     ) -> AuditReport:
         """Compares the fitted people's treatment before and after.
 
@@ -272,12 +277,11 @@ class GLIFPostProcessor(Parameters):
         """
         fitted = self._require_fit("audit")
         named = (attributes or {}).items()
-        return audit(
+        report = audit(
             fitted.x,
             fitted.y_hat,
             fitted.y_fair,
-            fitted.edge_index,
-            fitted.sq_dist,
+            graph=fitted.graph,
             lap=fitted.lap,
             distance=fitted.settings.distance,
             attributes={name: to_labels(name, value) for name, value in named},
@@ -285,11 +289,16 @@ class GLIFPostProcessor(Parameters):
             threshold=threshold,
             k=k,
             num_worst=num_worst,
-            level=level,
-            num_samples=num_samples,
-            generator=generator,
-            solution=fitted.solution,
+            bootstrap=bootstrap,
+            progress=fitted.settings.progress,
         )
+        certificate = {
+            "status": fitted.solution.status.name,
+            "solver": fitted.solution.solver,
+            "largest_residual": float(fitted.solution.residual.max()),
+            "error_bound": float(fitted.solution.error_bound.max()),
+        }
+        return replace(report, certificate=certificate)
 
     def save(
         self,
@@ -326,6 +335,7 @@ class GLIFPostProcessor(Parameters):
         distance: FairDistance | None = None,
         link: Link | None = None,
         solver: Solver | None = None,
+        progress: bool | None = None,
     ) -> "GLIFPostProcessor":
         """Reads what ``save`` wrote, without running code from the file.
 
@@ -334,6 +344,8 @@ class GLIFPostProcessor(Parameters):
             distance (FairDistance, optional): In place of the saved or omitted one.
             link (Link, optional): Likewise.
             solver (Solver, optional): Likewise.
+            progress (bool, optional): Whether searches show a progress bar, which is
+                not saved.
 
         Raises :class:`~pyg_glif.errors.DamagedFileError` if the file is not, bit for
         bit, what ``save`` wrote. Files of version 0.1 have no checksum over their
@@ -342,6 +354,9 @@ class GLIFPostProcessor(Parameters):
         given: dict[str, Any] = {"distance": distance, "link": link, "solver": solver}
         cls(**given)  # refuses what the caller got wrong
         fitted, params, metadata = read_fitted(path, _independent(given))
+        params["progress"] = progress
+        settings = replace(fitted.settings, progress=progress)
+        fitted = replace(fitted, settings=settings)
         with damage_in(path):
             out = cls(**_independent(params))
             out._adopt(fitted, params)
@@ -365,13 +380,23 @@ class GLIFPostProcessor(Parameters):
         )
 
     @property
-    def graph_(self) -> Data:
+    def similarity_(self) -> SimilarityGraph:
+        """The similarity graph of the fitted people as the library has it, a copy."""
+        graph = self._require_attribute("similarity_").graph
+        edges, sq_dist = graph.edge_index.clone(), graph.sq_dist.clone()
+        return SimilarityGraph(edges, sq_dist, graph.num_nodes, graph.tau)
+
+    @property
+    def graph_(self) -> "Data":
         """The similarity graph of the fitted people, a copy."""
+        # Loading PyG takes about as long as loading torch: only those who ask wait.
+        from torch_geometric.data import Data
+
         fitted = self._require_attribute("graph_")
         return Data(
-            edge_index=fitted.edge_index.clone(),
-            edge_weight=edge_weights(fitted.sq_dist, fitted.settings.theta),
-            edge_sq_dist=fitted.sq_dist.clone(),
+            edge_index=fitted.graph.edge_index.clone(),
+            edge_weight=fitted.graph.weights(fitted.settings.theta),
+            edge_sq_dist=fitted.graph.sq_dist.clone(),
             num_nodes=len(fitted.x),
         )
 

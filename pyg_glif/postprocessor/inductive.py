@@ -4,7 +4,8 @@ Let :math:`w_{ij}` be the weight of new person :math:`i` and person :math:`j`, n
 fitted, and :math:`d_i = \sum_j w_{ij} + 1`; a fitted person keeps the degree of the
 fit, self-weight included. Let :math:`\tilde w_{ij} = w_{ij} / \sqrt{d_i d_j}` and
 :math:`\tilde d_i = \sum_j \tilde w_{ij} + 1 / d_i`, which a fitted person keeps too.
-The entries of a new person's row are those of :mod:`pyg_glif.laplacian`:
+The entries of a new person's row are those of :mod:`pyg_glif.laplacian`, which
+computes them:
 
 =============  =======================================  ==============================
 normalization  :math:`v_{ij}`                           :math:`a_i`
@@ -35,107 +36,109 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from pyg_glif._pattern import csr_tensor
-from pyg_glif.laplacian import SELF_WEIGHT, LaplacianOperator
+from pyg_glif._pattern import Pattern, csr_tensor
+from pyg_glif.graph import SimilarityGraph
+from pyg_glif.laplacian import LaplacianOperator, entries_beside
 
 
 @dataclass(frozen=True, eq=False)
-class Links:
+class Ties:
     """Weighted pairs of a new person and somebody else, sorted by new person."""
 
     row: Tensor  # [P] int64
     col: Tensor  # [P] int64
     weight: Tensor  # [P] float64
 
-    def row_sum(self, value: Tensor, num_rows: int) -> Tensor:  # [P] -> [M]
-        """Sums over the pairs of each new person."""
-        return value.new_zeros(num_rows).index_add_(0, self.row, value)
-
-    def matmul(self, value: Tensor, f: Tensor, num_rows: int) -> Tensor:  # -> [M, C]
-        """Sums of ``value`` times the rows of ``f``, without gathering them."""
-        if self.row.numel() == 0 or f.numel() == 0:
-            return f.new_zeros(num_rows, f.size(1))
-        count = torch.bincount(self.row, minlength=num_rows)
-        ptr = torch.cat([count.new_zeros(1), count.cumsum(0)])
-        return csr_tensor(ptr, self.col, value, (num_rows, len(f))) @ f
+    @classmethod
+    def among(cls, graph: SimilarityGraph, theta: float) -> "Ties":
+        """Those of new people with each other, both directions."""
+        row, col = graph.edge_index
+        return cls(row, col, graph.weights(theta).double())
 
     @classmethod
-    def none(cls, like: Tensor) -> "Links":
+    def none(cls, like: Tensor) -> "Ties":
         """No pairs."""
         row = torch.empty(0, dtype=torch.long, device=like.device)
         return cls(row, row, torch.empty(0, dtype=torch.float64, device=like.device))
 
-
-class Anchors:
-    """What fitted people bring to an update of new ones: degrees that stay fixed."""
-
-    def __init__(self, lap: LaplacianOperator) -> None:
-        self.normalization = lap.normalization
-        self.lam_scale = lap.lam_scale.detach()
-        deg = lap.deg.detach() + SELF_WEIGHT
-        self.root = deg.rsqrt()  # [N]
-        total = torch.ones_like(deg)
-        if lap.normalization == "nrw":
-            value = lap.weight.detach() * self.root[lap.pattern.row]
-            value *= self.root[lap.pattern.col]
-            total = lap.pattern.row_sum(value) + SELF_WEIGHT / deg
-        self.inverse = total.reciprocal()  # [N], used by "nrw" alone
-
-    def entries(self, outer: Links, inner: Links, num_new: int) -> "NewRows":
-        """Rows of the Laplacian for new people, from links to fitted and new ones."""
-        v_outer, v_inner = outer.weight, inner.weight
-
-        def total() -> Tensor:
-            return outer.row_sum(v_outer, num_new) + inner.row_sum(v_inner, num_new)
-
-        if self.normalization is None:
-            return NewRows(total(), v_outer, v_inner)
-        deg = total() + SELF_WEIGHT
-        root = deg.rsqrt()
-        v_outer = v_outer * root[outer.row] * self.root[outer.col]
-        v_inner = v_inner * root[inner.row] * root[inner.col]
-        diagonal = total()
-        if self.normalization == "density":
-            return NewRows(diagonal, v_outer, v_inner)
-        own = (diagonal + SELF_WEIGHT / deg).reciprocal()
-        v_outer = 0.5 * v_outer * (own[outer.row] + self.inverse[outer.col])
-        v_inner = 0.5 * v_inner * (own[inner.row] + own[inner.col])
-        return NewRows(diagonal * own, v_outer, v_inner)
-
-
-@dataclass(frozen=True, eq=False)
-class NewRows:
-    """Diagonal and negated off-diagonal entries of the rows of new people."""
-
-    diagonal: Tensor  # a: [M]
-    outer: Tensor  # v towards fitted people, [P]
-    inner: Tensor  # v towards new people, [Q]
+    @property
+    def parts(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Rows, columns and weights."""
+        return self.row, self.col, self.weight
 
 
 class GroundedOperator(LaplacianOperator):
     """Laplacian of new people among themselves, plus their ties to fitted ones.
 
-    The ties add to the diagonal only, so rows do not sum to zero: ``is_psd`` is false
-    in order that no solver relies on that, and Gershgorin's discs certify the smallest
-    eigenvalue instead, which they put at one or above for all but ``"nrw"``.
+    The ties add to the diagonal only, so rows do not sum to zero.
     """
 
-    def __init__(self, anchors: Anchors, outer: Links, inner: Links, num: int) -> None:
-        edges = torch.stack([inner.row, inner.col])
-        super().__init__(edges, inner.weight, num, normalization=anchors.normalization)
-        # The pattern has the order of 'inner': sorted, unique, without self-loops.
-        rows = anchors.entries(outer, inner, num)
-        self._scale = anchors.lam_scale
-        self.deg = self.deg + outer.row_sum(outer.weight, num)
-        self.diagonal, self.off_diagonal = rows.diagonal, rows.inner
-        self.outer = rows.outer
+    def __init__(
+        self, fitted: LaplacianOperator, outer: Ties, inner: Ties, num: int
+    ) -> None:
+        pattern = Pattern.of(inner.row, inner.col, num)
+        self._set(pattern, inner.weight, fitted.normalization, None)
+        self._fitted, self._outer = fitted, outer
+        self.deg = self.deg.index_add(0, outer.row, outer.weight)
+        self.diagonal, self.outer, self.off_diagonal = entries_beside(
+            fitted, outer.parts, inner.parts, num
+        )
 
     @property
-    def is_psd(self) -> bool:
-        """Whether rows sum to zero and no eigenvalue is negative."""
+    def keeps_constants(self) -> bool:
+        """Never: the fitted people pull."""
         return False
+
+    @property
+    def roundings(self) -> int:
+        """Those of the fit's entries, and of rows that the ties make longer.
+
+        No formula of an entry adds up a row more than six times, and the diagonal
+        does once more.
+        """
+        longest = int(self.num_neighbors.max()) if self.num_nodes else 0
+        return self._fitted.roundings + 7 * longest + 16
+
+    @cached_property
+    def surplus(self) -> Tensor | None:  # [M]
+        """The ties, added up; a difference for ``"nrw"``, as everywhere."""
+        if self.normalization == "nrw":
+            return super().surplus
+        zero = self.outer.new_zeros(self.num_nodes)
+        return zero.index_add(0, self._outer.row, self.outer)
+
+    @property
+    def longest_row(self) -> int:
+        """Most neighbours of anybody, fitted people among themselves included."""
+        own = int(self.num_neighbors.max()) if self.num_nodes else 0
+        return max(own, self._fitted.longest_row)
+
+    @property
+    def roundings(self) -> int:
+        """Those of the fit, whose degrees enter, and of the new rows."""
+        return super().roundings + self._fitted.roundings + self.longest_row
 
     @cached_property
     def lam_scale(self) -> Tensor:
         """That of the fit."""
-        return self._scale
+        return self._fitted.lam_scale
+
+    @property
+    def num_neighbors(self) -> Tensor:  # [M]
+        """Neighbours of each new person, fitted or new."""
+        count = torch.bincount(self._outer.row, minlength=self.num_nodes)
+        return count + self.pattern.rowptr.diff()
+
+    @property
+    def tied(self) -> Tensor:  # [P]
+        """The fitted person at the end of every tie."""
+        return self._outer.col
+
+    def pull(self, f: Tensor) -> Tensor:  # [N, C] -> [M, C]
+        """Sums of fitted outputs over the ties, without gathering the outputs."""
+        row, col = self._outer.row, self._outer.col
+        if row.numel() == 0 or f.numel() == 0:
+            return f.new_zeros(self.num_nodes, f.size(1))
+        count = torch.bincount(row, minlength=self.num_nodes)
+        ptr = torch.cat([count.new_zeros(1), count.cumsum(0)])
+        return csr_tensor(ptr, col, self.outer, (self.num_nodes, len(f))) @ f

@@ -29,6 +29,7 @@ from torch import Tensor, nn
 from pyg_glif._validate import check_choice
 from pyg_glif.distances import Euclidean, FairDistance, Mahalanobis, SensitiveSubspace
 from pyg_glif.errors import DamagedFileError, UnprotectedFileWarning
+from pyg_glif.graph import SimilarityGraph
 from pyg_glif.links import Identity, Log, Logit, Softmax
 from pyg_glif.postprocessor.fitted import Fitted, Settings
 from pyg_glif.solvers import (
@@ -155,16 +156,14 @@ def _rebuilt(
         tensors["error_bound"],
         report["solver"],
     )
+    settings, x = Settings.of(params, header["tau"]), tensors["x"]
+    edges, sq_dist = tensors["edge_index"].long(), tensors["sq_dist"]
+    graph = SimilarityGraph(edges, sq_dist, len(x), settings.tau)
     features, outputs = (_names(names) for names in header["names"])
-    fitted = Fitted(
-        Settings.of(params, header["tau"]),
-        tensors["x"],
-        tensors["y_hat"],
-        tensors["edge_index"].long(),
-        tensors["sq_dist"],
-        solution,
-        (features, outputs),
-    )
+    lap, y_hat = settings.laplacian(graph), tensors["y_hat"]
+    y_fair = settings.from_dual(solution.value, y_hat, lap.deg)
+    names = features, outputs
+    fitted = Fitted(settings, x, y_hat, graph, lap, y_fair, solution, names)
     return fitted, params, header["metadata"]
 
 
@@ -179,8 +178,8 @@ def _tensors(fitted: Fitted, with_distance: bool) -> dict[str, Tensor]:
     tensors = {
         "x": fitted.x,
         "y_hat": fitted.y_hat,
-        "edge_index": fitted.edge_index.to(narrow),
-        "sq_dist": fitted.sq_dist,
+        "edge_index": fitted.graph.edge_index.to(narrow),
+        "sq_dist": fitted.graph.sq_dist,
         "value": fitted.solution.value,
         "residual": fitted.solution.residual,
         "error_bound": fitted.solution.error_bound,

@@ -1,12 +1,30 @@
 """What an audit found: numbers, people, evidence."""
 
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, field, replace
+from os import PathLike
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from torch import Tensor
 
+from pyg_glif._markup import Section, html_page, markdown_page
 from pyg_glif._optional import require
+
+#: Version of the keys that ``AuditReport.to_dict`` returns.
+SCHEMA_VERSION = 1
+
+_TITLE = "Individual fairness audit"
+_WORDS = (
+    "Peers are neighbours in the similarity graph; a person's deviation is the "
+    "distance of their output from the peers' weighted average. This describes these "
+    "people under the chosen distance. It does not certify that a model is fair."
+)
+_IN_WORDS = {
+    "num_people": "people",
+    "num_edges": "edges",
+    "num_isolated": "people without neighbours",
+}
 
 
 class Estimate(NamedTuple):
@@ -24,22 +42,25 @@ class Estimate(NamedTuple):
 
 @dataclass(frozen=True)
 class Measure:
-    """One quantity before and after, and the change of it for the same people.
+    """One quantity, before and, where there is an after, after.
 
     Args:
-        name (str): What is measured, in words.
+        name (str): An identifier.
+        title (str): What is measured, in words.
         better (str): ``"lower"``, ``"higher"`` or ``""`` where neither is.
         before (Estimate): Its value for the model's outputs.
-        after (Estimate): Its value for the smoothed outputs.
-        change (Estimate): After minus before. Its interval is that of the difference,
-            over the same draws, and much narrower than the two others suggest.
+        after (Estimate, optional): Its value for the smoothed outputs.
+        change (Estimate, optional): After minus before, for the same people. Its
+            interval is that of the difference, over the same draws, and much narrower
+            than the two others suggest.
     """
 
     name: str
+    title: str
     better: str
     before: Estimate
-    after: Estimate
-    change: Estimate
+    after: Estimate | None = None
+    change: Estimate | None = None
 
 
 @dataclass(frozen=True)
@@ -50,15 +71,16 @@ class Person:
         index (int): Their number.
         num_peers (int): Neighbours in the graph.
         before (float): How far the model's output was from the peers' average.
-        after (float): How far the smoothed output is from the peers' smoothed average.
-        moved (float): How far smoothing moved the output.
+        after (float, optional): How far the smoothed output is from the peers' smoothed
+            average.
+        moved (float, optional): How far smoothing moved the output.
     """
 
     index: int
     num_peers: int
     before: float
-    after: float
-    moved: float
+    after: float | None = None
+    moved: float | None = None
 
 
 @dataclass(frozen=True)
@@ -72,11 +94,14 @@ class Pair:
 
 @dataclass(frozen=True, eq=False)
 class AuditReport:
-    r"""Treatment before and after smoothing, as :func:`audit` found it.
+    r"""How similar people are treated, as :func:`audit` found it.
+
+    A report is about one set of outputs or about two, before and after.
 
     Args:
         facts (dict): Size of the graph and movement of outputs.
-        measures (tuple of Measure): Quantities before and after.
+        measures (tuple of Measure): Quantities; ``report["peer_deviation"]`` is the
+            one of that name.
         worst_before (tuple of Person): People furthest from their peers before.
         worst_after (tuple of Person): People furthest from their peers after.
         pairs_before (tuple of Pair): Pairs treated most unlike per distance before.
@@ -85,8 +110,9 @@ class AuditReport:
             solve, empty if the outputs came from elsewhere.
         level (float): Confidence level of intervals.
         deviation (Tensor): Distance of every person's output from their peers'
-            average, before and after, ``[N, 2]``; zero without peers.
-        moved (Tensor): How far every output moved, ``[N]``.
+            average, before and after, ``[N, 2]`` or ``[N, 1]``; zero without peers.
+        moved (Tensor, optional): How far every output moved, ``[N]``.
+        ids (tuple of str, optional): What people are called beside their number.
     """
 
     facts: dict[str, Any]
@@ -98,11 +124,12 @@ class AuditReport:
     certificate: dict[str, Any]
     level: float
     deviation: Tensor = field(repr=False)
-    moved: Tensor = field(repr=False)
+    moved: Tensor | None = field(default=None, repr=False)
+    ids: tuple[str, ...] | None = field(default=None, repr=False)
 
     def __repr__(self) -> str:
         return (
-            f"AuditReport(num_people={self.facts['people']}, "
+            f"AuditReport(num_people={self.facts['num_people']}, "
             f"num_measures={len(self.measures)})"
         )
 
@@ -114,92 +141,149 @@ class AuditReport:
         names = ", ".join(repr(measure.name) for measure in self.measures)
         raise KeyError(f"{name!r} is not one of {names}")
 
+    def with_ids(self, ids: Iterable[Any]) -> "AuditReport":
+        """The same report with names of people, one for each, beside their numbers."""
+        names = tuple(str(one) for one in ids)
+        if len(names) != self.facts["num_people"]:
+            msg = "'ids' must have one entry per person"
+            got = f"{len(names)} for {self.facts['num_people']}"
+            raise ValueError(f"{msg} (got {got})")
+        return replace(self, ids=names)
+
+    def with_facts(self, **facts: Any) -> "AuditReport":
+        """The same report with more facts, such as a radius or an accuracy."""
+        return replace(self, facts={**self.facts, **facts})
+
     def to_dict(self) -> dict[str, Any]:
-        """Everything but the tensors, for ``json.dumps``; ratios may be infinite."""
-        names = ("worst_before", "worst_after", "pairs_before", "pairs_after")
-        people = {name: [asdict(one) for one in getattr(self, name)] for name in names}
-        measures = [
-            {
-                "name": m.name,
-                "better": m.better,
-                **{
-                    when: getattr(m, when)._asdict()
-                    for when in ("before", "after", "change")
-                },
-            }
-            for m in self.measures
-        ]
+        """Everything but the tensors, for ``json.dumps``; ratios may be infinite.
+
+        The keys of a report about one set of outputs are ``worst`` and ``pairs``, and
+        its measures have a ``value``.
+        """
+        measures = []
+        for m in self.measures:
+            values = (one._asdict() for one in _estimates(m))
+            known = zip(self._whens, values, strict=True)
+            words = {"name": m.name, "title": m.title, "better": m.better}
+            measures.append({**words, **dict(known)})
+        listed = {}
+        for when, people, pairs in self._lists():
+            suffix = f"_{when}" if when else ""
+            listed[f"worst{suffix}"] = [self._person(one) for one in people]
+            listed[f"pairs{suffix}"] = [self._pair(one) for one in pairs]
         return {
+            "schema_version": SCHEMA_VERSION,
             "facts": dict(self.facts),
             "measures": measures,
-            **people,
+            **listed,
             "certificate": dict(self.certificate),
             "level": self.level,
         }
 
     def to_markdown(self) -> str:
         """The report as text with tables."""
-        return "\n".join(self._lines())
+        return markdown_page(_TITLE, _WORDS, self._sections())
+
+    def to_html(self, path: str | PathLike[str] | None = None) -> str:
+        """The report as one page that loads nothing else.
+
+        Args:
+            path (str or Path, optional): Where to write it as well.
+                (default: :obj:`None`)
+        """
+        page = html_page(_TITLE, _WORDS, self._sections())
+        if path is not None:
+            Path(path).write_text(page, encoding="utf-8")
+        return page
 
     def plot(self) -> Any:
         """A matplotlib figure: deviations from peers, and movement of outputs."""
         matplotlib = require("matplotlib.figure", "AuditReport.plot", "plots")
         figure = matplotlib.Figure(figsize=(9.0, 3.6), layout="constrained")
-        left, right = figure.subplots(1, 2)
+        left, right = figure.subplots(1, 1 if self.moved is None else 2, squeeze=False)[
+            0, [0, -1]
+        ]
         share = [(i + 1) / len(self.deviation) for i in range(len(self.deviation))]
-        for column, name in enumerate(("before", "after")):
+        names = ("before", "after") if self.moved is not None else ("outputs",)
+        for column, name in enumerate(names):
             ordered = self.deviation[:, column].sort().values
             left.step(ordered.tolist(), share, where="post", label=name)
         left.set(xlabel="distance from peers' average", ylabel="share of people")
         left.legend()
-        right.hist(self.moved.tolist(), bins=40)
-        right.set(xlabel="movement of output", ylabel="people", yscale="log")
+        if self.moved is not None:
+            right.hist(self.moved.tolist(), bins=40)
+            right.set(xlabel="movement of output", ylabel="people", yscale="log")
         return figure
 
-    def _lines(self) -> Iterator[str]:
-        """Line by line."""
-        yield "# Individual fairness audit"
-        yield ""
-        yield from _table(["", ""], [[k, _cell(v)] for k, v in self.facts.items()])
-        yield ""
-        yield f"Intervals are bootstrap intervals at level {self.level:g}."
-        yield ""
-        header = ["measure", "better", "before", "after", "change"]
-        rows = [
-            [m.name, m.better or "-", str(m.before), str(m.after), str(m.change)]
-            for m in self.measures
-        ]
-        yield from _table(header, rows)
-        for when, people, pairs in (
-            ("before", self.worst_before, self.pairs_before),
-            ("after", self.worst_after, self.pairs_after),
-        ):
-            yield from ("", f"## Treated most unlike their peers {when}", "")
-            header = ["person", "peers", "before", "after", "moved"]
-            yield from _table(header, [_row(asdict(person)) for person in people])
-            yield from ("", f"## Pairs treated most unlike {when}", "")
-            yield from _table(
-                ["first", "second", "ratio"], [_row(asdict(pair)) for pair in pairs]
-            )
+    @property
+    def _whens(self) -> tuple[str, ...]:
+        """What the estimates of a measure are called."""
+        return ("value",) if self.moved is None else ("before", "after", "change")
+
+    def _lists(
+        self,
+    ) -> Iterator[tuple[str, tuple[Person, ...], tuple[Pair, ...]]]:
+        """When, people and pairs that stand out."""
+        if self.moved is None:
+            yield "", self.worst_before, self.pairs_before
+        else:
+            yield "before", self.worst_before, self.pairs_before
+            yield "after", self.worst_after, self.pairs_after
+
+    def _person(self, person: Person) -> dict[str, Any]:
+        """One who stands out, as plain data."""
+        out = asdict(person)
+        if self.moved is None:
+            out = {"index": person.index, "num_peers": person.num_peers}
+            out["deviation"] = person.before
+        return out if self.ids is None else {"id": self.ids[person.index], **out}
+
+    def _pair(self, pair: Pair) -> dict[str, Any]:
+        """Two who stand out, as plain data."""
+        out = asdict(pair)
+        if self.ids is None:
+            return out
+        return {"ids": [self.ids[pair.first], self.ids[pair.second]], **out}
+
+    def _sections(self) -> Iterator[Section]:
+        """The tables of the report."""
+        yield _facts("People", self.facts)
+        yield Section(
+            f"Measures, bootstrap intervals at level {self.level:g}",
+            ["measure", "better", *self._whens],
+            [
+                [m.title, m.better or "-", *map(str, _estimates(m))]
+                for m in self.measures
+            ],
+        )
+        for when, people, pairs in self._lists():
+            ending = f" {when}" if when else ""
+            records = [self._person(one) for one in people]
+            yield _records(f"Treated most unlike their peers{ending}", records)
+            records = [self._pair(one) for one in pairs]
+            yield _records(f"Pairs treated most unlike{ending}", records)
         if self.certificate:
-            yield from ("", "## Certificate", "")
-            items = self.certificate.items()
-            yield from _table(["", ""], [[k, _cell(v)] for k, v in items])
+            yield _facts("Certificate", self.certificate)
 
 
-def _cell(value: Any) -> str:
-    """Numbers short, everything else as it is."""
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+def _estimates(measure: Measure) -> list[Estimate]:
+    """The estimates that there are."""
+    found = (measure.before, measure.after, measure.change)
+    return [one for one in found if one is not None]
 
 
-def _row(record: dict[str, Any]) -> list[str]:
-    """The values of a record."""
-    return [_cell(value) for value in record.values()]
+def _facts(title: str, facts: dict[str, Any]) -> Section:
+    """A table of facts."""
+    rows = [[_in_words(name), value] for name, value in facts.items()]
+    return Section(title, ["fact", "value"], rows)
 
 
-def _table(header: list[str], rows: list[list[str]]) -> Iterator[str]:
-    """A Markdown table, line by line."""
-    yield "| " + " | ".join(header) + " |"
-    yield "|" + "---|" * len(header)
-    for row in rows:
-        yield "| " + " | ".join(row) + " |"
+def _records(title: str, records: list[dict[str, Any]]) -> Section:
+    """A table of people or pairs."""
+    header = [_in_words(name) for name in records[0]] if records else ["none"]
+    return Section(title, header, [list(one.values()) for one in records])
+
+
+def _in_words(name: str) -> str:
+    """An identifier as a person reads it."""
+    return _IN_WORDS.get(name, name.replace("_", " "))

@@ -15,7 +15,7 @@ ROLES = ("--attributes", "sex", "--labels", "repaid")
 
 def measure(found: dict[str, Any], name: str) -> dict[str, Any]:
     """A measure of a report."""
-    (one,) = (m for m in found["measures"] if m["name"] == name)
+    (one,) = (m for m in found["measures"] if m["title"] == name)
     return one
 
 
@@ -33,9 +33,9 @@ def test_audit_of_outputs_as_they_are(shell: Shell, table: Table) -> None:
     assert found["command"] == "audit"
     assert found["tau"] == found["facts"]["tau"] == 0.8
     W, y = neighbours(table, 0.8), table.y
-    assert found["facts"]["people"] == 40
-    assert found["facts"]["edges"] == (W > 0).sum() // 2
-    assert found["facts"]["people without neighbours"] == (W.sum(1) == 0).sum()
+    assert found["facts"]["num_people"] == 40
+    assert found["facts"]["num_edges"] == (W > 0).sum() // 2
+    assert found["facts"]["num_isolated"] == (W.sum(1) == 0).sum()
     right = ((y > 0.5) == table.repaid).mean()
     assert found["facts"]["accuracy"] == pytest.approx(right)
     energy = 0.5 * (W * (y[:, None] - y[None]) ** 2).sum()
@@ -62,9 +62,9 @@ def test_audit_before_and_after(shell: Shell, table: Table) -> None:
     found = shell(*words, "--json").json
     fair = np.array([float(cell) for cell in read_csv(Path("fair.csv"))["score"]])
     right = ((fair > 0.5) == table.repaid).mean()
-    assert found["facts"]["accuracy after"] == pytest.approx(right)
+    assert found["facts"]["accuracy_after"] == pytest.approx(right)
     moved = np.abs(fair - table.y)
-    assert found["facts"]["largest movement"] == pytest.approx(moved.max())
+    assert found["facts"]["largest_movement"] == pytest.approx(moved.max())
     written = json.loads(Path("smooth.json").read_text())
     assert written["certificate"]["status"] == "CONVERGED"
     for name in ("measures", "worst_before", "worst_after", "pairs_after"):
@@ -182,9 +182,9 @@ def test_twins_treated_unlike_give_json_that_everybody_reads(shell: Shell) -> No
 
 def test_nearest_others_can_be_left_out(shell: Shell, table: Table) -> None:
     words = ("audit", *PEOPLE, *ROLES, "--json")
-    names = [m["name"] for m in shell(*words).json["measures"]]
+    names = [m["title"] for m in shell(*words).json["measures"]]
     assert "consistency with 5 nearest" in names
-    fewer = [m["name"] for m in shell(*words, "--nearest", 0).json["measures"]]
+    fewer = [m["title"] for m in shell(*words, "--nearest", 0).json["measures"]]
     assert [name for name in names if name not in fewer] == [
         "consistency with 5 nearest"
     ]

@@ -3,13 +3,18 @@
 import doctest
 import re
 import shlex
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
+from pyg_glif import cli
 from pyg_glif.cli._app import commands
 from tests.cli.calls import Shell
 
-PAGE = Path(__file__).parents[2] / "docs" / "command_line.md"
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = DOCS / "command_line.md"
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.M | re.S)
 
 
@@ -58,3 +63,20 @@ def test_every_option_on_the_page_exists(shell: Shell) -> None:
     known = "".join(shell(name, "--help").out for name in commands())
     for flag in set(re.findall(r"--[a-z][a-z-]*", PAGE.read_text())):
         assert re.search(rf"{flag}\b", known), flag
+
+
+def test_the_documented_way_to_add_a_command_is_all_there_is_to_it(
+    shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (DOCS / "architecture.md").read_text().partition("(add-a-command)=")[2]
+    code = next(text for name, text in BLOCK.findall(page) if name == "python")
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more" / "columns.py").write_text(code)
+    monkeypatch.setattr(cli, "__path__", [*cli.__path__, str(tmp_path / "more")])
+    monkeypatch.delitem(sys.modules, "pyg_glif.cli.columns", raising=False)
+    Path("p.csv").write_text("name,age\nAda,36\n")
+    assert shell("columns", "p.csv").out == "name  Ada\nage   36\n"
+    assert shell("columns", "p.csv", "--json").json["age"] == "36"
+    shell("columns", "q.csv").fails(2, "'q.csv' does not exist")
+    assert "list the columns of a file" in shell("--help").out
+    assert shell("columns", "--help").out.startswith("usage: pyg-glif columns ")

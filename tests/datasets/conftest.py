@@ -7,5 +7,5 @@ from tests.datasets.laws import FakeEncoder
 def encoder(monkeypatch: pytest.MonkeyPatch) -> FakeEncoder:
     """Replaces the encoder of texts by numbers made of their hash."""
     fake = FakeEncoder()
-    monkeypatch.setattr("pyg_glif.datasets._texts.encode", fake)
+    monkeypatch.setattr("pyg_glif.datasets._counterfactual.encode", fake)
     return fake

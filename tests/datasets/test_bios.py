@@ -1,3 +1,4 @@
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -191,7 +192,10 @@ def test_bios_of_the_shared_subset(
         ({"limit": 1.5}, ValueError, "'limit' must be a whole number or a share of at"),
         ({"limit": "all"}, TypeError, "'limit' must be a whole number"),
         ({"face_limit": 0}, ValueError, "'face_limit' must be at least 1"),
-        ({"test_share": 1.0}, ValueError, "'test_share' must be below 1"),
+        ({"test_share": 1.0}, ValueError, r"'test_share' must be below 1 \(got 1.0\)"),
+        ({"test_share": 0.0}, ValueError, r"'test_share' must be positive \(got 0.0\)"),
+        ({"val_share": -0.1}, ValueError, "'val_share' must be non-negative"),
+        ({"val_share": 1}, ValueError, r"'val_share' must be below 1 \(got 1.0\)"),
         ({"source": "embeddings", "seed": 10}, ValueError, "'seed' must be below 10"),
     ],
 )
@@ -207,7 +211,7 @@ def test_bios_says_where_texts_should_be(
 ) -> None:
     monkeypatch.setenv("PYG_GLIF_DATA", str(tmp_path))
     with pytest.raises(
-        FileNotFoundError, match=r"bias_in_bios_subset.csv.gz' is not in"
+        FileNotFoundError, match=r"bias_in_bios_subset.csv.gz' is missing. It must be"
     ):
         Bios()
     path = tmp_path / "bios" / "bias_in_bios_subset.csv.gz"
@@ -249,7 +253,7 @@ def load(root: Path, name: str) -> np.ndarray:
 def test_bios_from_embeddings(
     files: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pyg_glif.datasets._arrays._CHUNK", 7)
+    monkeypatch.setattr("pyg_glif.datasets._files._CHUNK", 7)
     dataset = Bios(files, "embeddings", seed)
     assert repr(dataset) == f"Bios(source='embeddings', seed={seed})"
     assert dataset.classes == ("dj", "model", "poet")
@@ -287,6 +291,29 @@ def test_bios_embeddings_are_found_in_the_data_folder(
 ) -> None:
     monkeypatch.setenv("PYG_GLIF_DATA", str(files))
     assert_same(Bios(source="embeddings"), Bios(str(files), "embeddings"))
+
+
+def test_bios_embeddings_beyond_the_limit_are_all(files: Path) -> None:
+    assert_same(Bios(files, "embeddings", limit=1000), Bios(files, "embeddings"))
+
+
+def test_bios_files_are_found_below_root_first(
+    files: Path, texts: Path, encoder: FakeEncoder, tmp_path: Path
+) -> None:
+    """PyG's folder for raw files, the root itself, the data set's own folder."""
+    original = Bios(source="text").raw_paths
+    assert original == [str(texts / "bios" / "bias_in_bios_subset.csv.gz")]
+    for number, folder in enumerate((".", "raw", "bios")):
+        root = tmp_path / f"root{number}"
+        (root / folder).mkdir(parents=True)
+        shutil.copy(original[0], root / folder)
+        (found,) = Bios(root).raw_paths
+        assert Path(found).parent == root / folder
+    raw = tmp_path / "other" / "raw"
+    shutil.copytree(files / FOLDER, raw)
+    dataset = Bios(tmp_path / "other", "embeddings", 7)
+    assert dataset.raw_paths == [str(raw / name) for name in dataset.raw_file_names]
+    assert_same(dataset, Bios(files, "embeddings", 7))
 
 
 @pytest.mark.parametrize("limit", [0.5, 30])

@@ -20,7 +20,7 @@ import torch
 from torch_geometric.data import Data
 
 from pyg_glif.datasets import Sentiment, sentiment
-from pyg_glif.datasets._weat_names import WEAT_NAMES
+from pyg_glif.datasets._sentiment_sources import WEAT_NAMES
 
 ROOT = Path(__file__).parents[2]
 PACKAGED = ROOT / "pyg_glif" / "datasets" / "data" / "sentiment.npz"
@@ -251,7 +251,7 @@ def test_root_keeps_the_data_set(
         raise FileNotFoundError("the source was read")
 
     fresh = [Sentiment(seed=seed) for seed in (0, 1)]
-    monkeypatch.setattr(sentiment, "read_source", unavailable)
+    monkeypatch.setattr(sentiment, "read_vocabulary", unavailable)
     for seed, expected in enumerate(fresh):
         kept = Sentiment(root, seed=seed)
         assert kept[0].keys() == expected[0].keys()
@@ -319,8 +319,20 @@ def test_sentiment_says_which_file_is_missing(
     with pytest.raises(FileNotFoundError) as caught:
         Sentiment(variant=variant)
     assert str(caught.value) == (
-        f"'sentiment/{file}' is not in '{tmp_path}'. Set 'PYG_GLIF_DATA' to the folder "
-        "that holds it"
+        f"'{file}' is missing. It must be in '{tmp_path / 'sentiment'}'. The page on "
+        "experiments lists all files"
+    )
+    # Nothing is looked for beside the working directory or the package.
+    (tmp_path / "shared" / "data" / "sentiment").mkdir(parents=True)
+    (tmp_path / "shared" / "data" / "sentiment" / file).touch()
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.delenv("PYG_GLIF_DATA")
+    with pytest.raises(FileNotFoundError) as caught:
+        Sentiment(variant=variant)
+    assert str(caught.value) == (
+        f"'{file}' is missing. It must be in a known place: pass 'root' or set "
+        "'PYG_GLIF_DATA'. The page on experiments lists all files"
     )
 
 
@@ -382,7 +394,7 @@ def test_sentiment_glove42b(authors: Path) -> None:
     assert dataset.side_x[:, 1].tolist() == [-47.0, -47.0, -48.0, -46.0]
 
 
-@pytest.mark.parametrize("part", ["", "raw"])
+@pytest.mark.parametrize("part", ["", "raw", "sentiment"])
 def test_glove42b_is_found_in_root(authors: Path, tmp_path: Path, part: str) -> None:
     expected = Sentiment(variant="glove42b")
     root = tmp_path / "root"
@@ -408,23 +420,30 @@ def test_published_split_is_that_of_the_published_count() -> None:
 
 
 def test_glove42b_says_which_file_is_missing(authors: Path, tmp_path: Path) -> None:
-    remedy = (
-        "Copy it there from 'project_data' of the authors' code (GitHub project "
-        "Felix-Petersen/fairness-post-processing), or set 'PYG_GLIF_DATA'"
+    origin = (
+        "It is in 'project_data' of the authors' code (GitHub project "
+        "Felix-Petersen/fairness-post-processing)"
     )
     (authors / "Popular_Baby_Names.csv").unlink()
     with pytest.raises(FileNotFoundError) as caught:
         Sentiment(variant="glove42b")
-    expected = f"'Popular_Baby_Names.csv' is not in '{authors}'. {remedy}"
-    assert str(caught.value) == expected
+    assert str(caught.value) == (
+        f"'Popular_Baby_Names.csv' is missing. It must be in '{authors}'. {origin}"
+    )
     (authors / "sentiment_glove.42B.300d.txt").unlink()
     root = tmp_path / "root"
     with pytest.raises(FileNotFoundError) as caught:
         Sentiment(str(root), variant="glove42b")
     assert str(caught.value) == (
-        f"'sentiment_glove.42B.300d.txt' is not in '{root / 'raw'}', '{root}', "
-        f"'{authors}'. {remedy}"
+        f"'sentiment_glove.42B.300d.txt' is missing. It must be in '{root / 'raw'}' or "
+        f"'{root}' or '{root / 'sentiment'}' or '{authors}'. {origin}"
     )
+
+
+def test_raw_files_are_those_that_are_read(authors: Path) -> None:
+    assert Sentiment().raw_paths == []
+    dataset = Sentiment(variant="glove42b")
+    assert sorted(dataset.raw_paths) == sorted(map(str, authors.iterdir()))
 
 
 @pytest.mark.parametrize(

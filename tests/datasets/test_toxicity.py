@@ -168,7 +168,7 @@ def test_toxicity_rejects(
 
 def test_toxicity_says_where_texts_should_be(texts: Path) -> None:
     (texts / "toxicity" / "identity_terms.txt").unlink()
-    with pytest.raises(FileNotFoundError, match=r"identity_terms.txt' is not in"):
+    with pytest.raises(FileNotFoundError, match=r"identity_terms.txt' is missing"):
         Toxicity()
 
 
@@ -244,6 +244,21 @@ def test_toxicity_from_embeddings(files: Path, seed: int) -> None:
     expected = np.stack([terms[known[0]][teachers], terms[known[1]][teachers]], axis=1)
     found = dataset.face_x.reshape(-1, 2, WIDTH).numpy()
     np.testing.assert_array_equal(found, expected.astype(np.float32))
+
+
+def test_toxicity_raw_files_are_those_that_are_read(
+    files: Path, texts: Path, encoder: FakeEncoder
+) -> None:
+    stored = Toxicity(files, "embeddings", known_terms=2)
+    unused = {"subgroups_nid.npy", "subgroups_id.npy"}
+    assert {Path(path).name for path in stored.raw_paths} == {
+        path.name for path in (files / FOLDER).iterdir()
+    } - unused
+    written = Toxicity(known_terms=2, wikipedia=True)
+    assert sorted(written.raw_paths) == sorted(
+        str(path) for path in (texts / "toxicity").iterdir()
+    )
+    assert len(Toxicity(known_terms=2).raw_paths) == 2
 
 
 def test_toxicity_embeddings_limit_is_a_share_of_each_split(files: Path) -> None:

@@ -2,6 +2,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -36,15 +37,39 @@ def run_sentiment(seed: int, config: SentimentConfig) -> Run:
     return SentimentExperiment(config).run(seed)
 
 
-@pytest.fixture(scope="module")
-def runs() -> list[Run]:
-    return [run_sentiment(seed, SMALL) for seed in (0, 1)]
+class Watched(SentimentTrial):
+    """Keeps the outputs behind each record."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.seen: list[torch.Tensor] = []
+
+    def measure(self, outputs: torch.Tensor) -> dict[str, float]:
+        self.seen.append(outputs)
+        return super().measure(outputs)
 
 
 @pytest.fixture(scope="module")
-def people() -> SentimentTrial:
-    """Words and names of a seed, before any method has run."""
-    return SentimentExperiment(SMALL).prepare(0)
+def people() -> Watched:
+    """Words and names of seed 0, with all outputs once ``runs`` is there."""
+    return Watched(SMALL, 0, None)
+
+
+@pytest.fixture(scope="module")
+def runs(people: Watched) -> list[Run]:
+    """Two seeds."""
+    watched = SentimentExperiment(SMALL)
+    watched.prepare = lambda seed, progress: people  # type: ignore[method-assign]
+    return [watched.run(0), run_sentiment(1, SMALL)]
+
+
+def fair_distances(people: SentimentTrial) -> np.ndarray:
+    """Outside the span of the side set's leading right singular vectors."""
+    side = Sentiment(seed=0).side_x.double().numpy()
+    basis = np.linalg.svd(side, full_matrices=False)[2][:50]
+    x = people.x.double().numpy()
+    z = x - x @ basis.T @ basis
+    return np.sqrt(((z[:, None] - z[None]) ** 2).sum(-1))
 
 
 def test_every_method_has_one_chosen_setting(runs: list[Run]) -> None:
@@ -56,32 +81,22 @@ def test_every_method_has_one_chosen_setting(runs: list[Run]) -> None:
     assert {"tau": 8**0.5, "lam": 1.0} in glif
 
 
-def test_same_seed_same_numbers(runs: list[Run]) -> None:
-    again = run_sentiment(1, SMALL)
+def test_same_seed_same_numbers_on_any_threads_and_default_dtype(
+    runs: list[Run],
+) -> None:
+    threads, dtype = torch.get_num_threads(), torch.get_default_dtype()
+    try:
+        torch.set_num_threads(2)
+        torch.set_default_dtype(torch.float64)
+        again = run_sentiment(1, SMALL)
+        assert torch.get_num_threads() == 2
+        assert torch.get_default_dtype() == torch.float64
+    finally:
+        torch.set_num_threads(threads)
+        torch.set_default_dtype(dtype)
     assert again.records == runs[1].records
     assert again.extras == runs[1].extras
     assert again.records != runs[0].records
-
-
-def test_numbers_do_not_depend_on_the_number_of_threads(runs: list[Run]) -> None:
-    before = torch.get_num_threads()
-    try:
-        for threads in (1, 2):
-            torch.set_num_threads(threads)
-            assert run_sentiment(0, SMALL).records == runs[0].records
-            assert torch.get_num_threads() == threads
-    finally:
-        torch.set_num_threads(before)
-
-
-def test_numbers_do_not_depend_on_the_default_dtype(runs: list[Run]) -> None:
-    before = torch.get_default_dtype()
-    try:
-        torch.set_default_dtype(torch.float64)
-        assert run_sentiment(0, SMALL).records == runs[0].records
-        assert torch.get_default_dtype() == torch.float64
-    finally:
-        torch.set_default_dtype(before)
 
 
 def test_global_randomness_is_neither_used_nor_changed(runs: list[Run]) -> None:
@@ -114,7 +129,7 @@ def test_measures_match_their_formulas(people: SentimentTrial) -> None:
     logit = torch.randn(len(people.y), generator=generator, dtype=torch.float64)
     y, names = logit.numpy(), people.is_name.numpy()
     race, gender = people.race.numpy()[names], people.gender.numpy()[names]
-    found = people.measure(logit)
+    found = SentimentTrial.measure(people, logit)
     right = (y[~names] > 0) == (people.y.numpy()[~names] == 1)
     assert found["accuracy"] == pytest.approx(right.mean())
     n = y[names]
@@ -129,29 +144,14 @@ def test_measures_match_their_formulas(people: SentimentTrial) -> None:
 
 
 def test_smoothed_records_match_the_closed_form(
-    people: SentimentTrial, runs: list[Run], monkeypatch: pytest.MonkeyPatch
+    runs: list[Run], people: Watched
 ) -> None:
-    seen: list[torch.Tensor] = []
-    measure = SentimentTrial.measure
-
-    def spy(self: SentimentTrial, logit: torch.Tensor) -> dict[str, float]:
-        seen.append(logit)
-        return measure(self, logit)
-
-    monkeypatch.setattr(SentimentTrial, "measure", spy)
-    run_sentiment(0, replace(SMALL, penalties=(), rhos=()))
-    y = seen[0].double().numpy()
-    # Orthogonal complement of the side set's leading right singular vectors.
-    side = Sentiment(seed=0).side_x.double().numpy()
-    basis = np.linalg.svd(side, full_matrices=False)[2][:50]
-    x = people.x.double().numpy()
-    z = x - x @ basis.T @ basis
-    sq_dist = ((z[:, None] - z[None]) ** 2).sum(-1)
+    y, sq_dist = people.seen[0].double().numpy(), fair_distances(people) ** 2
     weight = np.where(sq_dist <= 8.0, np.exp(-1e-4 * sq_dist), 0.0)
     lap = np.diag(weight.sum(1)) - weight
     fair = np.linalg.solve(np.eye(len(y)) + 0.1 * lap, y)
     chosen = next(r for r in runs[0].records if r.method == "GLIF" and r.chosen)
-    expected = measure(people, torch.from_numpy(fair))
+    expected = SentimentTrial.measure(people, torch.from_numpy(fair))
     assert chosen.metrics == pytest.approx(expected, rel=1e-3)
 
 
@@ -168,31 +168,16 @@ def test_violations_count_every_pair_once(
 
 
 def test_projected_outputs_break_no_constraint(
-    people: SentimentTrial, runs: list[Run], monkeypatch: pytest.MonkeyPatch
+    runs: list[Run], people: Watched
 ) -> None:
-    seen: list[torch.Tensor] = []
-    measure = SentimentTrial.measure
-
-    def spy(self: SentimentTrial, logit: torch.Tensor) -> dict[str, float]:
-        seen.append(logit)
-        return measure(self, logit)
-
-    monkeypatch.setattr(SentimentTrial, "measure", spy)
-    run = run_sentiment(0, replace(SMALL, penalties=(), rhos=()))
-    pairs = zip(run.records, seen, strict=True)
-    side = Sentiment(seed=0).side_x.double().numpy()
-    basis = np.linalg.svd(side, full_matrices=False)[2][:50]
-    x = people.x.double().numpy()
-    z = x - x @ basis.T @ basis
-    dist = np.sqrt(((z[:, None] - z[None]) ** 2).sum(-1))
-    before = seen[0].double().numpy()
-    spread = np.ptp(before)
+    pairs = zip(runs[0].records, people.seen, strict=True)
     projected = {r.setting["L"]: y for r, y in pairs if r.method == "IF-constraints"}
     assert sorted(projected) == [1.0, 2.25]
+    dist, before = fair_distances(people), people.seen[0].double().numpy()
     for lipschitz, value in projected.items():
         y = value.double().numpy()
         gap = np.abs(y[:, None] - y[None]) - lipschitz * dist
-        assert gap.max() <= 1e-4 * spread
+        assert gap.max() <= 1e-4 * np.ptp(before)
         # The constraints bind: outputs as they were break them by far.
         assert (np.abs(before[:, None] - before[None]) - lipschitz * dist).max() > 1
 

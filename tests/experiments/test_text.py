@@ -87,9 +87,9 @@ def test_ways_to_solve_agree(generator: torch.Generator) -> None:
     sq_dist = ((x.double()[:, None] - x.double()[None]) ** 2).sum(-1).numpy()
     weight = np.where(sq_dist <= 1.0, np.exp(-1e-4 * sq_dist), 0.0)
     lap = np.diag(weight.sum(1)) - weight
-    expected = np.linalg.solve(np.eye(40) + lap, y.double().numpy())
+    expected = np.linalg.solve(np.eye(40) + 0.1 * lap, y.double().numpy())
     for name, solve in SOLVERS.items():
-        fair = solve(x, y, Euclidean(), 1.0, 1.0)
+        fair = solve(x, y, Euclidean(), 1.0, 0.1)
         np.testing.assert_allclose(fair, expected, atol=1e-3, err_msg=name)
 
 

@@ -3,14 +3,14 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings, strategies as st
+from hypothesis import example, given, settings, strategies as st
 from scipy.spatial import cKDTree
 
 from pyg_glif.distances import CallableDistance, Mahalanobis, SensitiveSubspace
 from pyg_glif.errors import MemoryBudgetError
 from pyg_glif.graph import fair_radius_graph
-from pyg_glif.graph.plan import choose_basis
-from pyg_glif.graph.points import Points
+from pyg_glif.graph._plan import choose_basis
+from pyg_glif.graph._points import Points
 from tests.oracles_radius import brute_force_distances, brute_force_edges
 
 STRATEGIES = ("auto", "projected", "plain")
@@ -122,11 +122,19 @@ def test_fair_radius_graph_equals_brute_force(
         max_size=6,
         unique=True,
     ),
-    num_nodes=st.sampled_from([2, 50, 1200]),
+    num_nodes=st.sampled_from([2, 50, 300]),
     num_features=st.sampled_from([1, 3, 20]),
     dtype=st.sampled_from([torch.float32, torch.float64]),
     strategy=st.sampled_from(STRATEGIES),
     seed=st.integers(0, 10**6),
+)
+@example(
+    ids=[5, 2**60, 2**61, 2**62, 2**63 - 1],
+    num_nodes=1200,
+    num_features=20,
+    dtype=torch.float32,
+    strategy="projected",
+    seed=0,
 )
 def test_fair_radius_graph_takes_any_batch_ids(
     ids, num_nodes, num_features, dtype, strategy, seed
@@ -135,7 +143,7 @@ def test_fair_radius_graph_takes_any_batch_ids(
     z = generator.normal(size=(num_nodes, num_features))
     z = torch.tensor(z, dtype=dtype)
     batch = torch.from_numpy(generator.choice(np.array(ids, np.int64), num_nodes))
-    tau = 0.5 * math.sqrt(num_features)
+    tau = 0.8 * math.sqrt(num_features)
     edge_index, _ = fair_radius_graph(z, tau, batch=batch, strategy=strategy)
     rows = []
     for graph in ids:  # SciPy's tree, one graph at a time
@@ -153,41 +161,30 @@ def test_fair_radius_graph_takes_any_batch_ids(
         np.testing.assert_array_equal(edges.T.numpy(), expected)
 
 
-def _nearly_constant(kind, seed):
+def _nearly_constant(num_changed, seed):
+    """Rows that differ in few places, by columns of all scales."""
     generator = torch.Generator().manual_seed(seed)
-    x = torch.zeros(1100, 3, dtype=torch.float64)
-    noise = torch.randn(1100, 3, generator=generator, dtype=torch.float64)
-    if kind == "one differs":
-        x[0] = 10.0 ** -(seed % 45) * noise[0]
-    elif kind == "one column":
-        x[:, 0] = 10.0 ** -(seed % 45) * noise[:, 0]
-    elif kind == "some differ":
-        x[::97] = 10.0 ** -(seed % 45) * noise[::97]
-    else:
-        x = noise * 10.0 ** -torch.tensor([0.0, 20.0, 40.0]).double()
+    scale = torch.logspace(0, -20, 130, dtype=torch.float64)
+    x = torch.zeros(1100, 130, dtype=torch.float64)
+    noise = torch.randn(num_changed, 130, generator=generator, dtype=torch.float64)
+    x[:num_changed] = 10.0 ** -(seed % 45) * noise * scale
     return x
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize(
-    "kind", ["one differs", "one column", "some differ", "columns of all scales"]
-)
-def test_fair_radius_graph_of_nearly_constant_features(kind, dtype):
+@pytest.mark.parametrize("num_changed", [0, 1, 3, 40])
+def test_fair_radius_graph_of_nearly_constant_features(num_changed, dtype):
     """Products of tiny numbers vanish in float32, and factorisations with them."""
-    for seed in range(0, 60, 3):
-        z = _nearly_constant(kind, seed).to(dtype)
-        points = Points.from_embedding(z, None)
-        basis = choose_basis(points, 1e-9, "projected")
-        assert bool(torch.isfinite(basis).all())
+    for seed in (5, 11, 17, 23, 35, 41, 59, 65, 77):
+        z = _nearly_constant(num_changed, seed).to(dtype)
+        basis = choose_basis(Points.from_embedding(z, None), 1e-9, "projected")
         gram = basis.double().T @ basis.double()
-        eye = torch.eye(3, dtype=torch.float64)
+        eye = torch.eye(basis.size(1), dtype=torch.float64)
         torch.testing.assert_close(gram, eye, atol=1e-5, rtol=0)
-    some = z[:300]  # the last of them, for all strategies
-    for tau in (0.0, float((some[0] - some[1]).double().norm())):
-        expected, _ = brute_force_edges(some.double().numpy(), tau)
+    some = z[:100]
+    for tau in (0.0, float((some[0] - some[-1]).double().norm())):
         for strategy in STRATEGIES:
-            edge_index, _ = fair_radius_graph(some, tau, strategy=strategy)
-            assert np.array_equal(edge_index.numpy(), expected)
+            _assert_exact(some, tau, strategy=strategy)
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
@@ -205,14 +202,15 @@ def test_fair_radius_graph_takes_radii_whose_square_overflows(tau, dtype, strate
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-@pytest.mark.parametrize("num_features", [2, 10, 30, 64, 65, 200])
+@pytest.mark.parametrize("num_features", [2, 30, 64, 65, 200])
 def test_sq_dist_is_as_accurate_as_promised(num_features, strategy, generator):
-    """Far from the origin of a cluster, where float32 products cancel most."""
+    """Two groups about the origin, in each of which float32 products cancel."""
+    side = torch.ones(300, 1)
+    side[::2] = -1.0
     worst = 0.0
-    for offset in (0.0, 1.0, 1.5, 3.0, 1e-18):
-        z = torch.randn(300, num_features, generator=generator)
-        z[::2] += offset * math.sqrt(num_features)
-        z = z * 1e-18 if offset == 1e-18 else z
+    for share in (0.13, 0.16, 0.18, 0.2, 0.25, 1e-18):
+        z = side + share * torch.randn(300, num_features, generator=generator)
+        z = (z - side) if share == 1e-18 else z
         z[-1] = 1.0
         edge_index, sq_dist = fair_radius_graph(z, math.inf, strategy=strategy)
         exact = z.double()[edge_index[0]] - z.double()[edge_index[1]]

@@ -107,42 +107,8 @@ def test_glif_conv_takes_every_layout(graph: Graph, generator: torch.Generator) 
     x = signal(10, generator)
     conv = GLIFConv(0.7)
     expected = conv(x, edge_index, weight)
-    product = conv.laplacian_product(x, edge_index, weight)
     for name, edges, values in layouts(edge_index, weight):
         torch.testing.assert_close(conv(x, edges, values), expected, msg=name)
-        found = conv.laplacian_product(x, edges, values)
-        torch.testing.assert_close(found, product, msg=name)
-
-
-@pytest.mark.parametrize("normalization", NORMALIZATIONS)
-def test_propagate_computes_the_laplacian_product(
-    normalization: Normalization, graph: Graph, generator: torch.Generator
-) -> None:
-    W, edge_index, weight = graph
-    x = signal(10, generator)
-    conv = GLIFConv(normalization=normalization)
-    expected = oracle.laplacian(W, normalization) @ x.numpy()
-    seen = []
-
-    # CSR, then gather-scatter twice: because of a hook, because of a gradient.
-    fused = conv.laplacian_product(x, edge_index, weight)
-    hook = conv.register_message_forward_hook(lambda *args: seen.append(1))
-    watched = conv.laplacian_product(x, edge_index, weight)
-    hook.remove()
-    learned = weight.clone().requires_grad_()
-    gathered = conv.laplacian_product(x, edge_index, learned)
-    assert len(seen) == 1
-    assert gathered.requires_grad
-    for found in (fused, watched, gathered.detach()):
-        np.testing.assert_allclose(found, expected, atol=1e-12)
-    flat = conv.laplacian_product(x[:, 0], edge_index, weight)
-    np.testing.assert_allclose(flat, expected[:, 0], atol=1e-12)
-    x.requires_grad_()
-    for values in (weight, learned):
-        out = conv.laplacian_product(x, edge_index, values)
-        (grad,) = torch.autograd.grad(out[0, 0], x)
-        row = oracle.laplacian(W, normalization)[0]
-        np.testing.assert_allclose(grad[:, 0], row, atol=1e-12)
 
 
 @pytest.mark.parametrize("normalization", NORMALIZATIONS)
@@ -386,11 +352,8 @@ def test_explainer_mask_scales_the_weights(
     mean = (0.5 * (dense + dense.T))[edge_index[0], edge_index[1]]
     conv = GLIFConv()
     expected = conv(x, edge_index, weight * mean)
-    product = conv.laplacian_product(x, edge_index, weight * mean)
     conv.explain, conv._edge_mask, conv._apply_sigmoid = True, mask, False
     torch.testing.assert_close(conv(x, edge_index, weight), expected)
-    found = conv.laplacian_product(x, edge_index, weight)
-    torch.testing.assert_close(found, product)
 
 
 # --- Bad input ---------------------------------------------------------------

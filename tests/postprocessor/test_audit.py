@@ -1,11 +1,13 @@
 import json
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
 from pyg_glif.distances import SensitiveSubspace
+from pyg_glif.graph import SimilarityGraph
 from pyg_glif.metrics import (
     group_gap,
     group_std,
@@ -13,25 +15,26 @@ from pyg_glif.metrics import (
     local_lipschitz,
     prediction_consistency,
 )
-from pyg_glif.postprocessor import AuditReport, Estimate, audit
+from pyg_glif.postprocessor import AuditReport, Bootstrap, Estimate, Person, audit
 from tests import oracles, oracles_inductive as oracle
 from tests.postprocessor.people import People, people
 
 
 def report(group: People, **options: object) -> AuditReport:
-    return group.fit().audit(num_samples=50, **options)
+    bootstrap = Bootstrap(num_samples=50, **options)
+    return group.fit().audit(bootstrap=bootstrap)
 
 
 def test_measures_match_their_definitions() -> None:
     group = people()
     distance = SensitiveSubspace(torch.tensor([[0.2, 1.0]], dtype=torch.float64))
     post = group.fit(distance=distance)
-    found = post.audit(num_samples=20, k=4)
+    found = post.audit(bootstrap=Bootstrap(num_samples=20), k=4)
     z = distance.embed(group.x).numpy()
     W = oracle.fitted_weights(z, 0.9, 0.5)
     L = oracles.laplacian(W, None)
     before, after = group.y.numpy(), post.y_fair_.numpy()
-    energy = found["Laplacian energy"]
+    energy = found["laplacian_energy"]
     assert energy.before.value == pytest.approx(np.trace(before.T @ L @ before))
     assert energy.after.value == pytest.approx(np.trace(after.T @ L @ after))
     known = W.sum(1) > 0
@@ -40,7 +43,7 @@ def test_measures_match_their_definitions() -> None:
         apart = np.linalg.norm(y[known] - peers, axis=1)
         np.testing.assert_allclose(found.deviation[known, column], apart, atol=1e-12)
         assert not bool(found.deviation[~known].any())
-    deviation = found["deviation from peers"]
+    deviation = found["peer_deviation"]
     assert deviation.after.value == pytest.approx(float(apart.mean()))
     assert deviation.change.value == pytest.approx(
         deviation.after.value - deviation.before.value
@@ -48,20 +51,20 @@ def test_measures_match_their_definitions() -> None:
     edges, sq_dist = post.graph_.edge_index, post.graph_.edge_sq_dist
     ratios = local_lipschitz(post.y_fair_, edges, sq_dist)
     for level, value in zip((50, 90, 99), ratios.quantiles.tolist(), strict=True):
-        measure = found[f"Lipschitz ratio, {level}% of edges"]
+        measure = found[f"lipschitz_ratio_p{level}"]
         assert measure.after == Estimate(value)
-    assert found["Lipschitz ratio, largest"].after == Estimate(float(ratios.max))
+    assert found["lipschitz_ratio_max"].after == Estimate(float(ratios.max))
     pairs = [[p.first, p.second] for p in found.pairs_after]
     assert pairs == ratios.worst_pairs.tolist()
-    nearest = found["consistency with 4 nearest"]
+    nearest = found["nearest_consistency"]
     for y, value in ((group.y, nearest.before), (post.y_fair_, nearest.after)):
         expected = knn_consistency(group.x, y, 4, distance=distance)
         assert value.value == pytest.approx(float(expected))
     moved = np.linalg.norm(after - before, axis=1)
     np.testing.assert_allclose(found.moved, moved, atol=1e-12)
-    assert found.facts["mean movement"] == pytest.approx(moved.mean())
-    assert found.facts["edges"] == edges.size(1) // 2
-    assert found.facts["people without neighbours"] == int((~known).sum())
+    assert found.facts["mean_movement"] == pytest.approx(moved.mean())
+    assert found.facts["num_edges"] == edges.size(1) // 2
+    assert found.facts["num_isolated"] == int((~known).sum())
 
 
 def test_smoothing_helps_and_intervals_say_so() -> None:
@@ -94,23 +97,29 @@ def test_attributes() -> None:
     sex = np.where(np.arange(60) % 2 == 0, "f", "m")
     race = torch.arange(60) % 3
     post = group.fit()
-    found = post.audit(num_samples=20, attributes={"sex": sex, "race": race})
+    found = post.audit(
+        bootstrap=Bootstrap(num_samples=20), attributes={"sex": sex, "race": race}
+    )
     signed = group_gap(group.y[:, 0], torch.arange(60) % 2)
-    assert found["gap by sex"].before.value == pytest.approx(float(signed))
+    assert found["gap_by_sex"].before.value == pytest.approx(float(signed))
     widest = group_gap(post.y_fair_[:, 0], race)
-    assert found["gap by race"].after.value == pytest.approx(float(widest))
-    wide = people(columns=3).fit().audit(num_samples=20, attributes={"sex": sex})
+    assert found["gap_by_race"].after.value == pytest.approx(float(widest))
+    wide = (
+        people(columns=3)
+        .fit()
+        .audit(bootstrap=Bootstrap(num_samples=20), attributes={"sex": sex})
+    )
     gaps = group_gap(people(columns=3).y, torch.arange(60) % 2)
-    assert wide["gap by sex"].before.value == pytest.approx(float(gaps.abs().max()))
+    assert wide["gap_by_sex"].before.value == pytest.approx(float(gaps.abs().max()))
 
 
 def test_gaps_keep_the_sizes_of_groups() -> None:
     # A sample without the only member of a group would have no gap.
     x, y = torch.arange(6.0).view(-1, 1), torch.tensor([0.0, 0, 0, 0, 0, 1])
-    edges = torch.tensor([[0, 1], [1, 0]])
+    graph = SimilarityGraph(torch.tensor([[0, 1], [1, 0]]), torch.ones(2), 6, 1.0)
     alone = torch.tensor([0, 0, 0, 0, 0, 1])
-    found = audit(x, y, y / 2, edges, torch.ones(2), attributes={"rare": alone})
-    gap = found["gap by rare"]
+    found = audit(x, y, y / 2, graph=graph, attributes={"rare": alone})
+    gap = found["gap_by_rare"]
     assert (gap.before, gap.after) == (Estimate(1, 1, 1), Estimate(0.5, 0.5, 0.5))
     assert gap.change == Estimate(-0.5, -0.5, -0.5)
 
@@ -120,18 +129,20 @@ def test_groups_of_comparable_people() -> None:
     label = torch.arange(60) // 3
     label[-1] = 99  # alone
     post = group.fit()
-    found = post.audit(num_samples=20, groups=label)
-    spread = found["standard deviation in groups"]
-    agree = found["same decision in groups"]
+    found = post.audit(bootstrap=Bootstrap(num_samples=20), groups=label)
+    spread = found["group_std"]
+    agree = found["group_agreement"]
     assert spread.before.value == pytest.approx(float(group_std(group.y, label).mean()))
     expected = prediction_consistency(post.y_fair_, label)
     assert agree.after.value == pytest.approx(float(expected))
     one = people(columns=1)
-    scores = one.fit().audit(num_samples=20, groups=label)
-    assert "same decision in groups" not in [m.name for m in scores.measures]
-    decided = one.fit().audit(num_samples=20, groups=label, threshold=0.5)
+    scores = one.fit().audit(bootstrap=Bootstrap(num_samples=20), groups=label)
+    assert "group_agreement" not in [m.name for m in scores.measures]
+    decided = one.fit().audit(
+        bootstrap=Bootstrap(num_samples=20), groups=label, threshold=0.5
+    )
     expected = prediction_consistency((one.y[:, 0] > 0.5).long(), label)
-    value = decided["same decision in groups"].before.value
+    value = decided["group_agreement"].before.value
     assert value == pytest.approx(float(expected))
 
 
@@ -139,7 +150,7 @@ def test_people_furthest_from_their_peers() -> None:
     group = people(num=200)
     group.y[7] += 5.0  # a neighbour of many
     post = group.fit()
-    found = post.audit(num_samples=10, num_worst=3)
+    found = post.audit(bootstrap=Bootstrap(num_samples=10), num_worst=3)
     worst = found.worst_before[0]
     assert worst.index == 7
     assert worst.after < worst.before
@@ -153,19 +164,24 @@ def test_people_furthest_from_their_peers() -> None:
 
 def test_a_graph_without_edges() -> None:
     group = people()
-    found = group.fit(tau=0.0).fit(group.x[1:20], group.y[1:20]).audit(num_samples=5)
-    assert found["Laplacian energy"].after.value == 0.0
+    found = (
+        group.fit(tau=0.0)
+        .fit(group.x[1:20], group.y[1:20])
+        .audit(bootstrap=Bootstrap(num_samples=5))
+    )
+    assert found["laplacian_energy"].after.value == 0.0
     assert found.worst_before == ()
     assert found.pairs_after == ()
-    assert "deviation from peers" not in [m.name for m in found.measures]
-    assert found.facts["people without neighbours"] == 19
+    assert "peer_deviation" not in [m.name for m in found.measures]
+    assert found.facts["num_isolated"] == 19
 
 
 def test_duplicates_treated_unlike() -> None:
     x, y = torch.zeros(3, 1), torch.tensor([0.0, 1.0, 1.0])
     edges = torch.tensor([[0, 1, 0, 2, 1, 2], [1, 0, 2, 0, 2, 1]])
-    found = audit(x, y, torch.full((3,), 0.5), edges, torch.zeros(6), k=1)
-    largest = found["Lipschitz ratio, largest"]
+    graph = SimilarityGraph(edges, torch.zeros(6), 3, 0.0)
+    found = audit(x, y, torch.full((3,), 0.5), graph=graph, k=1)
+    largest = found["lipschitz_ratio_max"]
     assert math.isinf(largest.before.value)
     assert largest.after.value == 0.0
     assert found.certificate == {}
@@ -174,22 +190,95 @@ def test_duplicates_treated_unlike() -> None:
 def test_report_can_be_exported() -> None:
     group = people()
     post = group.fit()
-    found = post.audit(num_samples=10, num_worst=2, k=None)
+    found = post.audit(bootstrap=Bootstrap(num_samples=10), num_worst=2, k=None)
     record = json.loads(json.dumps(found.to_dict()))
     names = [m["name"] for m in record["measures"]]
     assert names == [m.name for m in found.measures]
-    assert "consistency with 5 nearest" not in names
+    assert "nearest_consistency" not in names
     assert len(record["worst_before"]) == 2
     assert record["certificate"]["status"] == "CONVERGED"
     bound = float(post.solution_.error_bound.max())
-    assert record["certificate"]["error bound"] == bound
+    assert record["certificate"]["error_bound"] == bound
     text = found.to_markdown()
     for heading in ("# Individual fairness audit", "## Certificate"):
         assert heading in text
     assert f"| people | {len(group.x)} |" in text
     assert repr(found) == f"AuditReport(num_people=60, num_measures={len(names)})"
-    with pytest.raises(KeyError, match="'gap' is not one of 'Laplacian energy'"):
+    with pytest.raises(KeyError, match="'gap' is not one of 'laplacian_energy'"):
         found["gap"]
+
+
+def test_outputs_as_they_are() -> None:
+    group = people()
+    post = group.fit()
+    options = {"attributes": {"sex": torch.arange(60) % 2}, "k": 3}
+    few = Bootstrap(num_samples=10)
+    both = post.audit(groups=torch.arange(60) // 2, bootstrap=few, **options)
+    graph = SimilarityGraph.search(group.x, 0.9)
+    alone = audit(
+        group.x,
+        group.y,
+        graph=graph,
+        lap=graph.laplacian(0.5),
+        groups=torch.arange(60) // 2,
+        bootstrap=few,
+        **options,
+    )
+    assert [m.name for m in alone.measures] == [m.name for m in both.measures]
+    for one, two in zip(alone.measures, both.measures, strict=True):
+        assert tuple(one.before) == pytest.approx(tuple(two.before))
+        assert (one.after, one.change) == (None, None)
+    first = both.worst_before[0]
+    assert alone.worst_before[0] == Person(first.index, first.num_peers, first.before)
+    assert (alone.worst_after, alone.pairs_after, alone.moved) == ((), (), None)
+    assert torch.equal(alone.deviation, both.deviation[:, :1])
+    record = alone.to_dict()
+    assert set(record["measures"][0]) == {"name", "title", "better", "value"}
+    assert list(record["facts"]) == ["num_people", "num_edges", "num_isolated"]
+    assert set(record["worst"][0]) == {"index", "num_peers", "deviation"}
+    assert record["pairs"] == both.to_dict()["pairs_before"]
+    text = alone.to_markdown()
+    assert "| measure | better | value |" in text
+    assert "after" not in text
+    pytest.importorskip("matplotlib")
+    assert len(alone.plot().axes) == 1
+
+
+def test_ids_and_facts_are_part_of_every_form(tmp_path: Path) -> None:
+    few = Bootstrap(num_samples=5)
+    found = people().fit().audit(bootstrap=few, num_worst=2, k=None)
+    names = [f"<{i}>|" for i in range(60)]
+    named = found.with_ids(names).with_facts(accuracy_before=0.75)
+    record = named.to_dict()
+    assert record["schema_version"] == 1
+    person, pair = found.worst_after[0], found.pairs_before[0]
+    assert record["worst_after"][0]["id"] == names[person.index]
+    assert record["pairs_before"][0]["ids"] == [names[pair.first], names[pair.second]]
+    assert record["facts"]["accuracy_before"] == 0.75
+    text = named.to_markdown()
+    assert "| accuracy before | 0.75 |" in text
+    assert f"| \\<{person.index}>\\| | {person.index} |" in text
+    page = named.to_html(tmp_path / "report.html")
+    assert (tmp_path / "report.html").read_text(encoding="utf-8") == page
+    assert f"<td>&lt;{person.index}&gt;|</td>" in page
+    assert "id" not in found.to_dict()["worst_after"][0]  # the first is as it was
+    with pytest.raises(ValueError, match=r"'ids' must have one entry .*got 1 for 60"):
+        found.with_ids(["a"])
+
+
+def test_graph_and_people_belong_together() -> None:
+    group = people()
+    graph = SimilarityGraph.search(group.x, 0.9)
+    message = r"'graph' must have one node per row of 'x' \(got 60 for 25\)"
+    with pytest.raises(ValueError, match=message):
+        audit(group.x_new, group.y_new, graph=graph)
+
+
+@pytest.mark.parametrize("options", [{"level": 1.0}, {"num_samples": 0}])
+def test_bootstrap_rejects(options: dict[str, float]) -> None:
+    (name,) = options
+    with pytest.raises(ValueError, match=f"'{name}' must be"):
+        Bootstrap(**options)
 
 
 def test_plot() -> None:
@@ -204,7 +293,6 @@ def test_plot() -> None:
     ("options", "message"),
     [
         ({"num_worst": -1}, "'num_worst' must be at least 0 (got -1)"),
-        ({"level": 1.0}, "'level' must be below 1.0 (got 1.0)"),
         ({"k": 60}, "'k' must be below 60 (got 60)"),
         (
             {"attributes": {"sex": [0, 1]}},
@@ -222,5 +310,5 @@ def test_plot() -> None:
 )
 def test_audit_rejects(options: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=r".") as caught:
-        people().fit().audit(num_samples=5, **options)
+        people().fit().audit(bootstrap=Bootstrap(num_samples=5), **options)
     assert str(caught.value).startswith(message)

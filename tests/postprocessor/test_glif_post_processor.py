@@ -127,6 +127,7 @@ def test_scikit_learn_conventions() -> None:
         "solver",
         "link",
         "target_degree",
+        "progress",
     ]
     group = people(dtype=torch.float32)
     post.fit(group.x, group.y)

@@ -339,6 +339,7 @@ def test_files_of_every_format_version_load(version: int) -> None:
         "solver": CG(rtol=1e-9),
         "link": Logit(eps=1e-3),
         "target_degree": 20,
+        "progress": None,
     }
     assert type(post.distance) is SensitiveSubspace
     assert post.tau_ == record["tau"]

@@ -24,10 +24,15 @@ from .points import (
     rare_points,
 )
 
-# What 'fair_radius_graph' promises about squared distances.
-_PROMISED = {torch.float32: 1e-5, torch.float64: 1e-12}
 # From here on the search may choose to project; brute force takes a second.
 _LARGE = 1300
+
+
+def _promised(dtype: torch.dtype, num_features: int) -> float:
+    """What ``fair_radius_graph`` promises about squared distances."""
+    if dtype == torch.float64:
+        return (num_features + 2) * 2.0**-52
+    return 1e-5 if num_features <= 64 else 2e-6 * (num_features + 16)
 
 
 def _run(case: Case) -> None:
@@ -90,11 +95,12 @@ def _compare(
     if isinstance(distance, CallableDistance):
         dist = _manhattan(given, given)
         low = high = dist.double().numpy()
-        square = dist.square().double().numpy()
+        square, promised = low * low, 4 * torch.finfo(dist.dtype).eps
     else:
         z = given if distance is None else distance.embed(given).detach()
         found = Distances(z.numpy(), z.numpy())
         low, high, square = found.low, found.high, found.square
+        promised = _promised(z.dtype, z.size(1))
     tau = hostile_radius(case, low)
     batch = hostile_batch(case, len(x))
     tile = case.pick([1, 7, 64, 256, 1000]) if len(x) <= 300 else 256
@@ -121,7 +127,17 @@ def _compare(
     np.fill_diagonal(same, False)
     case.count("searches")
     group = "with batch" if batch is not None else "without batch"
-    _judge(case, edges.numpy(), sq_dist, (low, high, square), same, tau, group, context)
+    _judge(
+        case,
+        edges.numpy(),
+        sq_dist,
+        (low, high, square),
+        same,
+        tau,
+        promised,
+        group,
+        context,
+    )
     order = edges[0] * max(1, len(x)) + edges[1]
     case.check((order.diff() > 0).all(), "edges out of order", context)
     case.check(sq_dist.dtype == given.dtype, "dtype of sq_dist", context)
@@ -134,6 +150,7 @@ def _judge(
     truth: tuple[NDArray[np.float64], ...],
     allowed: NDArray[np.bool_],
     tau: float,
+    promised: float,
     group: str,
     context: str,
 ) -> None:
@@ -158,7 +175,7 @@ def _judge(
     over = want > info.max
     inside = ~over
     case.check((value[over] >= info.max).all(), "sq_dist beyond its range", context)
-    excess = error[inside] - _PROMISED[sq_dist.dtype] * want[inside]
+    excess = error[inside] - promised * want[inside]
     if excess.size:
         relative = error[inside] / np.maximum(want[inside], info.tiny)
         case.worst(f"sq_dist error, {info.bits} bit", relative.max())
@@ -199,7 +216,8 @@ def _index(case: Case) -> None:
     pairs = torch.stack([row, col]).numpy()
     allowed = np.ones(truth.low.shape, dtype=bool)
     found = (truth.low, truth.high, truth.square)
-    _judge(case, pairs, sq_dist, found, allowed, tau, "index", context)
+    promised = _promised(sq_dist.dtype, x.shape[1])
+    _judge(case, pairs, sq_dist, found, allowed, tau, promised, "index", context)
 
 
 def _suggestion(case: Case) -> None:

@@ -292,7 +292,8 @@ def _report(case: Case) -> None:
     if suffix == ".json":
         json.loads(text, parse_constant=_refuse)
         return
-    case.check("<script" not in text, f"raw HTML in {suffix}", context)
+    raw = re.search(r"(?<!\\)<script", text)
+    case.check(not raw, f"raw HTML in {suffix}", context)
     if suffix == ".md":
         tables = re.split(r"\n(?!\|)", text)
         for block in (block for block in tables if "\n|" in block):

@@ -1,0 +1,323 @@
+"""The public functions on a CUDA device give what they give on the CPU.
+
+One table of calls, each a function of a device. Whether the calls themselves are right
+is tested everywhere, on the CPU; the comparison needs a device and is skipped, with a
+reason, where there is none. A new public function gets a row.
+"""
+
+import importlib
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from pyg_glif import (
+    AnnotatorGraph,
+    FairRadiusGraph,
+    GLIFConv,
+    GLIFPostProcessor,
+    GLIFSmooth,
+    LaplacianLoss,
+    baselines,
+    distances,
+    glif_path,
+    glif_smooth,
+    graph,
+    laplacian_penalty,
+    links,
+    metric_learning,
+    metrics,
+    solvers,
+)
+from pyg_glif.postprocessor import audit
+from pyg_glif.tuning import tune
+
+N, F, TAU = 60, 3, 1.0
+
+
+class People:
+    """The same people on any device: drawn on the CPU, then moved."""
+
+    def __init__(self, device: str) -> None:
+        generator = torch.Generator().manual_seed(0)
+        x = torch.randn(N, F, generator=generator, dtype=torch.float32)
+        y = torch.rand(N, 2, generator=generator, dtype=torch.float32)
+        self.device = device
+        self.x, self.y = x.to(device), y.to(device)
+        self.p = (self.y / self.y.sum(1, keepdim=True)).contiguous()
+        self.score = self.y[:, 0].contiguous()
+        self.label = (self.x[:, 0] > 0).long()
+        self.group = torch.arange(N, device=device) // 2
+        self.edges, self.sq_dist = graph.fair_radius_graph(self.x, TAU)
+        self.weight = graph.edge_weights(self.sq_dist, 0.5)
+        basis = torch.eye(F, device=device, dtype=torch.float32)[:1]
+        self.blind = distances.SensitiveSubspace(basis)
+
+    def model(self) -> torch.nn.Module:
+        torch.manual_seed(0)
+        return torch.nn.Linear(F, 2, dtype=torch.float32).to(self.device)
+
+    def smooth(self, **options: Any) -> Tensor:
+        """Smoothed outputs and the gradients that reach outputs, weights, ``lam``."""
+        link = options.pop("link", None)
+        y = (self.y if link is None else self.p).clone().requires_grad_()
+        weight = self.weight.clone().requires_grad_()
+        lam = torch.tensor(0.5, device=self.device, requires_grad=True)
+        out = glif_smooth(y, self.edges, weight, lam=lam, link=link, **options)
+        assert isinstance(out, Tensor)
+        out.square().sum().backward()
+        grads = [g.detach().flatten() for g in (y.grad, weight.grad, lam.grad)]
+        return torch.cat([out.detach().flatten(), *grads])
+
+
+def _sensei(p: People, kind: type) -> Tensor:
+    auditor = baselines.Auditor(num_subspace_steps=2, num_full_steps=2)
+    term = kind(p.blind, auditor=auditor).to(p.device)
+    model = p.model()
+    out = term(model, p.x) if kind is baselines.SenSeIRegularizer else None
+    return term(model, p.x, p.label) if out is None else out
+
+
+def _post(p: People) -> tuple[Tensor, ...]:
+    post = GLIFPostProcessor(distance=p.blind, tau=TAU, lam=0.5).fit(p.x, p.score)
+    found = post.explain(0)
+    return (
+        post.y_fair_,
+        post.transform(p.x + 0.01, p.score),
+        post.transform(p.x + 0.01, p.score, joint=True),
+        found.weight,
+        found.index,
+    )
+
+
+def _audit(p: People) -> Tensor:
+    before, after = p.score, p.score.mean().expand(N).contiguous()
+    report = audit(p.x, before, after, p.edges, p.sq_dist, num_samples=20)
+    values = [m.before.value for m in report.measures]
+    return torch.tensor(values, device=p.device)
+
+
+def _tune(p: People) -> Tensor:
+    found = tune(p.x, p.p, p.label, taus=(0.5, 1.0), lams=(0.1, 1.0))
+    return torch.tensor([q.score for q in found.points], device=p.device)
+
+
+def _metric(metric: Any, *batch: Tensor) -> Tensor:
+    metric = metric.to(batch[0].device)
+    metric.update(*batch)
+    return metric.compute()
+
+
+def _interval(p: People) -> Tensor:
+    found = metrics.bootstrap_interval(
+        lambda rows: p.score[rows.to(p.device)].mean(), N, num_samples=50
+    )
+    return torch.tensor([float(found.low), float(found.high)], device=p.device)
+
+
+def _data(p: People) -> Data:
+    return Data(x=p.x, y_hat=p.score)
+
+
+def _annotated(p: People) -> Data:
+    return AnnotatorGraph([torch.tensor([[0, 1], [1, 2]], device=p.device)])(_data(p))
+
+
+def _learned(p: People) -> Tensor:
+    metric = distances.Mahalanobis(
+        torch.eye(F, device=p.device, dtype=torch.float32), learnable=True
+    )
+    sq_dist = graph.edge_sq_dist(metric.embed(p.x), p.edges)
+    graph.edge_weights(sq_dist, 1.0).sum().backward()
+    assert metric.factor.grad is not None
+    return metric.factor.grad
+
+
+# Name of the public function or class -> a call of it.
+CASES: dict[str, Callable[[People], Any]] = {
+    "AnnotatorGraph": lambda p: _annotated(p).edge_weight,
+    "Auditor": lambda p: baselines.SenSeIRegularizer(p.blind).audit(p.model(), p.x).x,
+    "Auto": lambda p: p.smooth(solver=solvers.Auto()),
+    "CG": lambda p: p.smooth(solver=solvers.CG()),
+    "CallableDistance": lambda p: graph.fair_radius_graph(
+        p.x, TAU, distance=distances.CallableDistance(torch.cdist)
+    ),
+    "Cholesky": lambda p: p.smooth(solver=solvers.Cholesky()),
+    "CoordinateDescent": lambda p: p.smooth(
+        solver=solvers.CoordinateDescent(epochs=200, rtol=1e-5)
+    ),
+    "EXPLORE": lambda p: (
+        metric_learning.EXPLORE(penalty=0.1)
+        .fit(
+            p.x[::2].contiguous(), p.x[1::2].contiguous(), p.label[::2] == p.label[1::2]
+        )
+        .sigma
+    ),
+    "Euclidean": lambda p: distances.Euclidean()(p.x, p.x),
+    "FACE": lambda p: metric_learning.FACE(num_factors=1).fit(p.x, p.group).embed(p.x),
+    "FairRadiusGraph": lambda p: FairRadiusGraph(TAU)(_data(p)).edge_weight,
+    "GLIFConv": lambda p: GLIFConv(lam=0.5).to(p.device)(p.y, p.edges, p.weight),
+    "GLIFPostProcessor": _post,
+    "GLIFSmooth": lambda p: GLIFSmooth(0.5)(FairRadiusGraph(TAU)(_data(p))).y_fair,
+    "GroupGap": lambda p: _metric(metrics.GroupGap(), p.score, p.label),
+    "GroupStd": lambda p: _metric(metrics.GroupStd(), p.score, p.group),
+    "Identity": lambda p: p.smooth(link=links.Identity()),
+    "KNNConsistency": lambda p: _metric(metrics.KNNConsistency(), p.x, p.score),
+    "LaplacianEnergy": lambda p: _metric(
+        metrics.LaplacianEnergy("density"), p.score, p.edges, p.weight
+    ),
+    "LaplacianLoss": lambda p: LaplacianLoss("density")(p.y, p.edges, p.weight),
+    "LipschitzViolations": lambda p: _metric(
+        metrics.LipschitzViolations(0.5), p.x, p.score
+    ),
+    "LocalLipschitz": lambda p: _metric(
+        metrics.LocalLipschitz(), p.score, p.edges, p.sq_dist
+    ),
+    "Log": lambda p: p.smooth(link=links.Log()),
+    "LogisticSubspace": lambda p: (
+        metric_learning.LogisticSubspace().fit(p.x, p.label).embed(p.x)
+    ),
+    "Logit": lambda p: p.smooth(link=links.Logit()),
+    "Mahalanobis": _learned,
+    "PredictionConsistency": lambda p: _metric(
+        metrics.PredictionConsistency(), p.label, p.group
+    ),
+    "RadiusIndex": lambda p: graph.RadiusIndex(p.x, TAU).query(p.x + 0.01),
+    "SenSRLoss": lambda p: _sensei(p, baselines.SenSRLoss),
+    "SenSeIRegularizer": lambda p: _sensei(p, baselines.SenSeIRegularizer),
+    "SensitiveSVD": lambda p: (
+        metric_learning.SensitiveSVD(num_components=1).fit(p.x).embed(p.x)
+    ),
+    "SensitiveSubspace": lambda p: graph.fair_radius_graph(p.x, TAU, distance=p.blind),
+    "SimilarityGraph": lambda p: (
+        graph.SimilarityGraph(p.edges, p.sq_dist, N, TAU).within(0.5).weights(0.5)
+    ),
+    "Softmax": lambda p: p.smooth(link=links.Softmax()),
+    "annotator_graph": lambda p: graph.annotator_graph(
+        [torch.tensor([[0, 1]], device=p.device)], N
+    ),
+    "audit": _audit,
+    "bootstrap_interval": _interval,
+    "edge_sq_dist": lambda p: graph.edge_sq_dist(p.x, p.edges),
+    "edge_weights": lambda p: graph.edge_weights(p.sq_dist, 2.0),
+    "fair_radius_graph": lambda p: [
+        graph.fair_radius_graph(p.x, TAU, strategy=s, batch=p.group % 2)  # type: ignore[arg-type]
+        for s in ("auto", "plain", "projected")
+    ],
+    "glif_path": lambda p: [
+        point.value
+        for point in glif_path(
+            p.y, p.edges, p.sq_dist, lams=(0.1, 1.0), taus=(0.5, 1.0)
+        )
+    ],
+    "glif_smooth": lambda p: [
+        p.smooth(normalization=form) for form in (None, "density", "nrw")
+    ],
+    "group_gap": lambda p: metrics.group_gap(p.score, p.label),
+    "group_std": lambda p: metrics.group_std(p.score, p.group),
+    "inform_debias": lambda p: baselines.inform_debias(
+        p.score, p.edges, alpha=0.5, edge_weight=p.weight
+    ),
+    "knn_consistency": lambda p: metrics.knn_consistency(p.x, p.score),
+    "knn_deviation": lambda p: metrics.knn_deviation(p.x, p.score),
+    "laplacian_energy": lambda p: metrics.laplacian_energy(p.score, p.edges, p.weight),
+    "laplacian_penalty": lambda p: laplacian_penalty(p.y, p.edges, p.weight),
+    "lipschitz_projection": lambda p: (
+        baselines.lipschitz_projection(p.x, p.score, 0.3).value
+    ),
+    "lipschitz_violations": lambda p: (
+        metrics.lipschitz_violations(p.x, p.score, 0.3).by_person
+    ),
+    "local_lipschitz": lambda p: (
+        metrics.local_lipschitz(p.score, p.edges, p.sq_dist).quantiles
+    ),
+    "prediction_consistency": lambda p: metrics.prediction_consistency(
+        p.label, p.group
+    ),
+    "suggest_tau": lambda p: torch.tensor(graph.suggest_tau(p.x, 10), device=p.device),
+    "tune": _tune,
+}
+MODULES = [
+    "baselines",
+    "distances",
+    "functional",
+    "graph",
+    "links",
+    "metric_learning",
+    "metrics",
+    "nn",
+    "path",
+    "postprocessor",
+    "solvers",
+    "transforms",
+    "tuning",
+]
+# What holds results or is subclassed, and what the functions above are made of.
+NO_CALL = {
+    "AuditReport", "Bootstrap", "Estimate", "Explanation", "FairDistance", "Interval", "Jacobi",
+    "Link", "LipschitzRatios", "LogisticFit", "Measure", "MetricFit", "Pair",
+    "PathPoint", "Person", "Projection", "Solution", "SolveStatus", "Solver",
+    "SubspaceFit", "System", "TransformInfo", "TunePoint", "TuneResult", "Violations",
+    "WorstCase", "free_directions", "smooth", "solve_together",
+}  # fmt: skip
+
+
+def tensors(found: Any) -> Iterator[Tensor]:
+    """All tensors of a result."""
+    if isinstance(found, Tensor):
+        yield found
+    elif isinstance(found, (list, tuple)):
+        for part in found:
+            yield from tensors(part)
+
+
+def public() -> set[str]:
+    """Names that the modules above export, functions and classes."""
+    found = set()
+    for part in MODULES:
+        module = importlib.import_module(f"pyg_glif.{part}")
+        names = getattr(module, "__all__", None) or [
+            name
+            for name, value in vars(module).items()
+            if getattr(value, "__module__", None) == module.__name__
+        ]
+        found |= {
+            name
+            for name in names
+            if not name.startswith("_")
+            and (
+                inspect.isclass(getattr(module, name))
+                or inspect.isroutine(getattr(module, name))
+            )
+        }
+    return found
+
+
+def test_every_public_name_has_a_row() -> None:
+    assert public() - NO_CALL == set(CASES)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_row_is_a_valid_call(name: str) -> None:
+    first, second = (list(tensors(CASES[name](People("cpu")))) for _ in range(2))
+    assert first
+    for one, other in zip(first, second, strict=True):
+        assert one.numel() > 0
+        assert torch.isfinite(one.double()).all()
+        torch.testing.assert_close(one, other, rtol=0, atol=0)  # the same twice
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("name", CASES)
+def test_cuda_gives_what_the_cpu_gives(name: str) -> None:
+    expected = list(tensors(CASES[name](People("cpu"))))
+    found = list(tensors(CASES[name](People("cuda"))))
+    for one, other in zip(found, expected, strict=True):
+        assert one.device.type == "cuda"
+        assert one.dtype == other.dtype
+        # Sums are taken in another order: single precision and a solver's tolerance.
+        torch.testing.assert_close(one.cpu(), other, rtol=1e-3, atol=1e-4)
