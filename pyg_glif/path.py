@@ -22,7 +22,7 @@ from pyg_glif._validate import (
 from pyg_glif.errors import ConvergenceWarning
 from pyg_glif.graph import SimilarityGraph, edge_weights
 from pyg_glif.laplacian import LaplacianOperator, dense_entries
-from pyg_glif.links import Link, dual_of_people, keep_alone
+from pyg_glif.links import Link, dual_of_people, outputs_of_people
 from pyg_glif.solvers import Auto, Solver, SolveStatus, smooth, solve_together
 from pyg_glif.typing import Normalization
 
@@ -152,7 +152,7 @@ def glif_path(
         if lam > 0:
             linked = graph.is_within(tau) & (graph.weights(theta) > 0)
             alone[graph.edge_index[0, linked]] = False
-        return keep_alone(link.from_dual(out), y_hat.detach(), alone)
+        return outputs_of_people(link, out, y_hat.detach(), alone)
 
     def points() -> Iterator[PathPoint]:
         with Progress(len(radii) * len(strengths), "path", progress) as bar:

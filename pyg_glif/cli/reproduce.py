@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from pyg_glif.cli._command import Outcome, UsageError, progress
+from pyg_glif.experiments.registry import EXPERIMENTS
 
 SUMMARY = "repeat an experiment of the paper"
 DESCRIPTION = """\
@@ -26,8 +27,6 @@ examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds what the command takes."""
-    from pyg_glif.experiments import EXPERIMENTS  # their names load nothing
-
     names = ", ".join(EXPERIMENTS)
     parser.add_argument("name", metavar="NAME", help=f"one of {names}")
     parser.add_argument(
@@ -56,8 +55,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Outcome:
     """Runs the experiment and prints its table."""
-    from pyg_glif.experiments import EXPERIMENTS
-
     if args.name not in EXPERIMENTS:
         known = ", ".join(EXPERIMENTS)
         raise UsageError(f"NAME must be one of {known} (got '{args.name}')")

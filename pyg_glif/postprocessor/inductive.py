@@ -89,16 +89,6 @@ class GroundedOperator(LaplacianOperator):
         """Never: the fitted people pull."""
         return False
 
-    @property
-    def roundings(self) -> int:
-        """Those of the fit's entries, and of rows that the ties make longer.
-
-        No formula of an entry adds up a row more than six times, and the diagonal
-        does once more.
-        """
-        longest = int(self.num_neighbors.max()) if self.num_nodes else 0
-        return self._fitted.roundings + 7 * longest + 16
-
     @cached_property
     def surplus(self) -> Tensor | None:  # [M]
         """The ties, added up; a difference for ``"nrw"``, as everywhere."""

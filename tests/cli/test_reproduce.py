@@ -1,7 +1,5 @@
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -36,10 +34,8 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
             seen.append(options)
             return FakeReport([options["out"] / "table.md"])
 
-    fake = ModuleType("pyg_glif.experiments")
-    runners = {"sentiment": Runner(False), "bios": Runner(True)}
-    fake.EXPERIMENTS = runners  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "pyg_glif.experiments", fake)
+    fake = {"sentiment": Runner(False), "bios": Runner(True)}
+    monkeypatch.setattr("pyg_glif.cli.reproduce.EXPERIMENTS", fake)
     return seen
 
 
