@@ -208,7 +208,7 @@ def _modules(part: object) -> list[nn.Module]:
     return list(part.modules()) if isinstance(part, nn.Module) else []
 
 
-def _full_precision(x: Tensor) -> torch.autocast:
+def _without_autocast(x: Tensor) -> torch.autocast:
     """No autocast: only the model may be computed in half precision."""
     return torch.autocast(x.device.type, enabled=False)
 
@@ -226,12 +226,12 @@ class _Objective:
         self.gain = gain
         self.distance = distance
         self.dual = dual.detach() if isinstance(dual, Tensor) else dual
-        with torch.no_grad(), _full_precision(x):
+        with torch.no_grad(), _without_autocast(x):
             self.z = distance.embed(x)
 
     def sq_dist(self, x: Tensor) -> Tensor:  # [N, F] -> [N]
         """Squared fair distance from where the search began."""
-        with _full_precision(x):
+        with _without_autocast(x):
             return (self.distance.embed(x) - self.z).square().sum(dim=1)
 
     def __call__(self, x: Tensor) -> Tensor:  # [N, F] -> [N]
@@ -277,7 +277,7 @@ def _ascend(
     for step in range(num_steps + 1):
         last = step == num_steps
         with torch.set_grad_enabled(not last):
-            with _full_precision(origin):
+            with _without_autocast(origin):
                 x = origin + (shift if basis is None else shift @ basis.T)
             value = objective(x)
             total = value.sum()

@@ -1,5 +1,6 @@
 """Smoothing what a trainer predicts."""
 
+import copy
 from typing import Any, NamedTuple
 
 import torch
@@ -15,7 +16,7 @@ from pyg_glif._validate import (
 )
 from pyg_glif.errors import NotFittedError
 from pyg_glif.lightning._batch import to_rows
-from pyg_glif.lightning.resolve import Callback, LightningModule, Trainer
+from pyg_glif.lightning._resolve import Callback, LightningModule, Trainer
 from pyg_glif.metrics import laplacian_energy, local_lipschitz
 from pyg_glif.postprocessor import GLIFPostProcessor
 from pyg_glif.solvers import Solution
@@ -204,7 +205,11 @@ class GLIFCallback(Callback):
 
     def _smooth(self, x: Tensor, y_hat: Tensor, label: Tensor) -> "_Found":
         """A fit, and how outputs were before and after."""
-        post = GLIFPostProcessor(**self.post.get_params()).fit(x, y_hat)
+        settings = self.post.get_params()
+        if settings["distance"] is not None:
+            # It may be part of the model as well, and have moved with it.
+            settings["distance"] = copy.deepcopy(settings["distance"]).cpu()
+        post = GLIFPostProcessor(**settings).fit(x, y_hat)
         graph, metrics = post.graph_, {}
         for when, y in (("before", y_hat), ("after", post.y_fair_)):
             ratios = local_lipschitz(
