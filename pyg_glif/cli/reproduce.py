@@ -60,16 +60,18 @@ def run(args: argparse.Namespace) -> Outcome:
         raise UsageError(f"NAME must be one of {known} (got '{args.name}')")
     if args.seeds < 1:
         raise UsageError(f"--seeds must be at least 1 (got {args.seeds})")
-    limit = {} if args.limit is None else {"limit": args.limit}
-    if limit and args.name == "sentiment":
-        raise UsageError("--limit is for bios and toxicity (got NAME 'sentiment')")
+    experiment = EXPERIMENTS[args.name]
+    if args.limit is not None and not experiment.takes_limit:
+        able = [name for name in EXPERIMENTS if EXPERIMENTS[name].takes_limit]
+        msg = f"--limit is for {' and '.join(able)}"
+        raise UsageError(f"{msg} (got NAME '{args.name}')")
     out = _folder(Path(args.out or Path("results", args.name)))
-    report = EXPERIMENTS[args.name](
+    report = experiment(
         seeds=range(args.seeds),
         variant=args.variant,
+        limit=args.limit,
         out=out,
         progress=progress(args),
-        **limit,
     )
     files = [str(path) for path in report.files]
     written = "\n".join(f"written  {path}" for path in files)
