@@ -2,12 +2,32 @@
 
 import torch
 
-from . import files, people, refit, search, solves, tables, texts
+from . import (
+    files,
+    layers,
+    measures,
+    people,
+    refit,
+    search,
+    solves,
+    tables,
+    texts,
+)
 from .harness import Campaign, Tally, run_for
 
 CAMPAIGNS: dict[str, Campaign] = {
     module.CAMPAIGN.name: module.CAMPAIGN
-    for module in (search, solves, people, refit, files, tables, texts)
+    for module in (
+        search,
+        solves,
+        people,
+        layers,
+        measures,
+        refit,
+        files,
+        tables,
+        texts,
+    )
 }
 
 

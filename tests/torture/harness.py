@@ -3,6 +3,7 @@
 import signal
 import time
 import traceback
+import warnings
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -16,6 +17,11 @@ import torch
 
 T = TypeVar("T")
 
+# What torch and PyG say about themselves.
+_OTHERS_WARNINGS = (
+    "Sparse CSR tensor support is in beta",
+    "`torch.jit.*` is (deprecated|not supported)",
+)
 # A case that takes longer hangs; the longest take about five seconds.
 _SECONDS_PER_CASE = 120
 
@@ -115,11 +121,14 @@ class Campaign(NamedTuple):
 
 
 def run_case(campaign: Campaign, seed: int, number: int) -> Tally:
-    """Runs one case; whatever escapes from it is a finding."""
+    """Runs one case; whatever escapes from it is a finding, warnings included."""
     case = Case(campaign.name, seed, number)
     case.count("cases")
     try:
-        with _time_limit():
+        with _time_limit(), warnings.catch_warnings():
+            warnings.simplefilter("error")
+            for message in _OTHERS_WARNINGS:
+                warnings.filterwarnings("ignore", message)
             campaign.run(case)
     except Exception as error:
         case.refused(error, "case")

@@ -102,6 +102,8 @@ def _compare(
         low, high, square = found.low, found.high, found.square
         promised = _promised(z.dtype, z.size(1))
     tau = hostile_radius(case, low)
+    if isinstance(distance, CallableDistance):  # judged in its own precision
+        tau = float(torch.tensor(tau, dtype=given.dtype))
     batch = hostile_batch(case, len(x))
     tile = case.pick([1, 7, 64, 256, 1000]) if len(x) <= 300 else 256
     kind = type(distance).__name__

@@ -552,4 +552,4 @@ def _batches(case: Case) -> None:
     )
 
 
-CAMPAIGN = Campaign("solves", _run, 120, 3.0)
+CAMPAIGN = Campaign("solves", _run, 50, 3.0)
