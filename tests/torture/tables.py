@@ -31,7 +31,7 @@ Array = NDArray[np.float64]
 def _run(case: Case) -> None:
     with warnings.catch_warnings():
         # Arrays after a fit on frames are taken by position, with a warning.
-        warnings.filterwarnings("ignore", ".*has no column names", UserWarning)
+        warnings.filterwarnings("ignore", ".*column names, while the fit", UserWarning)
         case.pick([_command, _command, _command, _report, _frames, _aliases])(case)
 
 
