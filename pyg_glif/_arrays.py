@@ -270,7 +270,9 @@ def _plain(array: NDArray[Any], dtype: Any, *, copy: bool = False) -> NDArray[An
     """Native byte order, positive strides, writable, a type that torch has."""
     # torch warns about memory it must not write to, and frames hand out such.
     copy = copy or not array.flags.writeable
-    out = np.array(array, dtype=dtype, order="C", copy=True if copy else None)
+    # 'np.array(copy=None)' would do both, but is an error before NumPy 2.
+    convert = np.array if copy else np.asarray
+    out = convert(array, dtype=dtype, order="C")
     return out.reshape(array.shape)
 
 

@@ -115,6 +115,8 @@ def plain(x: Tensor) -> Tensor:
     Whatever is computed while it differentiates is wrapped, positions of entries
     included, which then could not be used outside.
     """
+    if torch.compiler.is_compiling():  # the compiler cannot trace the question
+        return x
     while torch._C._functorch.is_functorch_wrapped_tensor(x):
         x = torch._C._functorch.get_unwrapped(x)
     return x

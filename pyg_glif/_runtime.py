@@ -2,7 +2,8 @@
 
 import functools
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import ParamSpec, TypeVar
 
@@ -37,6 +38,20 @@ def not_compiled(function: Callable[_P, _T]) -> Callable[_P, _T]:
         return function(*args, **kwargs)
 
     return call
+
+
+@contextmanager
+def full_precision() -> Iterator[None]:
+    """No gradients, and no autocast: it would turn float32 products into bfloat16.
+
+    Also a decorator. Not for generators, which hand control back in between.
+    """
+    with torch.no_grad(), torch.autocast("cpu", enabled=False):
+        if not torch.cuda.is_available():
+            yield
+            return
+        with torch.autocast("cuda", enabled=False):
+            yield
 
 
 class Progress:

@@ -115,6 +115,8 @@ def check_finite(name: str, value: Tensor) -> None:
 
 def is_batched(value: Tensor) -> bool:
     """Whether :func:`torch.func.vmap` hides the entries from any look at them."""
+    if torch.compiler.is_compiling():  # the compiler cannot trace the question
+        return False
     return bool(torch._C._functorch.is_batchedtensor(value))
 
 

@@ -17,7 +17,7 @@ from pyg_glif._validate import (
     full_precision,
 )
 from pyg_glif.laplacian import LaplacianOperator
-from pyg_glif.links import Link, dual_of_people, keep_alone
+from pyg_glif.links import Link, dual_of_people, outputs_of_people
 from pyg_glif.solvers import Auto, Solution, Solver, smooth
 from pyg_glif.typing import Normalization
 
@@ -120,20 +120,34 @@ def glif_smooth(
         "y_hat", y_hat, edge_index, edge_weight, normalization, num_nodes, batch
     )
     strength = torch.as_tensor(lam, dtype=torch.float64, device=y_hat.device)
+    solver = Auto() if solver is None else solver
+    value, solution = smooth_outputs(lap, strength, y_hat, solver, link)
+    return replace(solution, value=value) if return_solution else value
+
+
+def smooth_outputs(
+    lap: LaplacianOperator,
+    lam: Tensor,
+    y_hat: Tensor,
+    solver: Solver,
+    link: Link | None,
+    x0: Tensor | None = None,
+) -> tuple[Tensor, Solution]:
+    """Smoothed outputs, and the solve behind them in dual coordinates ``[N, C]``.
+
+    This is what :func:`glif_smooth` and ``GLIFPostProcessor.fit`` do once arguments are
+    checked; ``lam`` is a 0-d tensor and ``x0`` a first guess in dual coordinates.
+    """
     # A link's logarithms want more digits than half precision has.
     full = y_hat if link is None else full_precision(y_hat)
     eta = dual_of_people(link, full)
     columns = eta.reshape(eta.size(0), math.prod(eta.shape[1:]))
-    solver = Auto() if solver is None else solver
-    found, solution = smooth(lap, strength, columns, solver)
-    value: Tensor = found.view_as(eta)
-    if link is not None:
-        value = keep_alone(link.from_dual(value), full, lap.deg.detach() == 0)
-        if float(strength.detach()) == 0.0:
-            # The input itself, with the derivatives of the smoothing.
-            value = full.detach() + (value - value.detach())
-        value = value.to(y_hat.dtype)
-    return replace(solution, value=value) if return_solution else value
+    found, solution = smooth(lap, lam, columns, solver, x0)
+    value = outputs_of_people(link, found.view_as(eta), full, lap.deg.detach() == 0)
+    if link is not None and float(lam.detach()) == 0.0:
+        # The input itself, with the derivatives of the smoothing.
+        value = full.detach() + (value - value.detach())
+    return value.to(y_hat.dtype), solution
 
 
 def laplacian_penalty(

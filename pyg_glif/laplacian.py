@@ -71,9 +71,6 @@ class LaplacianOperator:
         tensor([-3.,  3.,  0.])
     """
 
-    # How often an edge was repeated at most; its weights were then added up.
-    _repeats = 0
-
     def __init__(
         self,
         edge_index: Any,
@@ -162,6 +159,18 @@ class LaplacianOperator:
         """Whether what is constant on every component has a product of zero."""
         return self.is_psd
 
+    @cached_property
+    def surplus(self) -> Tensor | None:  # [N]
+        """What the diagonal has beyond the rest of its row; None where that is zero."""
+        if self.keeps_constants:
+            return None
+        return self.diagonal - self.pattern.row_sum(self.off_diagonal)
+
+    @property
+    def longest_row(self) -> int:
+        """Most neighbours of a node."""
+        return int(self.pattern.rowptr.diff().max()) if self.num_nodes else 0
+
     @property
     def roundings(self) -> int:
         r"""How many float64 operations in a row an entry times ``lam`` stands for.
@@ -172,8 +181,7 @@ class LaplacianOperator:
         given = self._repeats + 2  # repeated edges added, the mean of both directions
         if self.normalization is None:
             return given
-        rowptr = self.pattern.rowptr
-        longest = int(rowptr.diff().max()) if self.num_nodes else 0
+        longest = self.longest_row
         deg = given + longest
         scale = deg + self._mean_roundings
         half = given + deg + 12  # the weight, and a root of the degree at both ends
@@ -247,9 +255,8 @@ class LaplacianOperator:
         check_rank("f", f, 1, 2)
         x = f.double().reshape(f.size(0), math.prod(f.shape[1:]))
         energy = 0.5 * column_energy(self.pattern, self.off_diagonal, x)
-        if not self.is_psd:
-            surplus = self.diagonal - self.pattern.row_sum(self.off_diagonal)
-            energy = energy + surplus @ x.square()
+        if self.surplus is not None:
+            energy = energy + self.surplus @ x.square()
         return (energy[0] if f.dim() == 1 else energy).to(f.dtype)
 
     def _entries(self) -> tuple[Tensor, Tensor]:  # a: [N], v: [E]
@@ -266,7 +273,7 @@ class LaplacianOperator:
 
 def _checked_batch(batch: Tensor, pattern: Pattern) -> Tensor:
     """Graph numbers, once no edge is known to cross graphs."""
-    batch = check_batch(batch, pattern.num_nodes)
+    batch = check_batch(batch, pattern.num_nodes).to(pattern.row.device)
     crosses = batch[pattern.row] != batch[pattern.col]
     if bool(crosses.any()):
         at = int(crosses.nonzero()[0])

@@ -239,13 +239,18 @@ def dual_of_people(link: Link | None, y_hat: Tensor) -> Tensor:
     return link.to_dual(y_hat)
 
 
-def keep_alone(value: Tensor, y_hat: Tensor, alone: Tensor) -> Tensor:
-    """Puts back the outputs of people who have nobody to average with.
+def outputs_of_people(
+    link: Link | None, eta: Tensor, y_hat: Tensor, alone: Tensor
+) -> Tensor:
+    """Outputs of people from averaged coordinates.
 
-    A link may clamp or round on the way there and back; ``alone`` says whose outputs,
-    one entry per row, must not be touched by that.
+    A link may clamp or round on the way there and back; ``alone`` says who has nobody
+    to average with, one entry per row, and gets ``y_hat`` back untouched.
     """
-    return torch.where(alone.view(-1, *[1] * (y_hat.dim() - 1)), y_hat, value)
+    if link is None:
+        return eta
+    alone = alone.view(-1, *[1] * (y_hat.dim() - 1))
+    return torch.where(alone, y_hat, link.from_dual(eta))
 
 
 def _check_outputs(y_hat: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pyg_glif._runtime import Progress
+from pyg_glif._runtime import Progress, full_precision
 from pyg_glif._validate import (
     check_choice,
     check_edge_values,
@@ -22,7 +22,7 @@ from pyg_glif._validate import (
 from pyg_glif.errors import ConvergenceWarning
 from pyg_glif.graph import SimilarityGraph, edge_weights
 from pyg_glif.laplacian import LaplacianOperator, dense_entries
-from pyg_glif.links import Link, dual_of_people, keep_alone
+from pyg_glif.links import Link, dual_of_people, outputs_of_people
 from pyg_glif.solvers import Auto, Solver, SolveStatus, smooth, solve_together
 from pyg_glif.typing import Normalization
 
@@ -152,7 +152,7 @@ def glif_path(
         if lam > 0:
             linked = graph.is_within(tau) & (graph.weights(theta) > 0)
             alone[graph.edge_index[0, linked]] = False
-        return keep_alone(link.from_dual(out), y_hat.detach(), alone)
+        return outputs_of_people(link, out, y_hat.detach(), alone)
 
     def points() -> Iterator[PathPoint]:
         with Progress(len(radii) * len(strengths), "path", progress) as bar:
@@ -243,7 +243,10 @@ def _dense_sweep(
         start = before.pop() if before else None
         psd = normalization != "nrw"
         label = components.up_to(place).to(rhs.device) if psd else None
-        values, status = solve_together(*entries, strengths, rhs, start, label=label)
+        with full_precision():
+            values, status = solve_together(
+                *entries, strengths, rhs, start, label=label
+            )
         before.append(values)
         for k, lam in enumerate(lams):
             if status[k] is SolveStatus.STAGNATED:

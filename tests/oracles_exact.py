@@ -60,6 +60,18 @@ def _laplacian(
     return V, [t * inv for t, inv in zip(total, inverse, strict=True)], scale
 
 
+def smooth_grounded(inner: Array, outer: Array, rhs: Array, lam: float) -> list[Exact]:
+    """``(I + lam (diag(a) - V)) f = rhs`` with weights ``outer`` beyond the rows."""
+    with mpmath.workdps(_DIGITS):
+        size, strength = len(inner), mpmath.mpf(lam)
+        M = mpmath.matrix((-inner).tolist()) * strength
+        for i in range(size):
+            row = [*inner[i].tolist(), *outer[i].tolist()]
+            M[i, i] = 1 + strength * mpmath.fsum(map(mpmath.mpf, row))
+        columns = [mpmath.matrix(rhs[:, c].tolist()) for c in range(rhs.shape[1])]
+        return [list(mpmath.lu_solve(M, column)) for column in columns]
+
+
 def smooth_complete(y: Sequence[float], weight: float, lam: float) -> Exact:
     """Everybody linked with everybody, one weight.
 

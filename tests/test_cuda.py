@@ -258,8 +258,8 @@ MODULES = [
 ]
 # What holds results or is subclassed, and what the functions above are made of.
 NO_CALL = {
-    "AuditReport", "Estimate", "Explanation", "FairDistance", "Interval", "Jacobi",
-    "Link", "LipschitzRatios", "LogisticFit", "Measure", "MetricFit", "Pair",
+    "AuditReport", "Bootstrap", "Estimate", "Explanation", "FairDistance", "Interval",
+    "Jacobi", "Link", "LipschitzRatios", "LogisticFit", "Measure", "MetricFit", "Pair",
     "PathPoint", "Person", "Projection", "Solution", "SolveStatus", "Solver",
     "SubspaceFit", "System", "TransformInfo", "TunePoint", "TuneResult", "Violations",
     "WorstCase", "free_directions", "smooth", "solve_together",

@@ -13,7 +13,7 @@ import traceback
 import warnings
 from collections.abc import Iterator, Sequence
 from importlib import import_module
-from typing import Any, NoReturn, TextIO
+from typing import Any, NoReturn
 
 from pyg_glif import cli
 from pyg_glif._plain import plain
@@ -72,7 +72,7 @@ def _run(words: list[str]) -> int:
     try:
         with interrupts:
             args = _parser().parse_args(words)
-            with _surroundings(args):
+            with _surroundings():
                 outcome = import_module(f"{cli.__name__}.{args.command}").run(args)
     except SystemExit as stop:  # --help and --version
         return int(stop.code or 0)
@@ -148,29 +148,10 @@ def _verdict(error: BaseException) -> tuple[int, str]:
     return 1, f"{type(error).__name__}: {message}. Add --debug to see where"
 
 
-class _NoTerminal:
-    """A stream that says it is no terminal, so that no progress bar appears."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
-    def isatty(self) -> bool:
-        """Whether this is a terminal, which it never is."""
-        return False
-
-
 @contextlib.contextmanager
-def _surroundings(args: argparse.Namespace) -> Iterator[None]:
+def _surroundings() -> Iterator[None]:
     """Keeps standard output for the outcome, and warnings short."""
-    with contextlib.ExitStack() as stack:
-        if args.quiet or args.no_progress:
-            dumb: Any = _NoTerminal(sys.stderr)
-            stack.enter_context(contextlib.redirect_stderr(dumb))
-        stack.enter_context(contextlib.redirect_stdout(sys.stderr))
-        stack.enter_context(warnings.catch_warnings())
+    with contextlib.redirect_stdout(sys.stderr), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta")
         warnings.showwarning = _show_warning
         yield

@@ -106,9 +106,19 @@ PEOPLE: Options = {
     },
 }
 
+# Ways to tell who is similar, each with its options: the first must be given.
+_METRICS: dict[str, tuple[str, ...]] = {
+    "euclidean": (),
+    "mahalanobis": ("--matrix",),
+    "subspace": ("--directions",),
+    "svd": ("--side-rows", "--num-components"),
+    "face": ("--group", "--num-factors"),
+    "logistic": ("--attributes", "--ridge"),
+}
+
 METRIC: Options = {
     "--metric": {
-        "choices": ["euclidean", "mahalanobis", "subspace", "svd", "face", "logistic"],
+        "choices": list(_METRICS),
         "default": "euclidean",
         "help": "who is similar (default: euclidean). mahalanobis: --matrix; "
         "subspace: ignore --directions; svd: ignore the main directions of "
@@ -205,6 +215,7 @@ REPORT: Options = {
     "--worst": {
         "type": int,
         "metavar": "K",
+        "dest": "num_worst",
         "help": "audit: how many people and pairs to list (default: 10)",
     },
 }
@@ -265,6 +276,21 @@ def given(args: argparse.Namespace, *tables: Iterable[str]) -> dict[str, Any]:
         for flag, value in values.items()
         if value not in (None, False) and (flag, value) != ("--metric", default)
     }
+
+
+def check_metric(args: argparse.Namespace) -> None:
+    """Raises on options that do not go with the metric, or that it lacks."""
+    for flag in given(args, METRIC):
+        owners = [name for name, flags in _METRICS.items() if flag in flags]
+        if owners and args.metric not in owners:
+            msg = f"{flag} goes with --metric {owners[0]} (got --metric {args.metric})"
+            raise UsageError(msg)
+    for need in _METRICS[args.metric][:1]:
+        if getattr(args, name_of(need)) is None:
+            raise UsageError(f"--metric {args.metric} needs {need}")
+    if args.metric == "mahalanobis" and args.standardize:
+        msg = "--standardize does not go with --metric mahalanobis"
+        raise UsageError(f"{msg}: scale the matrix instead")
 
 
 def keywords(args: argparse.Namespace, *flags: str) -> dict[str, Any]:

@@ -1,18 +1,18 @@
-"""From options to people: who has which features, outputs, ids and labels."""
+"""From options to people: who has which features, outputs, ids and labels.
+
+Files are read before torch is loaded: whoever mistyped a name should not wait for it.
+"""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from pyg_glif._arrays import to_tensor
-from pyg_glif.cli._command import UsageError, listed, note
+from pyg_glif.cli._command import UsageError, listed, name_of, note
 from pyg_glif.cli._files import flat, unquoted
 from pyg_glif.cli._tables import (
     SUFFIXES,
@@ -21,6 +21,9 @@ from pyg_glif.cli._tables import (
     Table,
     open_table,
 )
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 # Columns that are not features, by the option that names them.
 _ROLES = ("--id", "--attributes", "--group", "--labels", "--mask")
@@ -31,8 +34,8 @@ _TRUTH = {"true": "1", "false": "0"}
 class People:
     """Everything a command may want to know about people."""
 
-    x: Tensor  # [N, F]
-    y: Tensor  # [N] or [N, C]
+    x: "Tensor"  # [N, F]
+    y: "Tensor"  # [N] or [N, C]
     features: list[str]
     outputs: list[str]
     block: str | None = None  # the array that the outputs are all columns of
@@ -50,7 +53,7 @@ class People:
         """Columns of the outputs."""
         return self.y[:1].numel()
 
-    def named(self, y: Tensor) -> dict[str, NDArray[Any]]:
+    def named(self, y: "Tensor") -> dict[str, NDArray[Any]]:
         """Ids and outputs, by the names they came with; an array as one."""
         value = y.numpy()
         if self.block is not None:
@@ -65,7 +68,7 @@ class People:
             raise UsageError(f"{msg}: a file holds one column of a name")
         return {**self.ids, **outputs}
 
-    def attribute_codes(self) -> dict[str, Tensor]:
+    def attribute_codes(self) -> "dict[str, Tensor]":
         """Protected attributes; where a gap has a sign, the name says which way."""
         found = {}
         for name, value in self.attributes.items():
@@ -75,7 +78,7 @@ class People:
             found[shown] = codes(value)
         return found
 
-    def group_codes(self) -> Tensor | None:
+    def group_codes(self) -> "Tensor | None":
         """Groups of people who ought to be treated alike, numbered."""
         return None if self.group is None else codes(self.group)
 
@@ -84,8 +87,10 @@ class People:
         ids = next(iter(self.ids.values()), None)
         return None if ids is None else [str(one) for one in ids]
 
-    def classes(self, positive: str | None) -> tuple[Tensor, Tensor]:
+    def classes(self, positive: str | None) -> "tuple[Tensor, Tensor]":
         """The true class of everybody, zero where it is not known, and where it is."""
+        import torch
+
         if self.labels is None:
             raise UsageError("--labels must name the column with the true class")
         there = known(self.labels)
@@ -117,7 +122,7 @@ class People:
                 raise _bad_label(text, count)
         return np.array([int(number) for number in numbers], dtype=np.int64)[index]
 
-    def accuracy(self, y: Tensor, positive: str | None, threshold: float) -> float:
+    def accuracy(self, y: "Tensor", positive: str | None, threshold: float) -> float:
         """Share of known labels that the outputs get right."""
         label, there = self.classes(positive)
         many = y.dim() == 2 and y.size(1) > 1
@@ -130,98 +135,143 @@ def input_files(args: argparse.Namespace) -> list[str | None]:
     known = ("data", "outputs_file", "after", "pairs", "post")
     metric = ("matrix", "directions", "side_rows")
     files = [getattr(args, name, None) for name in known + metric]
-    return [*files, *(name for _, name in _roles(args))]
+    return [*files, *(name for option in _ROLES for name in _named(args, option))]
+
+
+def _named(args: argparse.Namespace, option: str) -> list[str]:
+    """The names that an option was given; not every command has all of them."""
+    value = getattr(args, name_of(option), None) or []
+    return [value] if isinstance(value, str) else value
 
 
 def read_people(
     args: argparse.Namespace, saved: dict[str, list[str]] | None = None
 ) -> People:
     """Reads what the options name; ``saved`` has columns of an earlier fit."""
-    saved = saved or {}
-    data = open_table(args.data)
-    holder = open_table(args.outputs_file) if args.outputs_file else data
-    if data.num_unnamed:
-        columns = "column" if data.num_unnamed == 1 else "columns"
-        what = f"{data.num_unnamed} {columns} without a name left out"
-        note(args, f"'{data.path}': {what}")
-    find = _Finder([data] if holder is data else [data, holder])
-    roles = {(option, name): find.role(option, name) for option, name in _roles(args)}
-    outputs = _outputs(args, find, holder, data, saved.get("outputs"))
-    features = _features(args, find, data, outputs if holder is data else [], saved)
-    find.check()
-    x, y = _numbers(data, features, holder, outputs)
-    size = len(x)
-    found = {key: _Column(*key, places, size, find) for key, places in roles.items()}
-    by_role = {
-        option: [c for (o, _), c in found.items() if o == option] for option in _ROLES
-    }
-    _check_full([c for o in ("--attributes", "--group") for c in by_role[o]])
-    single = {o: by_role[o][0].value if by_role[o] else None for o in _ROLES[2:]}
+    files = _Files(args)
+    roles = {option: files.roles(option) for option in _ROLES}
+    outputs = files.outputs((saved or {}).get("outputs"))
+    features = files.features((saved or {}).get("features"), outputs)
+    files.check()
+    x, y = files.numbers(features, outputs)
+    for columns in roles.values():
+        for column in columns:
+            column.read(len(x))
+    _check_full(roles["--attributes"] + roles["--group"])
+    single = {o: c[0].value if c else None for o, c in roles.items()}
+
+    from pyg_glif._arrays import to_tensor
+
     return People(
         x=to_tensor("features", x),
         y=to_tensor("outputs", y),
         features=features,
         outputs=outputs,
-        block=holder.whole(outputs),
-        ids={column.name: column.value for column in by_role["--id"]},
-        attributes={column.name: column.value for column in by_role["--attributes"]},
+        block=files.holder.whole(outputs),
+        ids={column.name: column.value for column in roles["--id"]},
+        attributes={column.name: column.value for column in roles["--attributes"]},
         group=single["--group"],
         labels=single["--labels"],
         mask=single["--mask"],
     )
 
 
-def _roles(args: argparse.Namespace) -> list[tuple[str, str]]:
-    """Option and name of the columns that are not features."""
-    out = []
-    for option in _ROLES:
-        value = getattr(args, option[2:], None) or []
-        out += [
-            (option, name) for name in ([value] if isinstance(value, str) else value)
-        ]
-    return out
+class _Files:
+    """The one or two files that hold people; remembers what is not in them."""
 
-
-class _Finder:
-    """Finds columns in the files of a call, and remembers what is not there."""
-
-    def __init__(self, tables: Sequence[Table]) -> None:
-        self.tables = tables
+    def __init__(self, args: argparse.Namespace) -> None:
+        self._args = args
         self._missing: list[tuple[Table, str, str]] = []
+        self.data = self.holder = open_table(args.data)
+        self.tables = [self.data]
+        if args.outputs_file:
+            self.holder = open_table(args.outputs_file)
+            self.tables.append(self.holder)
+        unnamed = self.data.num_unnamed
+        if unnamed:
+            columns = "1 column" if unnamed == 1 else f"{unnamed} columns"
+            note(args, f"'{self.data.path}': {columns} without a name left out")
 
-    def columns(self, option: str, wanted: Sequence[str], table: Table) -> list[str]:
+    def roles(self, option: str) -> "list[_Column]":
+        """Columns that are not features; a file with one may be named in its place."""
+        found = []
+        for name in _named(self._args, option):
+            called, places = name, [(t, t.find(name)) for t in self.tables]
+            places = [(table, names) for table, names in places if names]
+            is_file = Path(name).suffix.lower() in SUFFIXES and Path(name).is_file()
+            if is_file and not places:
+                table = open_table(name)
+                called, places = Path(name).stem, [(table, table.names)]
+            if not places:
+                self._missing.append((self.data, option, name))
+                continue
+            names = places[0][1]
+            # Ids are carried through, whatever they are; all else is one column.
+            if len(names) != 1 and (option != "--id" or "*" in name or called != name):
+                msg = f"'{name}' must have a single column (it has {listed(names)})"
+                raise UsageError(msg)
+            found.append(_Column(option, called, places))
+        return found
+
+    def outputs(self, saved: list[str] | None) -> list[str]:
+        """Columns of outputs: those named, those of the fit, or all of their file."""
+        holder = self.holder
+        if self._args.outputs:
+            return self._columns("--outputs", holder)
+        if saved and all(holder.find(name) for name in saved):
+            return saved
+        if holder is self.data:
+            msg = f"--outputs must name the columns of '{holder.path}' with the model's"
+            msg = f"{msg} outputs, or a second file must hold them"
+            raise UsageError(f"{msg} (it has {listed(holder.names)})")
+        return self._left(holder, {*self._used(holder)}, "outputs")
+
+    def features(self, saved: list[str] | None, outputs: list[str]) -> list[str]:
+        """Columns of features: those named, those of the fit, or all left over."""
+        taken = {*self._columns("--ignore", self.data), *self._used(self.data)}
+        if self.holder is self.data:
+            taken |= set(outputs)
+        if self._args.features is None and saved is None:
+            return self._left(self.data, taken, "features")
+        if self._args.features is None:
+            return self._columns("--features", self.data, saved)
+        found = self._columns("--features", self.data)
+        both = [name for name in found if name in taken]
+        if both:
+            msg = f"--features must not name {listed(both)}, which has another use"
+            raise UsageError(f"{msg} in this call")
+        return found
+
+    def _columns(
+        self, option: str, table: Table, names: list[str] | None = None
+    ) -> list[str]:
         """Columns for names, arrays and patterns; each once, in the order asked."""
         found: dict[str, None] = {}
-        for name in wanted:
+        for name in _named(self._args, option) if names is None else names:
             columns = table.find(name)
             if not columns:
                 self._missing.append((table, option, name))
             found.update(dict.fromkeys(columns))
         return list(found)
 
-    def role(self, option: str, name: str) -> list[tuple[Table, list[str]]]:
-        """Who has a column; a file with a single one may be named in its place."""
-        holders = [table for table in self.tables if table.has(name)]
-        if (
-            not holders
-            and Path(name).suffix.lower() in SUFFIXES
-            and Path(name).is_file()
-        ):
-            table = open_table(name)
-            if len(table.names) != 1:
-                got = table.contents
-                raise UsageError(f"'{name}' must have a single column (it has {got})")
-            return [(table, table.names)]
-        if not holders:
-            self._missing.append((self.tables[0], option, name))
-        return [(table, table.find(name)) for table in holders]
+    def _used(self, table: Table) -> Iterator[str]:
+        """Columns of a file that have a role."""
+        for option in _ROLES:
+            for name in _named(self._args, option):
+                yield from table.find(name)
+
+    def _left(self, table: Table, taken: set[str], what: str) -> list[str]:
+        """Columns of a file that are not taken."""
+        left = [name for name in table.names if name not in taken]
+        if not left:
+            self.check()
+            raise UsageError(f"'{table.path}' has no column left for {what}")
+        return left
 
     def check(self) -> None:
-        """Raises if anything that was asked for is not there."""
-        if not self._missing:
-            return
-        table, option, name = self._missing[0]
+        """Raises if anything that was asked for is not there, all of it at once."""
         if len(self._missing) == 1:
+            ((table, option, name),) = self._missing
             msg = f"{option}: '{table.path}' has no column '{name}'"
             raise UsageError(f"{msg} (it has {table.contents})")
         parts = []
@@ -230,114 +280,65 @@ class _Finder:
             if lost:
                 msg = f"'{table.path}' has no column {', '.join(lost)}"
                 parts.append(f"{msg}; it has {table.contents}")
-        raise UsageError(". ".join(parts))
+        if parts:
+            raise UsageError(". ".join(parts))
 
-
-def _outputs(
-    args: argparse.Namespace,
-    find: _Finder,
-    holder: Table,
-    data: Table,
-    saved: list[str] | None,
-) -> list[str]:
-    """The columns of the outputs, in the file that holds them."""
-    if args.outputs:
-        return find.columns("--outputs", args.outputs, holder)
-    if saved and all(holder.has(name) for name in saved):
-        return saved
-    if holder is data:
-        msg = f"--outputs must name the columns of '{data.path}' with the model's"
-        msg = f"{msg} outputs, or a second file must hold them"
-        raise UsageError(f"{msg} (it has {listed(data.names)})")
-    roles = {name for _, name in _roles(args)}
-    return [name for name in holder.names if name not in roles]
-
-
-def _features(
-    args: argparse.Namespace,
-    find: _Finder,
-    data: Table,
-    outputs: list[str],
-    saved: dict[str, list[str]],
-) -> list[str]:
-    """Columns of features: those named, those of the fit, or all left over."""
-    others = [name for _, name in _roles(args) if data.has(name)]
-    ignored = find.columns("--ignore", args.ignore or [], data)
-    taken = {*outputs, *(one for name in others for one in data.find(name)), *ignored}
-    wanted = args.features or saved.get("features")
-    if wanted is None:
-        left = [name for name in data.names if name not in taken]
-        find.check()
-        if not left:
-            raise UsageError(f"'{data.path}' has no column left for features")
-        return left
-    found = find.columns("--features", wanted, data)
-    both = [name for name in found if name in taken]
-    if both and args.features:
-        msg = f"--features must not name {listed(both)}, which has another use"
-        raise UsageError(f"{msg} in this call")
-    return found
-
-
-def _numbers(
-    data: Table, features: list[str], holder: Table, outputs: list[str]
-) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Features and outputs, or one error for all that is wrong with them."""
-    faults: list[Fault] = []
-    x = y = np.empty((0, 0))
-    try:
-        x = data.numbers(features)
-    except CellError as error:
-        faults = error.faults
-    try:
-        y = holder.outputs(outputs)
-    except CellError as error:
-        # Two files have a message each, the first comes first.
-        if holder is data or not faults:
-            raise CellError(holder.path, faults + error.faults, outputs) from error
-    if faults:
-        raise CellError(data.path, faults)
-    if len(x) != len(y):
-        msg = f"'{holder.path}' must have as many rows as '{data.path}'"
-        raise UsageError(f"{msg} (got {len(y)} for {len(x)})")
-    if len(x) == 0:
-        raise UsageError(f"'{data.path}' has no rows")
-    return x, y
+    def numbers(
+        self, features: list[str], outputs: list[str]
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Features and outputs, or one error for all that is wrong with a file."""
+        data, holder = self.data, self.holder
+        faults: list[Fault] = []
+        x = y = np.empty((0, 0))
+        try:
+            x = data.numbers(features)
+        except CellError as error:
+            faults = error.faults
+        try:
+            y = holder.outputs(outputs)
+        except CellError as error:
+            # Two files have a message each, and the first comes first.
+            if holder is data or not faults:
+                raise CellError(holder.path, faults + error.faults, outputs) from error
+        if faults:
+            raise CellError(data.path, faults)
+        if len(x) != len(y):
+            msg = f"'{holder.path}' must have as many rows as '{data.path}'"
+            raise UsageError(f"{msg} (got {len(y)} for {len(x)})")
+        if len(x) == 0:
+            raise UsageError(f"'{data.path}' has no rows")
+        return x, y
 
 
 class _Column:
-    """A column that is not a feature, of one or of several files."""
+    """A column that is not a feature, where it is and, once read, what it holds."""
+
+    value: NDArray[Any]
 
     def __init__(
-        self,
-        option: str,
-        name: str,
-        places: list[tuple[Table, list[str]]],
-        size: int,
-        find: _Finder,
+        self, option: str, name: str, places: list[tuple[Table, list[str]]]
     ) -> None:
-        self.table, self._leaves = places[0]
-        # A file named in place of a column lends its own name.
-        self.name = name if self.table in find.tables else Path(name).stem
-        value = _read(places[0], option == "--id")
-        if option == "--id":
-            check_same_ids(name, value, [_read(place, True) for place in places[1:]])
-        if len(value) != size:
-            msg = f"'{name}' must have one entry per person"
-            raise UsageError(f"{msg} (got {len(value)} for {size})")
-        self.value = value
+        self._option, self._places = option, places
+        self.name, self.table = name, places[0][0]
+
+    def read(self, size: int) -> None:
+        """Reads the column, which has one entry for each of ``size`` people."""
+        values = []
+        for table, names in self._places:
+            columns = [table.column(name) for name in names]
+            whole = len(columns) > 1
+            values.append(np.stack(columns, axis=1) if whole else columns[0])
+        self.value = values[0]
+        if self._option == "--id":
+            check_same_ids(self.name, self.value, values[1:])
+        if len(self.value) != size:
+            msg = f"'{self.name}' must have one entry per person"
+            raise UsageError(f"{msg} (got {len(self.value)} for {size})")
 
     def gaps(self) -> list[Fault]:
-        """The first empty cell."""
-        empty = np.flatnonzero(~known(self.value))[:1]
-        return [Fault(self._leaves[0], self.table.place(int(i)), "") for i in empty]
-
-
-def _read(place: tuple[Table, list[str]], several: bool) -> NDArray[Any]:
-    """A column ``[N]``, or a matrix ``[N, C]`` where several make one name."""
-    table, leaves = place
-    columns = [table.column(name) for name in leaves]
-    return np.stack(columns, axis=1) if several and len(columns) > 1 else columns[0]
+        """The first empty cell, if there is one."""
+        name, empty = self._places[0][1][0], np.flatnonzero(~known(self.value))[:1]
+        return [Fault(name, self.table.place(int(i)), "") for i in empty]
 
 
 def _check_full(columns: Sequence[_Column]) -> None:
@@ -377,8 +378,10 @@ def known(value: NDArray[Any]) -> NDArray[np.bool_]:
     return there
 
 
-def codes(value: NDArray[Any]) -> Tensor:
+def codes(value: NDArray[Any]) -> "Tensor":
     """Whole numbers from 0 for the values of a column, in their sorted order."""
+    import torch
+
     return torch.from_numpy(np.unique(_sortable(value), return_inverse=True)[1])
 
 

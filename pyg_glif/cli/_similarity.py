@@ -8,14 +8,7 @@ import torch
 from torch import Tensor
 
 from pyg_glif._arrays import to_tensor
-from pyg_glif.cli._command import (
-    METRIC,
-    UsageError,
-    default_of,
-    given,
-    keywords,
-    name_of,
-)
+from pyg_glif.cli._command import UsageError, default_of, keywords, progress
 from pyg_glif.cli._people import People
 from pyg_glif.cli._tables import ArrayTable, open_table
 from pyg_glif.distances import FairDistance, Mahalanobis, SensitiveSubspace
@@ -23,38 +16,6 @@ from pyg_glif.graph import suggest_tau
 from pyg_glif.links import Link, Log, Logit, Softmax
 from pyg_glif.metric_learning import FACE, LogisticSubspace, SensitiveSVD
 from pyg_glif.postprocessor import GLIFPostProcessor
-
-# Options that belong to one metric, and those without which it makes no sense.
-_OWN = {
-    "mahalanobis": {"--matrix"},
-    "subspace": {"--directions"},
-    "svd": {"--side-rows", "--num-components"},
-    "face": {"--num-factors"},
-    "logistic": {"--ridge"},
-}
-_NEEDS = {
-    "mahalanobis": "--matrix",
-    "subspace": "--directions",
-    "svd": "--side-rows",
-    "face": "--group",
-    "logistic": "--attributes",
-}
-
-
-def check_metric(args: argparse.Namespace) -> None:
-    """Raises on options that do not go together."""
-    metric = args.metric
-    for flag in given(args, METRIC):
-        owner = next((name for name, own in _OWN.items() if flag in own), metric)
-        if owner != metric:
-            msg = f"{flag} goes with --metric {owner} (got --metric {metric})"
-            raise UsageError(msg)
-    need = _NEEDS.get(metric)
-    if need and getattr(args, name_of(need)) is None:
-        raise UsageError(f"--metric {metric} needs {need}")
-    if metric == "mahalanobis" and args.standardize:
-        msg = "--standardize does not go with --metric mahalanobis"
-        raise UsageError(f"{msg}: scale the matrix instead")
 
 
 class _Scale:
@@ -118,14 +79,15 @@ def _svd(args: argparse.Namespace, people: People, scale: _Scale) -> SensitiveSu
 def _face(args: argparse.Namespace, people: People, scale: _Scale) -> SensitiveSubspace:
     group = people.group_codes()
     assert group is not None
-    return FACE(**keywords(args, "--num-factors")).fit(scale.rows(people.x), group)
+    learner = FACE(**keywords(args, "--num-factors"), progress=progress(args))
+    return learner.fit(scale.rows(people.x), group)
 
 
 def _logistic(
     args: argparse.Namespace, people: People, scale: _Scale
 ) -> SensitiveSubspace:
     columns = torch.stack(list(people.attribute_codes().values()), dim=1)
-    learner = LogisticSubspace(**keywords(args, "--ridge"))
+    learner = LogisticSubspace(**keywords(args, "--ridge"), progress=progress(args))
     return learner.fit(scale.rows(people.x), columns)
 
 

@@ -131,10 +131,6 @@ class Table(ABC):
         """The name of the array that ``names`` are all columns of, if there is one."""
         return next((key for key, all in self.blocks.items() if all == names), None)
 
-    def has(self, name: str) -> bool:
-        """Whether a name can be found."""
-        return name in self.names or name in self.blocks
-
     def find(self, name: str) -> list[str]:
         """Columns for a name, an array or a pattern; none if there is nothing."""
         if name in self.names:

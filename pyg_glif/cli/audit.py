@@ -1,7 +1,7 @@
 """``pyg-glif audit``: how similar people are treated."""
 
 import argparse
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyg_glif.cli._command import (
     DECISION,
@@ -14,7 +14,10 @@ from pyg_glif.cli._command import (
     add,
     add_files,
     add_radius,
+    check_metric,
+    default_of,
     keywords,
+    progress,
 )
 
 if TYPE_CHECKING:
@@ -22,6 +25,9 @@ if TYPE_CHECKING:
 
     from pyg_glif.cli._people import People
     from pyg_glif.postprocessor import AuditReport
+
+#: Suffixes of reports.
+REPORTS = (".md", ".html", ".json")
 
 SUMMARY = "report how similar people are treated"
 DESCRIPTION = """\
@@ -61,14 +67,30 @@ def run(args: argparse.Namespace) -> Outcome:
     """Reports, and writes the report."""
     from pyg_glif.cli._files import check_targets
     from pyg_glif.cli._people import input_files, read_people
-    from pyg_glif.cli._report import SUFFIXES, write_report
-    from pyg_glif.cli._similarity import check_metric
 
     check_metric(args)
-    check_targets({"--out": (args.out, SUFFIXES)}, input_files(args))
+    check_targets({"--out": (args.out, REPORTS)}, input_files(args))
     people = read_people(args)
+
+    from pyg_glif.cli._similarity import fair_distance, radius
+    from pyg_glif.graph import SimilarityGraph
+    from pyg_glif.postprocessor import audit
+
     after = _after(args, people) if args.after else None
-    tau, report = _report(args, people, after)
+    distance = fair_distance(args, people)
+    tau, show = radius(args, people.x, distance), progress(args)
+    graph = SimilarityGraph.search(people.x, tau, distance=distance, progress=show)
+    report = audit(
+        people.x,
+        people.y,
+        after,
+        graph=graph,
+        lap=graph.laplacian(**keywords(args, "--theta")),
+        distance=distance,
+        progress=show,
+        **audit_options(args, people),
+    )
+    report = completed(report.with_facts(tau=tau), args, people, after)
     if args.out:
         write_report(args.out, report)
     data = {"command": "audit", "tau": tau, **report.to_dict(), "file": args.out}
@@ -76,28 +98,57 @@ def run(args: argparse.Namespace) -> Outcome:
     return Outcome(text, data)
 
 
-def _report(
-    args: argparse.Namespace, people: "People", after: "Tensor | None"
-) -> tuple[float, "AuditReport"]:
-    """The radius in use, and what was found."""
-    from pyg_glif.cli._report import complete, options
-    from pyg_glif.cli._similarity import fair_distance, radius
-    from pyg_glif.graph import SimilarityGraph
+def audit_options(args: argparse.Namespace, people: "People") -> dict[str, Any]:
+    """What every audit is told, be it of a file or of a fit."""
     from pyg_glif.postprocessor import audit
 
-    distance = fair_distance(args, people)
-    tau = radius(args, people.x, distance)
-    graph = SimilarityGraph.search(people.x, tau, distance=distance)
-    found = audit(
-        people.x,
-        people.y,
-        after,
-        graph=graph,
-        lap=graph.laplacian(**keywords(args, "--theta")),
-        distance=distance,
-        **options(args, people),
-    )
-    return tau, complete(found.with_facts(tau=tau), args, people, after)
+    k = args.nearest
+    if k is None:  # few people have fewer others than the default asks for
+        k = min(default_of(audit, "k"), len(people) - 1)
+    return {
+        "attributes": people.attribute_codes(),
+        "groups": people.group_codes(),
+        "k": k or None,
+        **keywords(args, "--threshold", "--num-worst"),
+    }
+
+
+def completed(
+    report: "AuditReport",
+    args: argparse.Namespace,
+    people: "People",
+    after: "Tensor | None",
+) -> "AuditReport":
+    """Adds to a report what only the file knows: accuracy and ids."""
+    from pyg_glif.tuning import tune
+
+    if people.labels is not None:
+        threshold = args.threshold
+        if threshold is None:
+            threshold = default_of(tune, "threshold")
+        for when, y in (("_before", people.y), ("_after", after)):
+            if y is not None:
+                right = people.accuracy(y, args.positive, threshold)
+                name = "accuracy" if after is None else f"accuracy{when}"
+                report = report.with_facts(**{name: right})
+    ids = people.first_ids()
+    return report if ids is None else report.with_ids(ids)
+
+
+def write_report(path: str, report: "AuditReport") -> None:
+    """Writes a report in the format of the suffix."""
+    import json
+
+    from pyg_glif._plain import plain
+    from pyg_glif.cli._files import write_text
+
+    if path.lower().endswith(".json"):
+        text = json.dumps(plain(report.to_dict()), indent=2) + "\n"
+    elif path.lower().endswith(".html"):
+        text = report.to_html()
+    else:
+        text = report.to_markdown()
+    write_text(path, text)
 
 
 def _after(args: argparse.Namespace, people: "People") -> "Tensor":

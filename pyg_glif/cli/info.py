@@ -99,5 +99,5 @@ def _text(
             more = "; the folder has more of it" if there else ""
             rows.append((name, f"part of the package{more}"))
         else:
-            rows.append((name, "found" if there else "not in the data folder"))
+            rows.append((name, "found" if there else "not found"))
     return aligned(rows)

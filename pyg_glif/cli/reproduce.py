@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from pyg_glif.cli._command import Outcome, UsageError, progress
+from pyg_glif.experiments.registry import EXPERIMENTS
 
 SUMMARY = "repeat an experiment of the paper"
 DESCRIPTION = """\
@@ -22,12 +23,12 @@ examples:
   biographies, a tenth of them, one seed (needs the extra 'text'):
     pyg-glif reproduce bios --limit 0.1 --seeds 1
 """
-_NAMES = ("sentiment", "bios", "toxicity")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds what the command takes."""
-    parser.add_argument("name", metavar="NAME", help=f"one of {', '.join(_NAMES)}")
+    names = ", ".join(EXPERIMENTS)
+    parser.add_argument("name", metavar="NAME", help=f"one of {names}")
     parser.add_argument(
         "--seeds",
         type=int,
@@ -54,23 +55,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Outcome:
     """Runs the experiment and prints its table."""
-    from pyg_glif.experiments import EXPERIMENTS
-
     if args.name not in EXPERIMENTS:
         known = ", ".join(EXPERIMENTS)
         raise UsageError(f"NAME must be one of {known} (got '{args.name}')")
     if args.seeds < 1:
         raise UsageError(f"--seeds must be at least 1 (got {args.seeds})")
-    limit = {} if args.limit is None else {"limit": args.limit}
-    if limit and args.name == "sentiment":
-        raise UsageError("--limit is for bios and toxicity (got NAME 'sentiment')")
+    experiment = EXPERIMENTS[args.name]
+    if args.limit is not None and not experiment.takes_limit:
+        able = [name for name in EXPERIMENTS if EXPERIMENTS[name].takes_limit]
+        msg = f"--limit is for {' and '.join(able)}"
+        raise UsageError(f"{msg} (got NAME '{args.name}')")
     out = _folder(Path(args.out or Path("results", args.name)))
-    report = EXPERIMENTS[args.name](
+    report = experiment(
         seeds=range(args.seeds),
         variant=args.variant,
+        limit=args.limit,
         out=out,
         progress=progress(args),
-        **limit,
     )
     files = [str(path) for path in report.files]
     written = "\n".join(f"written  {path}" for path in files)

@@ -18,9 +18,11 @@ from pyg_glif.cli._command import (
     add_files,
     add_radius,
     aligned,
+    check_metric,
     given,
     keywords,
     note,
+    progress,
 )
 
 if TYPE_CHECKING:
@@ -99,8 +101,8 @@ def run(args: argparse.Namespace) -> Outcome:
     """Fits and writes, or corrects newcomers and writes."""
     from pyg_glif.cli._files import check_targets
     from pyg_glif.cli._people import input_files
-    from pyg_glif.cli._report import SUFFIXES as REPORTS
     from pyg_glif.cli._tables import SUFFIXES as TABLES
+    from pyg_glif.cli.audit import REPORTS
 
     _check_options(args)
     targets = {
@@ -119,8 +121,6 @@ def run(args: argparse.Namespace) -> Outcome:
 
 def _check_options(args: argparse.Namespace) -> None:
     """Raises on options that do not go together."""
-    from pyg_glif.cli._similarity import check_metric
-
     if args.post:
         for flag in given(args, _FIT):
             msg = f"{flag} does not go with --post, which brings its own settings"
@@ -138,25 +138,27 @@ def _check_options(args: argparse.Namespace) -> None:
 def _fit(args: argparse.Namespace) -> dict[str, Any]:
     """Smooths everybody together."""
     from pyg_glif.cli._people import read_people
-    from pyg_glif.cli._report import complete, options, write_report
-    from pyg_glif.cli._similarity import fair_distance, link, radius
-    from pyg_glif.postprocessor import GLIFPostProcessor
 
-    chosen = link(args)
     people = read_people(args)
     people.named(people.y)  # says now what could not be written later
+
+    from pyg_glif.cli._similarity import fair_distance, link, radius
+    from pyg_glif.cli.audit import audit_options, completed, write_report
+    from pyg_glif.postprocessor import GLIFPostProcessor
+
     distance = fair_distance(args, people)
     post = GLIFPostProcessor(
         distance=distance,
         tau=radius(args, people.x, distance),
-        link=chosen,
+        link=link(args),
+        progress=progress(args),
         **keywords(args, "--lam", *WEIGHTS),
     )
     post.fit(people.x, people.y)
     report = None
     if args.audit:
-        found = post.audit(**options(args, people))
-        report = complete(found, args, people, post.y_fair_)
+        report = post.audit(**audit_options(args, people))
+        report = completed(report, args, people, post.y_fair_)
     _write(args, people, post.y_fair_)
     if report is not None:
         write_report(args.audit, report)
@@ -171,7 +173,7 @@ def _correct(args: argparse.Namespace) -> dict[str, Any]:
     """Corrects newcomers against a fit."""
     from pyg_glif.cli._people import read_people
 
-    post, saved = _load(args.post)
+    post, saved = _load(args)
     people = read_people(args, saved)
     people.named(people.y)
     with warnings.catch_warnings():
@@ -212,11 +214,10 @@ def _write(args: argparse.Namespace, people: "People", y: "Tensor") -> None:
 
 def _facts(people: "People", post: "GLIFPostProcessor", metric: str) -> dict[str, Any]:
     """What was done, and the evidence for it."""
-    from pyg_glif.laplacian import LaplacianOperator
     from pyg_glif.metrics import laplacian_energy
 
-    graph, solution = post.graph_, post.solution_
-    lap = LaplacianOperator(graph.edge_index, graph.edge_weight, len(people))
+    graph, solution = post.similarity_, post.solution_
+    lap = graph.laplacian(post.theta)
     energy = [float(laplacian_energy(y, lap)) for y in (people.y, post.y_fair_)]
     return {
         "people": len(people),
@@ -225,7 +226,7 @@ def _facts(people: "People", post: "GLIFPostProcessor", metric: str) -> dict[str
         "metric": metric,
         "tau": post.tau_,
         "lam": float(post.lam),
-        "neighbours_each": graph.edge_index.size(1) / len(people),
+        "neighbours_each": graph.num_edges / len(people),
         "people_without_neighbours": post.num_isolated_,
         **_movement(people.y, post.y_fair_),
         "energy_before": energy[0],
@@ -244,15 +245,17 @@ def _movement(before: "Tensor", after: "Tensor") -> dict[str, float]:
     }
 
 
-def _load(path: str) -> "tuple[GLIFPostProcessor, dict[str, list[str]]]":
+def _load(
+    args: argparse.Namespace,
+) -> "tuple[GLIFPostProcessor, dict[str, list[str]]]":
     """A fit and its columns, as far as whoever fitted it named them."""
     from pathlib import Path
 
     from pyg_glif.postprocessor import GLIFPostProcessor
 
-    if not Path(path).is_file():
-        raise UsageError(f"--post: '{path}' does not exist")
-    post = GLIFPostProcessor.load(path)
+    if not Path(args.post).is_file():
+        raise UsageError(f"--post: '{args.post}' does not exist")
+    post = GLIFPostProcessor.load(args.post, progress=progress(args))
     names = {"features": "feature_names_in_", "outputs": "output_names_"}
     columns = {
         name: getattr(post, attribute).tolist()

@@ -15,6 +15,7 @@ from pyg_glif.cli._command import (
     UsageError,
     add,
     add_files,
+    check_metric,
     given,
     keywords,
     note,
@@ -86,7 +87,6 @@ def run(args: argparse.Namespace) -> Outcome:
     from pyg_glif._optional import require
     from pyg_glif.cli._files import check_targets, replacing
     from pyg_glif.cli._people import input_files, read_people
-    from pyg_glif.cli._similarity import check_metric
 
     if args.labels is None:
         raise UsageError("--labels must name the column with the true class")

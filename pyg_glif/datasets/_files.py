@@ -89,7 +89,7 @@ class ArrayFile:
         return self.shape[0]
 
     def load(self) -> np.ndarray:
-        """All of it."""
+        """Reads the whole file into memory."""
         array: np.ndarray = np.load(self.path)
         return array
 

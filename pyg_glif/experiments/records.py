@@ -162,7 +162,7 @@ def fairest(
 
 
 def versions() -> dict[str, str]:
-    """Of Python and of every package that decides the numbers and is installed."""
+    """Versions of Python and of the installed packages that decide the numbers."""
     found = {"python": platform.python_version()}
     for package in _PACKAGES:
         try:
@@ -173,7 +173,7 @@ def versions() -> dict[str, str]:
 
 
 def _summary(records: Sequence[Record]) -> Summary:
-    """Of records that belong together."""
+    """Mean and spread of records of one method, over the seeds."""
     first, metrics = records[0], records[0].metrics
     return Summary(
         method=first.method,
@@ -191,13 +191,13 @@ def _summary(records: Sequence[Record]) -> Summary:
 
 
 def _mean(values: Sequence[float]) -> float:
-    """Of what there is; NaN if there is nothing."""
+    """Mean of the values that are numbers; NaN if none is."""
     found = [value for value in values if not math.isnan(value)]
     return math.fsum(found) / len(found) if found else math.nan
 
 
 def _std(values: Sequence[float]) -> float:
-    """Standard deviation of a sample, of what there is."""
+    """Standard deviation of the sample of those values that are numbers."""
     found = [value for value in values if not math.isnan(value)]
     if len(found) < 2:
         return math.nan

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pyg_glif._markup import markdown_table
 from pyg_glif.experiments.records import Run, Summary
 
 
@@ -107,15 +108,6 @@ def _label(row: Summary) -> str:
     if row.num_seeds == 1:
         return f"{row.method} (no minimum)"
     return f"{row.method} (no minimum in {row.num_failed} of {row.num_seeds} seeds)"
-
-
-def markdown_table(
-    header: Sequence[str], rows: Sequence[Sequence[str]], *, align: str
-) -> str:
-    """A GitHub table; ``align`` has a letter, ``l`` or ``r``, for each column."""
-    rule = "".join({"l": "---|", "r": "---:|"}[letter] for letter in align)
-    lines = [f"| {' | '.join(line)} |" for line in (header, *rows)]
-    return "\n".join([lines[0], f"|{rule}", *lines[1:]])
 
 
 def seeds_note(runs: Sequence[Run]) -> tuple[str, ...]:

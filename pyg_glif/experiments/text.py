@@ -11,6 +11,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torchmetrics.functional.classification import multiclass_accuracy
 
+from pyg_glif._markup import markdown_table
 from pyg_glif.datasets import Bios, Toxicity
 from pyg_glif.experiments import plots
 from pyg_glif.experiments.experiment import Experiment, Method, Trial
@@ -23,7 +24,7 @@ from pyg_glif.experiments.records import (
     summarize,
     summarize_chosen,
 )
-from pyg_glif.experiments.report import Report, Table, markdown_table, seeds_note
+from pyg_glif.experiments.report import Report, Table, seeds_note
 from pyg_glif.experiments.runtimes import SOLVERS, measure_runtimes
 from pyg_glif.experiments.training import Make, Recipe, penalized, plain, robust
 from pyg_glif.graph import SimilarityGraph

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pyg_glif._runtime import available_memory
-from pyg_glif._validate import check_batch, check_features, check_kind, check_scalar
-from pyg_glif.distances import Euclidean, FairDistance
+from pyg_glif._runtime import available_memory, full_precision
+from pyg_glif._validate import check_batch, check_features, check_num_rows, check_scalar
+from pyg_glif.distances import FairDistance
 from pyg_glif.errors import MemoryBudgetError
-from pyg_glif.graph.decide import exact_distances
-from pyg_glif.graph.points import coordinates
+from pyg_glif.graph._decide import exact_distances
+from pyg_glif.graph._points import Points, as_distance, coordinates
 
 #: Distances between the nodes of two index vectors, ``[A], [B] -> [A, B]``.
 BlockDistance = Callable[[Tensor, Tensor], Tensor]
@@ -94,20 +94,32 @@ def sample_pairs(
     )
 
 
-def fits(num_edges: float, workspace: int, device: torch.device) -> bool:
-    """Whether so many directed edges and the workspace fit into free memory."""
-    needed = num_edges * BYTES_PER_EDGE + workspace
-    return needed <= _BUDGET_SHARE * available_memory(device)
-
-
-def check_memory(
-    sample: PairSample, tau: float, workspace: int, budget: int | None
-) -> None:
-    """Raises if the edges at ``tau`` would not fit, and says which radius would."""
+def check_search(points: Points, tau: float, budget: int | None) -> None:
+    """Raises if the edges that a sample makes likely would not fit."""
+    count = points.num_nodes
+    workspace = 4 * count * min(points.num_features, 256) + 2**26
     if budget is None:
-        budget = int(_BUDGET_SHARE * available_memory(sample.dist.device))
+        budget = free_memory(points.y.device)
+        if _bytes(count * (count - 1), workspace) <= budget:
+            return  # whatever the radius
+
+    def block(rows: Tensor, cols: Tensor) -> Tensor:
+        # By a matrix product: good enough to count with.
+        dist = torch.cdist(
+            points.y[rows], points.y[cols], compute_mode="use_mm_for_euclid_dist"
+        )
+        return dist.div_(points.scale)
+
+    sample = sample_pairs(
+        count, block, points.batch, (256, 4096), device=points.y.device
+    )
+    check_memory(sample, tau, workspace, budget)
+
+
+def check_memory(sample: PairSample, tau: float, workspace: int, budget: int) -> None:
+    """Raises if the edges at ``tau`` would not fit, and says which radius would."""
     expected = sample.most_edges(tau)
-    needed = expected * BYTES_PER_EDGE + workspace
+    needed = _bytes(expected, workspace)
     if needed <= budget:
         return
     radius = sample.radius(0.8 * max(0.0, budget - workspace) / BYTES_PER_EDGE)
@@ -120,7 +132,17 @@ def check_memory(
     )
 
 
-@torch.no_grad()
+def free_memory(device: torch.device) -> int:
+    """Bytes that a search may take if nobody says otherwise."""
+    return int(_BUDGET_SHARE * available_memory(device))
+
+
+def _bytes(num_edges: float, workspace: int) -> float:
+    """What so many directed edges take beside the workspace."""
+    return num_edges * BYTES_PER_EDGE + workspace
+
+
+@full_precision()
 def suggest_tau(
     x: Tensor,
     target_degree: float,
@@ -160,14 +182,11 @@ def suggest_tau(
     """
     x = check_features("x", x)
     check_scalar("target_degree", target_degree, above=0.0)
-    if x.size(0) < 2:
-        raise ValueError(f"'x' must have at least 2 rows (got {x.size(0)})")
+    check_num_rows("x", x.size(0), 2)
     if batch is not None:
-        batch = check_batch(batch, x.size(0))
-    if distance is not None:
-        check_kind("distance", distance, FairDistance)
+        batch = check_batch(batch, x.size(0)).to(x.device)
     size = (_ALL_PAIRS, _ALL_PAIRS) if x.size(0) <= _ALL_PAIRS else (1024, 2048)
-    found = _Distances(x, Euclidean() if distance is None else distance)
+    found = _Distances(x, as_distance(distance))
     sample = sample_pairs(x.size(0), found.block, batch, size, generator, x.device)
     most = sample.dist.numel() * sample.weight / x.size(0)
     if target_degree > most * (1.0 + 1e-9):

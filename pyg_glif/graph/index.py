@@ -6,18 +6,19 @@ from copy import deepcopy
 import torch
 from torch import Tensor
 
+from pyg_glif._runtime import full_precision
 from pyg_glif._validate import (
     check_comparable,
     check_features,
     check_num_rows,
     check_scalar,
 )
-from pyg_glif.distances import Euclidean, FairDistance
-from pyg_glif.graph.decide import called_within
-from pyg_glif.graph.plan import choose_basis
-from pyg_glif.graph.points import Points, coordinates, own
-from pyg_glif.graph.screen import Screen
-from pyg_glif.graph.search import Pairs, plain_cross_pairs, projected_cross_pairs
+from pyg_glif.distances import FairDistance
+from pyg_glif.graph._decide import called_within
+from pyg_glif.graph._plan import choose_basis
+from pyg_glif.graph._points import Points, as_distance, coordinates, own
+from pyg_glif.graph._screen import Screen
+from pyg_glif.graph._search import Pairs, plain_cross_pairs, projected_cross_pairs
 
 _TILE = 256
 
@@ -46,7 +47,7 @@ class RadiusIndex:
         (tensor([0, 0]), tensor([1, 2]), tensor([1., 1.]))
     """
 
-    @torch.no_grad()
+    @full_precision()
     def __init__(
         self,
         x: Tensor,
@@ -58,7 +59,7 @@ class RadiusIndex:
         x = check_features("x", x).detach()
         check_num_rows("x", x.size(0), 1)
         self.tau = check_scalar("tau", tau, minimum=0.0, allow_inf=True)
-        distance = Euclidean() if distance is None else distance
+        distance = as_distance(distance)
         self.distance = deepcopy(distance) if copy else distance
         self._num_nodes, self._like = x.size(0), x.new_empty(0, x.size(1))
         self._screen: Screen | None = None
@@ -75,7 +76,7 @@ class RadiusIndex:
     def __repr__(self) -> str:
         return f"{type(self).__name__}(num_nodes={self._num_nodes}, tau={self.tau:g})"
 
-    @torch.no_grad()
+    @full_precision()
     def query(
         self, x_new: Tensor, progress: bool | None = None
     ) -> tuple[Tensor, Tensor, Tensor]:

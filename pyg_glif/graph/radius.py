@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pyg_glif._runtime import Progress
+from pyg_glif._runtime import Progress, full_precision
 from pyg_glif._validate import (
     check_batch,
     check_choice,
@@ -15,17 +15,22 @@ from pyg_glif._validate import (
     check_features,
     check_scalar,
 )
-from pyg_glif.distances import Euclidean, FairDistance
-from pyg_glif.graph.decide import called_within
-from pyg_glif.graph.estimate import check_memory, sample_pairs
-from pyg_glif.graph.plan import check_search, choose_basis
-from pyg_glif.graph.points import Points, coordinates
-from pyg_glif.graph.search import Pairs, plain_pairs, projected_pairs
+from pyg_glif.distances import FairDistance
+from pyg_glif.graph._decide import called_within
+from pyg_glif.graph._plan import choose_basis
+from pyg_glif.graph._points import Points, as_distance, coordinates
+from pyg_glif.graph._search import Pairs, plain_pairs, projected_pairs
+from pyg_glif.graph.estimate import (
+    check_memory,
+    check_search,
+    free_memory,
+    sample_pairs,
+)
 
 _CALLABLE_TILE = 512
 
 
-@torch.no_grad()
+@full_precision()
 def fair_radius_graph(
     x: Tensor,
     tau: float,
@@ -118,12 +123,9 @@ def search_edges(
     tau = check_scalar("tau", tau, minimum=0.0, allow_inf=True)
     check_choice("strategy", strategy, ("auto", "projected", "plain"))
     check_count("tile_size", tile_size)
-    if distance is not None and not isinstance(distance, FairDistance):
-        msg = f"'distance' must be a FairDistance (got {type(distance).__name__})"
-        raise TypeError(f"{msg}. Wrap a function in 'CallableDistance'")
+    distance = as_distance(distance)
     if batch is not None:
         batch = check_batch(batch, x.size(0)).to(x.device)
-    distance = Euclidean() if distance is None else distance
     if not distance.is_embedding:
         called: Iterator[Pairs] = iter(())
         if x.size(0) > 1:
@@ -159,7 +161,8 @@ def _called_pairs(
 
     size = (64, 1024)
     sample = sample_pairs(x.size(0), block, batch, size, device=x.device)
-    check_memory(sample, tau, workspace=16 * _CALLABLE_TILE**2, budget=budget)
+    budget = free_memory(x.device) if budget is None else budget
+    check_memory(sample, tau, 16 * _CALLABLE_TILE**2, budget)
     order = torch.arange(x.size(0), device=x.device)
     if batch is not None:
         order = batch.argsort(stable=True)

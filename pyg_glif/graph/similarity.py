@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Literal
 import torch
 from torch import Tensor
 
+from pyg_glif._runtime import full_precision
 from pyg_glif._validate import check_scalar
 from pyg_glif.distances import FairDistance
-from pyg_glif.graph.decide import called_within, edges_within
-from pyg_glif.graph.points import own
+from pyg_glif.graph._decide import called_within, edges_within
+from pyg_glif.graph._points import own
 from pyg_glif.graph.radius import search_edges
 from pyg_glif.graph.weights import edge_weights
 from pyg_glif.laplacian import LaplacianOperator
@@ -66,7 +67,7 @@ class SimilarityGraph:
     _dist: Tensor | None = field(default=None, kw_only=True)
 
     @classmethod
-    @torch.no_grad()
+    @full_precision()
     def search(
         cls,
         x: Tensor,

@@ -12,9 +12,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from pyg_glif._validate import check_features, check_kind
-from pyg_glif.distances import Euclidean, FairDistance
-from pyg_glif.graph.points import Points, coordinates
+from pyg_glif._validate import check_features
+from pyg_glif.distances import FairDistance
+from pyg_glif.graph._points import Points, as_distance, coordinates
 
 _CHUNK_ENTRIES = 1 << 17  # float64 entries per gathered block: stays in cache
 
@@ -90,8 +90,7 @@ class CalledDistances(PairDistances):
 def pair_distances(x: Tensor, distance: FairDistance | None) -> PairDistances:
     """Fair distances between the rows of ``x``."""
     x = check_features("x", x).detach()
-    distance = Euclidean() if distance is None else distance
-    check_kind("distance", distance, FairDistance)
+    distance = as_distance(distance)
     if not distance.is_embedding:
         return CalledDistances(x, distance)
     return EmbeddedDistances(coordinates(distance, x))

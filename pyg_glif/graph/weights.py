@@ -112,7 +112,7 @@ class _EdgeSqDist(Function):
         return 2 * _apply(_NodeSum, grad, z, edge_index), None
 
 
-class _EdgeDot(Function):
+class _DifferenceDot(Function):
     """P(u, v)."""
 
     @staticmethod
@@ -141,7 +141,7 @@ class _NodeSum(Function):
     def backward(ctx: Any, grad: Tensor) -> Any:
         g, u, edge_index = ctx.saved_tensors
         need_g, need_u, _ = ctx.needs_input_grad
-        grad_g = _apply(_EdgeDot, u, grad, edge_index) if need_g else None
+        grad_g = _apply(_DifferenceDot, u, grad, edge_index) if need_g else None
         grad_u = _apply(_NodeSum, g, grad, edge_index) if need_u else None
         return grad_g, grad_u, None
 

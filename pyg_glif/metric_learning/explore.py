@@ -93,6 +93,8 @@ class EXPLORE:
             (default: :obj:`True`)
         chunk_size (int, optional): Pairs read at a time; it bounds memory and does
             not change the result. (default: :obj:`1024`)
+        progress (bool, optional): Whether to show a progress bar; :obj:`None` shows
+            it on a terminal. (default: :obj:`None`)
 
     Shapes:
         - **x1, x2:** features :math:`(P, F)`
@@ -122,6 +124,8 @@ class EXPLORE:
     max_iter: int = 5000
     throw: bool = True
     chunk_size: int = 1024
+    # How it is shown is no part of what is learned.
+    progress: bool | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         check_scalar("penalty", self.penalty, minimum=0)
@@ -144,7 +148,7 @@ class EXPLORE:
         if self.penalty == 0:
             _check_estimate_exists(pairs, whitener)
         problem = PairLikelihood(pairs, whitener, self.penalty)
-        factor, fit = _minimize(problem, self.rtol, self.max_iter)
+        factor, fit = _minimize(problem, self.rtol, self.max_iter, self.progress)
         if not fit.converged:
             self._give_up(fit)
         distance = Mahalanobis.from_factor((whitener @ factor).to(pairs.x1.dtype))
@@ -228,7 +232,7 @@ def _extrapolate(
 
 
 def _minimize(
-    problem: PairLikelihood, rtol: float, max_iter: int
+    problem: PairLikelihood, rtol: float, max_iter: int, progress: bool | None
 ) -> tuple[Tensor, MetricFit]:
     """Accelerated projected gradients with backtracking and restarts."""
     size = problem.whitener.size(1)
@@ -237,7 +241,7 @@ def _minimize(
     metric, sq_dist, value = best.metric, best.sq_dist, best.value
     curvature, weight, residual = 1.0, 1.0, math.inf
     trace = []
-    with Progress(max_iter, "EXPLORE") as progress:
+    with Progress(max_iter, "EXPLORE", progress) as bar:
         for _ in range(max_iter):
             gradient = problem.gradient(sq_dist)
             new, curvature = _step(problem, metric, value, gradient, curvature)
@@ -252,7 +256,7 @@ def _minimize(
                 metric, sq_dist, value = _extrapolate(problem, new, best, momentum)
                 best, weight = new, after
             trace.append(best.value)
-            progress.update()
+            bar.update()
             if residual <= rtol:
                 break
             curvature *= 0.9

@@ -1,6 +1,6 @@
 """Directions in which comparable people differ."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -49,6 +49,8 @@ class FACE:
             most the rank of :math:`\mathbf{C}`. (default: :obj:`25`)
         chunk_size (int, optional): Rows read at a time; it bounds memory and does
             not change the result. (default: :obj:`1024`)
+        progress (bool, optional): Whether to show a progress bar; :obj:`None` shows
+            it on a terminal. (default: :obj:`None`)
 
     Shapes:
         - **x:** features :math:`(N, F)`
@@ -72,6 +74,8 @@ class FACE:
 
     num_factors: int = 25
     chunk_size: int = 1024
+    # How it is shown is no part of what is learned.
+    progress: bool | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         check_count("num_factors", self.num_factors)
@@ -90,7 +94,7 @@ class FACE:
         group = check_group("group", labels("group", group), len(x))
         order, label, num_groups = _rows_with_peers(group.to(x.device))
         check_comparable_rows("group", num_groups, len(x))
-        moment = _scatter_within(x, order, label, self.chunk_size)
+        moment = _scatter_within(x, order, label, self.chunk_size, self.progress)
         moment /= len(order) - num_groups
         distance, variances = leading_subspace(
             moment,
@@ -114,12 +118,12 @@ def _rows_with_peers(group: Tensor) -> tuple[Tensor, Tensor, int]:
 
 
 def _scatter_within(  # [N, F], [M], [M] -> [F, F]
-    x: Tensor, order: Tensor, label: Tensor, chunk_size: int
+    x: Tensor, order: Tensor, label: Tensor, chunk_size: int, progress: bool | None
 ) -> Tensor:
     """Sum of the rows' outer products about the mean of their group."""
     out = x.new_zeros(x.size(1), x.size(1), dtype=torch.float64)
     last: tuple[int, int, Tensor] | None = None  # label, count and mean of a part
-    with Progress(len(order), "FACE") as progress:
+    with Progress(len(order), "FACE", progress) as bar:
         for rows in row_chunks(len(order), chunk_size):
             block = x[order[rows]].double()
             labels, inverse, count = label[rows].unique_consecutive(
@@ -138,5 +142,5 @@ def _scatter_within(  # [N, F], [M], [M] -> [F, F]
                 mean[0] -= gap * (num / (num + other))
                 count[0] += num
             last = int(labels[-1]), int(count[-1]), mean[-1]
-            progress.update(len(block))
+            bar.update(len(block))
     return out

@@ -96,6 +96,8 @@ class LogisticSubspace:
             (default: :obj:`True`)
         chunk_size (int, optional): Rows read at a time; it bounds memory and does
             not change the result. (default: :obj:`1024`)
+        progress (bool, optional): Whether to show a progress bar; :obj:`None` shows
+            it on a terminal. (default: :obj:`None`)
 
     Shapes:
         - **x:** features :math:`(N, F)`
@@ -131,6 +133,8 @@ class LogisticSubspace:
     max_iter: int = 500
     throw: bool = True
     chunk_size: int = 1024
+    # How it is shown is no part of what is learned.
+    progress: bool | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         check_scalar("ridge", self.ridge, above=0)
@@ -173,7 +177,9 @@ class LogisticSubspace:
         classes, label = values.unique(return_inverse=True)
         check_two_classes(name, classes)
         regression = SoftmaxRegression(design, label, len(classes), self.ridge)
-        point, num_iter, residual = regression.minimize(self.rtol, self.max_iter)
+        point, num_iter, residual = regression.minimize(
+            self.rtol, self.max_iter, self.progress
+        )
         if residual > self.rtol:
             self._give_up(name, num_iter, residual)
         coefficients, intercepts = regression.coefficients(point)

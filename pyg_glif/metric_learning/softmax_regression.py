@@ -101,7 +101,9 @@ class SoftmaxRegression:
         slope = self.design.scale.T @ (slope * self.design.mask[:, None])
         return value, torch.cat([slope, bias_slope[None] * self.intercept_scale])
 
-    def minimize(self, rtol: float, max_iter: int) -> tuple[Tensor, int, float]:
+    def minimize(
+        self, rtol: float, max_iter: int, progress: bool | None = None
+    ) -> tuple[Tensor, int, float]:
         """The point reached, iterations spent, relative gradient norm.
 
         L-BFGS takes one step at a time, because its own criterion is the largest
@@ -129,14 +131,14 @@ class SoftmaxRegression:
             return value
 
         group, num_iter, norm = optimizer.param_groups[0], 0, first
-        with Progress(max_iter, "LogisticSubspace") as progress:
+        with Progress(max_iter, "LogisticSubspace", progress) as bar:
             while norm > rtol * first and num_iter < max_iter:
                 before, last = point.clone(), norm
                 optimizer.step(closure)
                 closure()
                 norm = float(gradient.norm())
                 num_iter += 1
-                progress.update()
+                bar.update()
                 if group["line_search_fn"] and torch.equal(point, before):
                     # The decrease is below the rounding of the objective. The gradient
                     # is more precise: steps of full length may still shorten it.

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from pyg_glif._runtime import Progress
+from pyg_glif._runtime import Progress, full_precision
 from pyg_glif._validate import (
     check_count,
     check_features,
@@ -17,7 +17,7 @@ _TILE_ENTRIES = 1 << 22
 _SAME = 1e-12  # distances that agree to so many digits are ties
 
 
-@torch.no_grad()
+@full_precision()
 def knn_deviation(
     x: Tensor,
     y: Tensor,
@@ -63,7 +63,7 @@ def knn_deviation(
     check_same_rows("y", y, "x", x)
     check_count("k", k, below=len(x))
     dists = pair_distances(x, distance)
-    value = y.view(len(y), -1).double()
+    value = y.reshape(len(y), -1).double()
     everybody, parts = slice(0, len(x)), []
     with Progress(len(x), "nearest neighbours", progress) as bar:
         for rows in slices(0, len(x), max(1, _TILE_ENTRIES // len(x))):

@@ -5,7 +5,7 @@ from typing import Any
 from torch import Tensor
 
 from pyg_glif._validate import check_outputs
-from pyg_glif.functional import laplacian_penalty
+from pyg_glif.laplacian import LaplacianOperator
 from pyg_glif.typing import Normalization
 
 
@@ -23,7 +23,7 @@ def laplacian_energy(
         \text{for } \mathbf{L} = \mathbf{D} - \mathbf{W}: \quad
         \frac{1}{2} \sum_{i, j} W_{ij} \| \mathbf{y}_i - \mathbf{y}_j \|_2^2
 
-    :func:`~pyg_glif.laplacian_penalty` under its name as a metric:
+    the value of :func:`~pyg_glif.laplacian_penalty` under its name as a metric, and
     the quantity that smoothing trades against staying close to the model. Compare
     values on the same graph only; it grows with people and edges. The average
     degree by which ``"nrw"`` and ``"density"`` multiply ``lam`` is not included.
@@ -50,4 +50,9 @@ def laplacian_energy(
         tensor(9.)
     """
     y = check_outputs("y", y)
-    return laplacian_penalty(y, edge_index, edge_weight, normalization=normalization)
+    lap = edge_index
+    if not isinstance(lap, LaplacianOperator):
+        lap = LaplacianOperator(
+            edge_index, edge_weight, len(y), normalization=normalization
+        )
+    return lap.quadratic(y).sum()

@@ -114,7 +114,7 @@ def edge_ratios(
     sq_dist = check_edge_values("sq_dist", sq_dist, edge_index.size(1))
     check_finite("sq_dist", sq_dist)
     check_non_negative("sq_dist", sq_dist)
-    flat = y.view(y.size(0), -1)
+    flat = y.reshape(y.size(0), -1)
     step = max(1, _CHUNK_ENTRIES // flat.size(1))
     gaps = [
         (flat[row].double() - flat[col].double()).square_().sum(1).sqrt_()

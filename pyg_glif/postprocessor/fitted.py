@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 from pyg_glif.distances import FairDistance
+from pyg_glif.functional import smooth_outputs
 from pyg_glif.graph import RadiusIndex, SimilarityGraph, edge_weights
 from pyg_glif.laplacian import LaplacianOperator
-from pyg_glif.links import Link
+from pyg_glif.links import Link, dual_of_people, outputs_of_people
 from pyg_glif.postprocessor.inductive import GroundedOperator, Ties
 from pyg_glif.solvers import Auto, Solution, Solver, smooth
 from pyg_glif.typing import Normalization
@@ -53,22 +54,20 @@ class Settings:
 
     def to_dual(self, y: Tensor) -> Tensor:  # [N] or [N, C] -> [N, C]
         """Dual coordinates as a block of columns, in the precision of ``y``."""
-        eta = y if self.link is None else self.link.to_dual(y)
-        return eta.reshape(len(y), math.prod(y.shape[1:]))
+        return dual_of_people(self.link, y).reshape(len(y), math.prod(y.shape[1:]))
 
-    def from_dual(self, eta: Tensor, like: Tensor) -> Tensor:
-        """Outputs with the shape and precision of ``like``."""
-        eta = eta.to(like.dtype).reshape(like.shape)
-        return eta if self.link is None else self.link.from_dual(eta)
+    def from_dual(self, eta: Tensor, y: Tensor, deg: Tensor) -> Tensor:
+        """Outputs with the shape and precision of those before, ``y``.
 
-    def solve(
-        self, lap: LaplacianOperator, rhs: Tensor, x0: Tensor | None = None
-    ) -> Solution:
-        """The smoothing system for a block of columns."""
-        lam = torch.tensor(self.lam, dtype=torch.float64, device=rhs.device)
-        _, solution = smooth(lap, lam, rhs, self.solver, x0)
-        out: Solution = solution
-        return out
+        People of degree zero, and everybody where ``lam`` is zero, keep theirs.
+        """
+        eta = eta.to(y.dtype).reshape(y.shape)
+        alone = torch.ones_like(deg, dtype=torch.bool) if self.lam == 0 else deg == 0
+        return outputs_of_people(self.link, eta, y, alone)
+
+    def strength(self, like: Tensor) -> Tensor:
+        """``lam`` as solvers take it."""
+        return torch.tensor(self.lam, dtype=torch.float64, device=like.device)
 
     def search(self, x: Tensor) -> SimilarityGraph:
         """Who is similar to whom, without the coordinates that decided it."""
@@ -113,14 +112,9 @@ class Fitted:
     y_hat: Tensor  # [N] or [N, C]
     graph: SimilarityGraph
     lap: LaplacianOperator
-    solution: Solution  # in dual coordinates, value [N, C]
+    y_fair: Tensor  # smoothed outputs, as y_hat
+    solution: Solution  # the solve behind them in dual coordinates, value [N, C]
     names: tuple[Names, Names] = (None, None)  # of features, of outputs
-
-    @cached_property
-    def y_fair(self) -> Tensor:
-        """Smoothed outputs; those of people without neighbours exactly as given."""
-        out = self.settings.from_dual(self.solution.value, self.y_hat)
-        return _keep(out, self.y_hat, self.lap.pattern.rowptr.diff() == 0)
 
     @cached_property
     def index(self) -> RadiusIndex:
@@ -134,7 +128,7 @@ class Fitted:
         return self.solution.value.double()
 
     @property
-    def strength(self) -> Tensor:
+    def mu(self) -> Tensor:
         """``lam`` times its scale."""
         return self.settings.lam * self.lap.lam_scale
 
@@ -155,10 +149,9 @@ class Fitted:
             rows = slice(start, start + _BLOCK)
             lap, y = self.beside(x_new[rows]), y_new[rows]
             eta = self._pulled(lap, y)
-            eta /= (1.0 + self.strength * lap.diagonal).unsqueeze(1)
-            count = lap.num_neighbors
-            values.append(_keep(self.settings.from_dual(eta, y), y, count == 0))
-            counts.append(count.to(counts[0].device))
+            eta /= (1.0 + self.mu * lap.diagonal).unsqueeze(1)
+            values.append(self.settings.from_dual(eta, y, lap.deg))
+            counts.append(lap.num_neighbors.cpu())
         return torch.cat(values), TransformInfo(torch.cat(counts))
 
     def solve_jointly(
@@ -168,15 +161,15 @@ class Fitted:
         if len(x_new) == 0:
             return self.update(x_new, y_new)
         lap = self.beside(x_new, joint=True)
-        solution = self.settings.solve(lap, self._pulled(lap, y_new))
-        count = lap.num_neighbors
-        out = self.settings.from_dual(solution.value, y_new)
-        return _keep(out, y_new, count == 0), TransformInfo(count, solution)
+        rhs, settings = self._pulled(lap, y_new), self.settings
+        _, solution = smooth(lap, settings.strength(rhs), rhs, settings.solver)
+        value = settings.from_dual(solution.value, y_new, lap.deg)
+        return value, TransformInfo(lap.num_neighbors.cpu(), solution)
 
     def _pulled(self, lap: GroundedOperator, y_new: Tensor) -> Tensor:
         """Outputs of new people in dual coordinates, plus the pull of fitted ones."""
         eta = self.settings.to_dual(y_new).double()
-        return eta.addcmul(self.strength, lap.pull(self.f))
+        return eta.addcmul(self.mu, lap.pull(self.f))
 
     def extended(self, x: Tensor, y_hat: Tensor) -> "Fitted":
         """The fit with more people, solved from the present solution."""
@@ -190,28 +183,32 @@ class Fitted:
         order = (edges[0] * size + edges[1]).argsort()
         edges, sq_dist = edges[:, order], sq_dist[order]
         graph = SimilarityGraph(edges, sq_dist, size, settings.tau)
-        lap = settings.laplacian(graph)
         # The inductive step is the natural first guess for those who came.
         guess = settings.to_dual(self.update(x, y_hat)[0]).double()
-        x, y_hat = torch.cat([self.x, x]), torch.cat([self.y_hat, y_hat])
         start = torch.cat([self.f, guess])
-        solution = settings.solve(lap, settings.to_dual(y_hat), start)
-        return Fitted(settings, x, y_hat, graph, lap, solution, self.names)
+        x, y_hat = torch.cat([self.x, x]), torch.cat([self.y_hat, y_hat])
+        return _solved(settings, x, y_hat, graph, self.names, start)
 
     def row(self, i: int) -> Solution:
         """Row ``i`` of the inverse; the matrix is symmetric."""
         unit = torch.zeros(len(self.x), 1, dtype=torch.float64, device=self.x.device)
         unit[i] = 1.0
-        return replace(self.settings, solver=Auto()).solve(self.lap, unit)
+        return self._explained(unit)
 
     def row_of_new(self, x_new: Tensor) -> tuple[Solution, float]:
         """Weights of the fitted people in a new person's output, and of their own."""
         lap = self.beside(x_new)
-        own = 1.0 / (1.0 + self.strength * lap.diagonal[0])
+        own = 1.0 / (1.0 + self.mu * lap.diagonal[0])
         rhs = torch.zeros_like(self.f[:, :1])
-        rhs[lap.tied, 0] = own * self.strength * lap.outer
-        found = replace(self.settings, solver=Auto()).solve(self.lap, rhs)
-        return found, float(own)
+        rhs[lap.tied, 0] = own * self.mu * lap.outer
+        return self._explained(rhs), float(own)
+
+    def _explained(self, rhs: Tensor) -> Solution:
+        """A solve to default accuracy, whatever the solver of the fit."""
+        solution: Solution = smooth(self.lap, self.settings.strength(rhs), rhs, Auto())[
+            1
+        ]
+        return solution
 
     @torch.no_grad()
     def dist_from(self, x_row: Tensor, others: Tensor) -> Tensor:  # [1, F], [K] -> [K]
@@ -231,14 +228,21 @@ def fit_people(
     settings: Settings, x: Tensor, y_hat: Tensor, names: tuple[Names, Names]
 ) -> Fitted:
     """Searches, weighs and solves."""
-    rhs = settings.to_dual(y_hat)  # refuses bad outputs before the search
-    graph = settings.search(x)
-    lap = settings.laplacian(graph)
-    solution = settings.solve(lap, rhs)
-    return Fitted(settings, x, y_hat, graph, lap, solution, names)
+    settings.to_dual(y_hat)  # refuses bad outputs before the search
+    return _solved(settings, x, y_hat, settings.search(x), names)
 
 
-def _keep(out: Tensor, y: Tensor, alone: Tensor) -> Tensor:
-    """Undoes the rounding of a link for people who have nobody to average with."""
-    alone = alone.view(-1, *[1] * (y.dim() - 1))
-    return torch.where(alone, y, out)
+def _solved(
+    settings: Settings,
+    x: Tensor,
+    y_hat: Tensor,
+    graph: SimilarityGraph,
+    names: tuple[Names, Names],
+    x0: Tensor | None = None,
+) -> Fitted:
+    """The fit of people whose graph is known."""
+    lap, lam = settings.laplacian(graph), settings.strength(y_hat)
+    value, solution = smooth_outputs(
+        lap, lam, y_hat, settings.solver, settings.link, x0
+    )
+    return Fitted(settings, x, y_hat, graph, lap, value, solution, names)

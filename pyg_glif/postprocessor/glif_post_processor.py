@@ -30,7 +30,7 @@ from pyg_glif._validate import (
 )
 from pyg_glif.distances import FairDistance
 from pyg_glif.errors import NotFittedError
-from pyg_glif.graph import suggest_tau
+from pyg_glif.graph import SimilarityGraph, suggest_tau
 from pyg_glif.links import Link
 from pyg_glif.postprocessor.audit import Bootstrap, audit
 from pyg_glif.postprocessor.explanation import Explanation, stochastic, strongest
@@ -81,6 +81,7 @@ class GLIFPostProcessor(Parameters):
         tau_ (float): The radius in use.
         graph_ (torch_geometric.data.Data): ``edge_index``, ``edge_weight`` and
             ``edge_sq_dist`` of the fitted people.
+        similarity_ (SimilarityGraph): The same without PyG.
         y_fair_ (torch.Tensor): Smoothed outputs of the fitted people.
         solution_ (Solution): The solve behind them: status, residual, error bound.
         num_isolated_ (int): Fitted people without a neighbour.
@@ -334,6 +335,7 @@ class GLIFPostProcessor(Parameters):
         distance: FairDistance | None = None,
         link: Link | None = None,
         solver: Solver | None = None,
+        progress: bool | None = None,
     ) -> "GLIFPostProcessor":
         """Reads what ``save`` wrote, without running code from the file.
 
@@ -342,6 +344,8 @@ class GLIFPostProcessor(Parameters):
             distance (FairDistance, optional): In place of the saved or omitted one.
             link (Link, optional): Likewise.
             solver (Solver, optional): Likewise.
+            progress (bool, optional): Whether searches show a progress bar, which is
+                not saved.
 
         Raises :class:`~pyg_glif.errors.DamagedFileError` if the file is not, bit for
         bit, what ``save`` wrote. Files of version 0.1 have no checksum over their
@@ -350,6 +354,9 @@ class GLIFPostProcessor(Parameters):
         given: dict[str, Any] = {"distance": distance, "link": link, "solver": solver}
         cls(**given)  # refuses what the caller got wrong
         fitted, params, metadata = read_fitted(path, _independent(given))
+        params["progress"] = progress
+        settings = replace(fitted.settings, progress=progress)
+        fitted = replace(fitted, settings=settings)
         with damage_in(path):
             out = cls(**_independent(params))
             out._adopt(fitted, params)
@@ -371,6 +378,13 @@ class GLIFPostProcessor(Parameters):
             residual=fitted.solution.residual.clone(),
             error_bound=fitted.solution.error_bound.clone(),
         )
+
+    @property
+    def similarity_(self) -> SimilarityGraph:
+        """The similarity graph of the fitted people as the library has it, a copy."""
+        graph = self._require_attribute("similarity_").graph
+        edges, sq_dist = graph.edge_index.clone(), graph.sq_dist.clone()
+        return SimilarityGraph(edges, sq_dist, graph.num_nodes, graph.tau)
 
     @property
     def graph_(self) -> "Data":

@@ -70,9 +70,7 @@ class Ties:
 class GroundedOperator(LaplacianOperator):
     """Laplacian of new people among themselves, plus their ties to fitted ones.
 
-    The ties add to the diagonal only, so rows do not sum to zero: ``is_psd`` is false
-    in order that no solver relies on that, and Gershgorin's discs certify the smallest
-    eigenvalue instead, which they put at one or above for all but ``"nrw"``.
+    The ties add to the diagonal only, so rows do not sum to zero.
     """
 
     def __init__(
@@ -87,9 +85,28 @@ class GroundedOperator(LaplacianOperator):
         )
 
     @property
-    def is_psd(self) -> bool:
-        """Whether rows sum to zero and no eigenvalue is negative."""
+    def keeps_constants(self) -> bool:
+        """Never: the fitted people pull."""
         return False
+
+    @cached_property
+    def surplus(self) -> Tensor | None:  # [M]
+        """The ties, added up; a difference for ``"nrw"``, as everywhere."""
+        if self.normalization == "nrw":
+            return super().surplus
+        zero = self.outer.new_zeros(self.num_nodes)
+        return zero.index_add(0, self._outer.row, self.outer)
+
+    @property
+    def longest_row(self) -> int:
+        """Most neighbours of anybody, fitted people among themselves included."""
+        own = int(self.num_neighbors.max()) if self.num_nodes else 0
+        return max(own, self._fitted.longest_row)
+
+    @property
+    def roundings(self) -> int:
+        """Those of the fit, whose degrees enter, and of the new rows."""
+        return super().roundings + self._fitted.roundings + self.longest_row
 
     @cached_property
     def lam_scale(self) -> Tensor:

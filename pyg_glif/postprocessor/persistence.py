@@ -160,15 +160,10 @@ def _rebuilt(
     edges, sq_dist = tensors["edge_index"].long(), tensors["sq_dist"]
     graph = SimilarityGraph(edges, sq_dist, len(x), settings.tau)
     features, outputs = (_names(names) for names in header["names"])
-    fitted = Fitted(
-        settings,
-        x,
-        tensors["y_hat"],
-        graph,
-        settings.laplacian(graph),
-        solution,
-        (features, outputs),
-    )
+    lap, y_hat = settings.laplacian(graph), tensors["y_hat"]
+    y_fair = settings.from_dual(solution.value, y_hat, lap.deg)
+    names = features, outputs
+    fitted = Fitted(settings, x, y_hat, graph, lap, y_fair, solution, names)
     return fitted, params, header["metadata"]
 
 

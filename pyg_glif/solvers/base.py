@@ -166,7 +166,7 @@ class Solver(ABC):
             if not bool(met.all()):
                 status = SolveStatus.STAGNATED
         if smallest > 0:
-            parts = [(norm + noise + found.entries) / smallest]
+            parts = [(norm + noise) / smallest + found.entries / min(smallest, 1.0)]
             if low is not None:  # 'value' is the certified point without it
                 parts.append(torch.linalg.vector_norm(low, dim=0))
             bound = system.total_bound(*parts).nan_to_num_(nan=torch.inf)

@@ -179,13 +179,15 @@ def _eliminated(system: System, group: _Group, y: Tensor) -> tuple[Tensor, bool]
     r"""Gaussian elimination that adds, multiplies and divides, but never subtracts.
 
     Grassmann, Taksar and Heyman's idea: the diagonal is not stored but is the excess
-    of its row (here one) plus the rest of the row, and elimination turns rows with
+    of its row (one, and the surplus) plus the rest of it. Elimination turns rows with
     non-negative excess and non-negative :math:`t_{ij}` into rows of the same kind.
     No digit cancels, so the solution is exact to a few units whatever the condition.
     """
     T = _matrices(system, group).neg_()
     T.diagonal(dim1=1, dim2=2).zero_()
     excess = torch.ones_like(T[:, :, 0])
+    if system.surplus is not None:
+        excess[group.block, group.place] += system.surplus[group.nodes]
     lower, upper = torch.zeros_like(T), torch.zeros_like(T)
     for k in range(group.size):
         rest = T[:, k, k + 1 :]

@@ -38,6 +38,7 @@ class _Job:
     solver: Solver
     dtype: torch.dtype | None = None  # of the caller's outputs; None in a derivative
     x0: Tensor | None = None
+    surplus: Tensor | None = None
     found: list[Solution] = field(default_factory=list)
 
 
@@ -60,6 +61,8 @@ def smooth(
     t = per_edge * op.off_diagonal
     _check_size(s.detach(), strength.detach())
     job = _Job(op, float(lam.detach()), solver, rhs.dtype, x0)
+    if op.is_psd and op.surplus is not None:
+        job.surplus = (strength * op.surplus).detach()
     value: Tensor = _Solve.apply(s, t, rhs.double(), job)  # type: ignore[no-untyped-call]
     out = value.to(rhs.dtype)
     return out, replace(job.found[0], value=out)
@@ -81,7 +84,7 @@ class _Solve(Function):
 
     @staticmethod
     def forward(s: Tensor, t: Tensor, y: Tensor, job: _Job) -> Tensor:
-        system = System(job.op, s.detach(), t.detach(), job.lam)
+        system = System(job.op, s.detach(), t.detach(), job.lam, job.surplus)
         # Under autocast a product in float32 would run in half precision.
         with torch.autocast(y.device.type, enabled=False):
             solution = job.solver.solve(system, y.detach(), job.x0)
@@ -99,7 +102,7 @@ class _Solve(Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         s, t, f = ctx.saved_tensors
-        job = _Job(ctx.job.op, ctx.job.lam, ctx.job.solver)
+        job = replace(ctx.job, dtype=None, x0=None, found=[])
         g: Tensor = _Solve.apply(s, t, grad, job)  # type: ignore[no-untyped-call]
         by_s, by_t, by_y = ctx.needs_input_grad[:3]
         ds = -(g * f).sum(1) if by_s else None
@@ -116,7 +119,7 @@ class _Solve(Function):
             change = change - ds.unsqueeze(1) * f
         if dt is not None:
             change = change + spmm(ctx.job.op.pattern, dt, f)
-        job = _Job(ctx.job.op, ctx.job.lam, ctx.job.solver)
+        job = replace(ctx.job, dtype=None, x0=None, found=[])
         out: Tensor = _Solve.apply(s, t, change, job)  # type: ignore[no-untyped-call]
         return out
 

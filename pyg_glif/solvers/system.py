@@ -49,9 +49,10 @@ def gamma(count: int | Tensor) -> Tensor:
 class Residual(NamedTuple):
     """A computed residual, and what its computation may hide.
 
-    The error of the point it belongs to is at most ``|value| + noise + entries``, over
-    the smallest eigenvalue, in each column. ``noise`` comes from the computation of the
-    residual, ``entries`` from that of the matrix, which no solver can help.
+    The error of the point it belongs to is at most ``(|value| + noise) / e`` plus
+    ``entries / min(e, 1)`` in each column, for the smallest eigenvalue ``e``. ``noise``
+    comes from the computation of the residual, ``entries`` from that of the matrix,
+    which no solver can help.
     """
 
     value: Tensor  # [N, C]
@@ -77,6 +78,7 @@ class System:
     diagonal: Tensor  # [N]
     off_diagonal: Tensor  # [E]
     lam: float
+    surplus: Tensor | None = None  # [N] of a PSD Laplacian that keeps no constants
 
     @property
     def num_nodes(self) -> int:
@@ -135,11 +137,16 @@ class System:
         """What the diagonal has beyond one and the rest of its row."""
         if self.op.keeps_constants:
             return None
+        if self.surplus is not None:
+            return self.surplus
         return self.diagonal - 1.0 - self.pattern.row_sum(self.off_diagonal)
 
     @cached_property
     def _surplus_size(self) -> Tensor:  # [N]
-        """How large the numbers are whose difference the surplus is."""
+        """How large the numbers are whose sum or difference the surplus is."""
+        if self.op.is_psd:
+            assert self._surplus is not None
+            return self._surplus
         return self.diagonal + 1.0 + self.pattern.row_sum(self.off_diagonal)
 
     @cached_property
@@ -177,7 +184,7 @@ class System:
         if low is not None:
             gap, size = gap - low, size + low.abs()
         away, flow = torch.zeros_like(y), torch.zeros_like(y)
-        energy, psd = y.new_zeros(y.size(1)), self.op.is_psd
+        energy = y.new_zeros(y.size(1))
         for part in self.pattern.chunks():
             row, t = self.pattern.row[part], self.off_diagonal[part].unsqueeze(1)
             step = _along(self.pattern, x, part)
@@ -197,12 +204,16 @@ class System:
         scale = gamma(self._row_length + 8).to(size).unsqueeze(1)
         noise: Tensor = torch.linalg.vector_norm(scale * size, dim=0)
         error = float(gamma(self.op.roundings + 4))
-        if psd:
-            # Errors that are equal and opposite at the two ends of an edge.
-            noise = noise + 0.5 * error * (0.5 * energy).sqrt()
-            return Residual(value, self._slack * noise)
-        flow += self._surplus_size.unsqueeze(1) * x.abs()
-        entries = error * torch.linalg.vector_norm(flow, dim=0)
+        if self.op.is_psd:
+            # Errors that are equal and opposite at the two ends of an edge. A surplus
+            # is an edge to somebody whose output is zero.
+            energy = 0.5 * energy
+            if self._surplus is not None:
+                energy += self._surplus @ x.square()
+            entries = 0.5 * error * energy.sqrt()
+        else:
+            flow += self._surplus_size.unsqueeze(1) * x.abs()
+            entries = error * torch.linalg.vector_norm(flow, dim=0)
         return Residual(value, self._slack * noise, self._slack * entries)
 
     @cached_property
@@ -222,8 +233,11 @@ class System:
 
     def smallest_eigenvalue(self) -> float:
         """A lower bound: rigorous for PSD Laplacians, estimated for ``"nrw"``."""
-        if self.op.is_psd or self.num_nodes == 0:
+        if self.num_nodes == 0:
             return 1.0
+        if self.op.is_psd:
+            least = 0.0 if self._surplus is None else float(self._surplus.min())
+            return 1.0 + least / (1.0 + 2.0 * float(gamma(self.op.roundings + 8)))
         gap = self.diagonal - self.pattern.row_sum(self.off_diagonal)  # Gershgorin
         error = gamma(self.op.roundings + 2 * self._row_length + 16).to(gap)
         disc = float((gap - error * self._surplus_size).min())

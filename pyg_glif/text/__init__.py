@@ -1,8 +1,7 @@
 """From texts to features: counterfactual texts, and a cached sentence encoder."""
 
 from pyg_glif.text.encoding import encode
-from pyg_glif.text.gender import has_gender, swap_gender
-from pyg_glif.text.names import pair_names
+from pyg_glif.text.gender import has_gender, pair_names, swap_gender
 from pyg_glif.text.terms import (
     IdentityTerm,
     find_identity_terms,

@@ -6,13 +6,51 @@ nothing to download.
 
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
-from pyg_glif._validate import check_kind
-from pyg_glif.text._forms import MARKS, compose
-from pyg_glif.text._role import role_of_her, role_of_his
-from pyg_glif.text._words import ADDRESSES, NOUNS, PRONOUNS, TITLES
-from pyg_glif.text.names import check_names
+from pyg_glif._validate import check_kind, check_texts
+from pyg_glif.text._forms import MARKS, compose, is_word
+from pyg_glif.text._pronouns import role_of_her, role_of_his
+
+#: Words with one counterpart each. "her" and "his" have two each.
+PRONOUNS = {
+    "he": "she",
+    "she": "he",
+    "him": "her",
+    "hers": "his",
+    "himself": "herself",
+    "herself": "himself",
+    "her's": "his",  # "hers" misspelled
+}
+
+#: Titles before a name. There is one male title and several female ones.
+TITLES = {"mr": "ms", "mrs": "mr", "ms": "mr"}
+
+#: Forms of address that stand for a name.
+ADDRESSES = {"sir": "madam", "madam": "sir", "ma'am": "sir"}
+
+_NOUN_PAIRS = """
+man woman, boy girl, gentleman lady, gentlemen ladies, guy gal,
+father mother, dad mom, daddy mommy, papa mama, son daughter, brother sister,
+husband wife, husbands wives, boyfriend girlfriend, fiancé fiancée,
+groom bride, widower widow, uncle aunt, nephew niece,
+grandfather grandmother, grandpa grandma, grandson granddaughter,
+stepfather stepmother, stepson stepdaughter, stepbrother stepsister,
+godfather godmother, godson goddaughter, fathers mothers, dads moms,
+sons daughters, brothers sisters, uncles aunts, nephews nieces,
+grandfathers grandmothers, grandsons granddaughters,
+actor actress, waiter waitress, host hostess, hero heroine, heir heiress,
+chairman chairwoman, spokesman spokeswoman, businessman businesswoman,
+congressman congresswoman, salesman saleswoman, sportsman sportswoman,
+king queen, prince princess, duke duchess
+"""
+
+#: Nouns that name one person's gender. Not "men", "women", "male" and "female",
+#: which mostly say whom the work is for ("women's health").
+NOUNS: dict[str, str] = {}
+for _pair in _NOUN_PAIRS.split(","):
+    _male, _female = _pair.split()
+    NOUNS |= {_male: _female, _female: _male}
 
 # Addresses, handles and what is neutral already ("s/he") are matched first, and left
 # as they are. A word that touches a digit ("HER2") or an underscore is none.
@@ -62,7 +100,7 @@ def swap_gender(
         'His wife is proud.'
     """
     check_kind("text", text, str)
-    known = check_names("names", names)
+    known = _check_names("names", names)
     composed, places = compose(text)
     if places is None:
 
@@ -97,6 +135,31 @@ def has_gender(
         (False, True)
     """
     return swap_gender(text, names=names, nouns=nouns) != text
+
+
+def pair_names(female: Sequence[str], male: Sequence[str]) -> dict[str, str]:
+    r"""Pairs names by rank, for :func:`swap_gender`.
+
+    The first female name stands for the first male one and the other way round, and so
+    on. Lists ordered by frequency pair common names with common ones. Names on both
+    lists ("Alex") fit anybody and are left out before the pairing, as are repetitions;
+    what the longer list has left over is not swapped.
+
+    Args:
+        female (sequence of str): Given names, one word each, most frequent first.
+        male (sequence of str): As ``female``.
+
+    Example:
+        >>> pair_names(["mary", "Alex", "Ann", "Eve"], ["John", "Paul", "Alex"])
+        {'Mary': 'John', 'John': 'Mary', 'Ann': 'Paul', 'Paul': 'Ann'}
+    """
+    women, men = _capitalised("female", female), _capitalised("male", male)
+    pairs = zip(
+        (name for name in women if name not in men),
+        (name for name in men if name not in women),
+        strict=False,
+    )
+    return {a: b for woman, man in pairs for a, b in ((woman, man), (man, woman))}
 
 
 def _counterpart(match: re.Match[str], names: Mapping[str, str], nouns: bool) -> str:
@@ -155,7 +218,7 @@ def _title(match: re.Match[str]) -> str | None:
 
 
 def _is_title(word: str, text: str, start: int, end: int) -> bool:
-    """Not "MR imaging", "an MS in nursing" or "20 ms"."""
+    """Whether a word is a title, not a part of "MR imaging", "an MS" or "20 ms"."""
     if word[0].isupper() and not word.isupper():
         return True
     dot = text[end : end + 1] == "."
@@ -165,3 +228,40 @@ def _is_title(word: str, text: str, start: int, end: int) -> bool:
     # In capitals a degree looks like a title: the name must be in capitals too.
     name = text[follows.end() - 1 : follows.end() + 1]
     return not word.isupper() or (dot and len(name) > 1 and name.isupper())
+
+
+def _capitalised(name: str, values: Sequence[str]) -> dict[str, None]:
+    """Different names in order, with a capital letter."""
+    words = _check_words(name, check_texts(name, values))
+    return dict.fromkeys(word[0].upper() + word[1:] for word in words)
+
+
+def _check_names(name: str, value: object) -> Mapping[str, str]:
+    """A mapping from word to word, or :obj:`None` for an empty one."""
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        got = type(value).__name__
+        raise TypeError(f"'{name}' must map names to names (got {got})")
+    # Called for every text: the slow checks run only where the quick one fails.
+    try:
+        every = "".join([*value, *value.values()])
+        quick = all(map(str.isalpha, value)) and all(map(str.isalpha, value.values()))
+    except TypeError:
+        quick = False
+    if quick and unicodedata.is_normalized("NFC", every):
+        return value
+    old, new = (
+        _check_words(name, check_texts(name, texts))
+        for texts in (value.keys(), value.values())
+    )
+    return dict(zip(old, new, strict=True))
+
+
+def _check_words(name: str, value: Iterable[str]) -> list[str]:
+    """Single words of letters, each letter and its accents one character."""
+    words = [unicodedata.normalize("NFC", word) for word in value]
+    for word in words:
+        if not is_word(word):
+            raise ValueError(f"'{name}' must hold single words (got {word!r})")
+    return words

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from pyg_glif._arrays import to_labels, to_tensor
+from pyg_glif._runtime import full_precision
 from pyg_glif._validate import (
     check_callable,
     check_exclusive,
@@ -41,7 +42,7 @@ _LAMS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 _Function = Callable[[Tensor], float]
 
 
-@torch.no_grad()
+@full_precision()
 def tune(
     x: Any,
     y_hat: Any,
@@ -122,7 +123,7 @@ def tune(
     y = check_outputs("y_hat", to_tensor("y_hat", y_hat)).to(x.device)
     check_same_rows("y_hat", y, "x", x)
     max_loss = check_scalar("max_loss", max_loss, minimum=0.0)
-    task = _Task(y, labels, mask, threshold)
+    task = _Measures(y, labels, mask, threshold)
     judge, judge_name = task.score(score)
     gauge = task.unfairness(unfairness, pairs)
     strengths = _numbers("lams", lams)
@@ -183,7 +184,7 @@ def _point(found: PathPoint, judge: _Function, gauge: _Function) -> TunePoint:
     return TunePoint(found.tau, found.lam, score, unfairness, found.status)
 
 
-class _Task:
+class _Measures:
     """Outputs, what is known about their truth, and how they become decisions."""
 
     def __init__(self, y: Tensor, labels: Any, mask: Any, threshold: float) -> None:

@@ -531,7 +531,8 @@ GOOD: dict[str, Any] = {"x": torch.zeros(3, 2), "y_hat": torch.zeros(3)}
         (
             {"distance": math.dist},
             TypeError,
-            "'distance' must be a FairDistance (got builtin_function_or_method)",
+            "'distance' must be a FairDistance (got builtin_function_or_method). "
+            "Wrap a function in 'CallableDistance'",
         ),
     ],
 )

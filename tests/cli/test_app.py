@@ -7,18 +7,20 @@ import sys
 import warnings
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from pyg_glif import GLIFPostProcessor, edge_weights
-from pyg_glif.cli import main, smooth
+from pyg_glif._runtime import Progress
+from pyg_glif.cli import smooth
 from pyg_glif.cli._app import commands
 from pyg_glif.cli._command import Outcome
 from pyg_glif.metric_learning import FACE, LogisticSubspace, SensitiveSVD
 from pyg_glif.postprocessor import audit
 from pyg_glif.tuning import tune
-from tests.cli.calls import Shell, write_csv
+from tests.cli.calls import Shell, people, write_csv
 
 COMMANDS = commands()
 
@@ -158,21 +160,48 @@ def test_what_a_command_prints_does_not_spoil_the_outcome(
     assert shell(*WORDS).out == "text\n"
 
 
+TWO = ("x.npy", "y.npy")
+OUT = ("--out", "f.csv")
+BARS: dict[str, tuple[object, ...]] = {
+    "smooth": (*TWO, "--tau", 1, *OUT, "--audit", "r.md"),
+    "post": (*TWO, "--post", "fit.safetensors", *OUT),
+    "face": (*TWO, "--metric", "face", "--group", "g.npy", "--num-factors", 1, *OUT),
+    "logistic": (*TWO, "--metric", "logistic", "--attributes", "g.npy", *OUT),
+    "audit": (*TWO, "--tau", 1),
+    "tune": (*TWO, "--labels", "labels.npy", "--taus", 1, "--lams", 1),
+}
+
+
 @pytest.mark.parametrize("flag", ["--quiet", "--no-progress"])
+@pytest.mark.parametrize("name", BARS)
 def test_progress_bars_can_be_turned_off(
-    shell: Shell, monkeypatch: pytest.MonkeyPatch, flag: str
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, name: str, flag: str
 ) -> None:
-    seen = []
+    rng = np.random.default_rng(0)
+    np.save("x.npy", rng.normal(size=(40, 3)))
+    np.save("y.npy", rng.random(40))
+    np.save("g.npy", np.arange(40) % 2)
+    np.save("labels.npy", np.arange(40) % 2)
+    fit = ("smooth", "x.npy", "y.npy", "--tau", 1, "--out", "o.csv")
+    assert shell(*fit, "--save", "fit.safetensors").code == 0
+    shown: list[bool | None] = []
+    start = Progress.__init__
 
-    def run(_: object) -> Outcome:
-        seen.append(sys.stderr.isatty())
-        return Outcome("")
+    def watched(
+        self: Progress, total: int, desc: str, show: bool | None = None, **kwargs: Any
+    ) -> None:
+        shown.append(show)
+        start(self, total, desc, False, **kwargs)
 
-    monkeypatch.setattr(smooth, "run", run)
-    monkeypatch.setattr(type(sys.stderr), "isatty", lambda _: True)
-    main([*WORDS])
-    main([*WORDS, flag])
-    assert seen == [True, False]
+    monkeypatch.setattr(Progress, "__init__", watched)
+    command = name if name in COMMANDS else "smooth"
+    words = (command, *BARS[name])
+    call = shell(*words)
+    assert call.code == 0, call.err
+    assert None in shown  # as the terminal has it
+    shown.clear()
+    shell(*words, flag)
+    assert set(shown) == {False}
 
 
 def test_as_a_process(tmp_path: Path) -> None:
@@ -238,18 +267,21 @@ def test_interrupted_while_something_is_loaded(tmp_path: Path, name: str) -> Non
     assert not (tmp_path / "f.csv").exists()
 
 
-def loaded(*words: str) -> set[str]:
+HEAVY = {"torch", "numpy", "pandas", "sklearn", "lightning", "pytorch_lightning"}
+HEAVY |= {"torch_geometric", "torchmetrics", "torch._dynamo", "matplotlib"}
+
+
+def loaded(*words: object, cwd: Path | None = None) -> set[str]:
     """The heavy packages that a call has loaded in the end."""
-    heavy = {"torch", "numpy", "pandas", "sklearn", "lightning", "pytorch_lightning"}
     code = (
         "import sys\n"
         "from pyg_glif.cli import main\n"
-        f"main({list(words)})\n"
-        f"print({heavy} & sys.modules.keys())\n"
+        f"main({[str(word) for word in words]})\n"
+        f"print(sorted({HEAVY} & sys.modules.keys()))\n"
     )
     command = [sys.executable, "-c", code]
-    found = subprocess.run(command, capture_output=True, text=True, check=True)
-    return set(ast.literal_eval(found.stdout.splitlines()[-1].replace("set()", "{}")))
+    found = subprocess.run(command, capture_output=True, text=True, check=True, cwd=cwd)
+    return set(ast.literal_eval(found.stdout.splitlines()[-1]))
 
 
 @pytest.mark.parametrize(
@@ -257,16 +289,35 @@ def loaded(*words: str) -> set[str]:
     [
         ("--help",),
         ("--version",),
-        (),
-        ("smooth", "--help"),
+        ("tune", "--help"),
         ("smooth", "people.csv"),
-        ("tune", "people.csv", "--lams", "x"),
-        ("nothing",),
+        ("no",),
     ],
 )
 def test_options_load_nothing_heavy(words: tuple[str, ...]) -> None:
     assert loaded(*words) == set()
 
 
-def test_what_is_loaded_would_be_noticed() -> None:
-    assert "torch" in loaded("info")
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("smooth", "none.csv", "--outputs", "score", "--out", "f.csv"),
+        ("audit", "people.csv", "--outputs", "score"),  # holds text
+        ("tune", "people.csv", "--outputs", "points", "--labels", "repaid"),
+        ("audit", "people.csv", "--outputs", "score", "--metric", "svd"),
+    ],
+)
+def test_nobody_waits_for_torch_to_hear_of_a_mistake(
+    tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    people().write(tmp_path / "people.csv")
+    assert loaded(*words, cwd=tmp_path) <= {"numpy", "pandas"}
+
+
+def test_work_loads_what_it_needs(tmp_path: Path) -> None:
+    people().write(tmp_path / "people.csv")
+    words = ("people.csv", "--outputs", "score", "--id", "name", "--attributes", "sex")
+    extra = ("--out", "f.csv", "--save", "f.safetensors", "--audit", "r.md")
+    found = loaded("smooth", *words, "--standardize", *extra, cwd=tmp_path)
+    assert (tmp_path / "r.md").exists()
+    assert found == {"torch", "numpy", "pandas"}

@@ -234,6 +234,26 @@ def test_people_in_another_order_are_refused(shell: Shell, table: Table) -> None
     )
 
 
+def test_a_role_is_one_column_and_an_id_may_be_a_matrix(shell: Shell) -> None:
+    rng = np.random.default_rng(0)
+    ids = np.arange(18).reshape(9, 2)
+    np.savez("all.npz", x=rng.normal(size=(9, 2)), y=rng.random(9), two=ids)
+    words = ("smooth", "all.npz", "--outputs", "y", "--features", "x", "--tau", 1)
+    assert shell(*words, "--id", "two", "--out", "f.npz").code == 0
+    with np.load("f.npz") as found:
+        np.testing.assert_array_equal(found["two"], ids)
+    for option in ("--group", "--attributes", "--labels"):
+        shell(*words, option, "two", "--out", "f.npz").fails(
+            2, "'two' must have a single column (it has 'two.0', 'two.1')"
+        )
+
+
+def test_a_second_file_must_hold_outputs(shell: Shell, table: Table) -> None:
+    write_csv(Path("y.csv"), ["name"], [[name] for name in table.name])
+    words = ("smooth", "people.csv", "y.csv", "--id", "name", "--features", "age")
+    shell(*words, "--out", "f.csv").fails(2, "'y.csv' has no column left for outputs")
+
+
 def test_columns_may_be_called_anything(shell: Shell) -> None:
     rng = np.random.default_rng(0)
     np.savez("all.npz", **{"x": rng.normal(size=(9, 2)), "self": rng.random(9)})

@@ -24,7 +24,7 @@ def test_info(shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     lines = shell("info").out.splitlines()
     assert lines[0].split() == ["pyg_glif", metadata.version("pyg_glif")]
     assert lines[-2].split() == ["bios", "found"]
-    assert lines[-1].endswith("not in the data folder")
+    assert lines[-1].split(maxsplit=1) == ["toxicity", "not found"]
     assert lines[-4].endswith(f"{tmp_path / 'data'} (set by PYG_GLIF_DATA)")
 
 

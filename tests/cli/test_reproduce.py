@@ -1,7 +1,5 @@
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -27,14 +25,17 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """Calls of a runner that stands in for the experiments."""
     seen: list[dict[str, Any]] = []
 
-    def runner(**options: Any) -> FakeReport:
-        print("Epoch 1")  # training programs talk
-        seen.append(options)
-        return FakeReport([options["out"] / "table.md"])
+    @dataclass
+    class Runner:
+        takes_limit: bool
 
-    fake = ModuleType("pyg_glif.experiments")
-    fake.EXPERIMENTS = {"sentiment": runner, "bios": runner}  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "pyg_glif.experiments", fake)
+        def __call__(self, **options: Any) -> FakeReport:
+            print("Epoch 1")  # training programs talk
+            seen.append(options)
+            return FakeReport([options["out"] / "table.md"])
+
+    fake = {"sentiment": Runner(False), "bios": Runner(True)}
+    monkeypatch.setattr("pyg_glif.cli.reproduce.EXPERIMENTS", fake)
     return seen
 
 
@@ -42,7 +43,13 @@ def test_reproduce_calls_the_runner(shell: Shell, calls: list[dict[str, Any]]) -
     call = shell("reproduce", "sentiment", "--seeds", 3, "--variant", "nyc")
     folder = Path("results", "sentiment")
     assert calls == [
-        {"seeds": range(3), "variant": "nyc", "out": folder, "progress": None}
+        {
+            "seeds": range(3),
+            "variant": "nyc",
+            "limit": None,
+            "out": folder,
+            "progress": None,
+        }
     ]
     assert folder.is_dir()
     assert call.out == f"| a |\n|---|\n| 1 |\n\nwritten  {folder}/table.md\n"
@@ -82,5 +89,5 @@ def test_reproduce_takes_a_share_of_the_texts(
     shell("reproduce", "bios", "--limit", 0.1)
     assert calls[0]["limit"] == 0.1
     shell("reproduce", "sentiment", "--limit", 0.1).fails(
-        2, "--limit is for bios and toxicity (got NAME 'sentiment')"
+        2, "--limit is for bios (got NAME 'sentiment')"
     )

@@ -22,7 +22,7 @@ def test_report() -> None:
         "# Bios (text), seeds 0, 1\n\n"
         "**All of it**\n\n"
         "| method | setting | score |\n"
-        "|---|---|---:|\n"
+        "| --- | --- | ---: |\n"
         "| Baseline | - | 0.5 ± 0.0 |\n"
         "| GLIF | tau² = 9, lam = 0.1 | 0.2 ± 0.0 |\n\n"
         "Mind this.\n"

@@ -7,7 +7,7 @@ from hypothesis import given, settings, strategies as st
 
 from pyg_glif.distances import CallableDistance, SensitiveSubspace
 from pyg_glif.graph import RadiusIndex, fair_radius_graph
-from pyg_glif.graph.plan import choose_basis
+from pyg_glif.graph._plan import choose_basis
 
 
 def _squares(z_new, z):
@@ -159,3 +159,5 @@ def test_radius_index_rejects():
         RadiusIndex(torch.zeros(0, 2), 1.0)
     with pytest.raises(ValueError, match=r"'tau' must be non-negative \(got -1.0\)"):
         RadiusIndex(torch.zeros(3, 2), -1.0)
+    with pytest.raises(TypeError, match="Wrap a function in 'CallableDistance'"):
+        RadiusIndex(torch.zeros(3, 2), 1.0, distance=torch.cdist)

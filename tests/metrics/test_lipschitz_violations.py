@@ -7,7 +7,16 @@ from hypothesis import given, settings, strategies as st
 from torch import Tensor
 
 from pyg_glif.distances import CallableDistance, Mahalanobis, SensitiveSubspace
-from pyg_glif.metrics import LipschitzViolations, Violations, lipschitz_violations
+from pyg_glif.graph import fair_radius_graph
+from pyg_glif.metrics import (
+    LipschitzViolations,
+    Violations,
+    group_std,
+    knn_deviation,
+    laplacian_energy,
+    lipschitz_violations,
+    local_lipschitz,
+)
 from tests import oracles_metrics as oracle
 
 EDGES = [0.0, 0.5, 1.0, 2.0, 3.0]
@@ -251,7 +260,8 @@ X, Y = torch.zeros(3, 2), torch.zeros(3)
             Y,
             {"distance": manhattan},
             TypeError,
-            "'distance' must be a FairDistance (got function)",
+            "'distance' must be a FairDistance (got function). "
+            "Wrap a function in 'CallableDistance'",
         ),
     ],
 )
@@ -265,3 +275,19 @@ def test_lipschitz_violations_rejects_bad_input(
     with pytest.raises(error) as caught:
         lipschitz_violations(x, y, **{"lipschitz": 1.0, **options})  # type: ignore[arg-type]
     assert str(caught.value) == message
+
+
+def test_metrics_take_outputs_of_any_layout():
+    """A transposed or strided block of outputs has no flat view."""
+    generator = torch.Generator().manual_seed(3)
+    x = torch.randn(20, 2, generator=generator)
+    y = torch.rand(3, 20, generator=generator).T
+    edge_index, sq_dist = fair_radius_graph(x, 2.0)
+    for metric in (
+        lambda v: knn_deviation(x, v, k=3),
+        lambda v: lipschitz_violations(x, v, 0.3).by_person,
+        lambda v: local_lipschitz(v, edge_index, sq_dist).by_person,
+        lambda v: laplacian_energy(v, edge_index),
+        lambda v: group_std(v, edge_index.new_zeros(20)),
+    ):
+        assert torch.equal(metric(y), metric(y.contiguous()))

@@ -11,6 +11,7 @@ from torch import Tensor
 from pyg_glif import glif_smooth
 from pyg_glif.errors import ConvergenceError, ConvergenceWarning
 from pyg_glif.laplacian import LaplacianOperator
+from pyg_glif.postprocessor.inductive import GroundedOperator, Ties
 from pyg_glif.solvers import (
     CG,
     Auto,
@@ -19,6 +20,7 @@ from pyg_glif.solvers import (
     Solution,
     Solver,
     SolveStatus,
+    smooth,
 )
 from pyg_glif.typing import Normalization
 from tests import oracles_exact as exact
@@ -230,6 +232,47 @@ def test_scale_of_outputs_does_not_matter(
             torch.testing.assert_close(again, alone, rtol=1e-8, atol=1e-9)
         assert math.isfinite(float(found.error_bound.max()))
         assert bool((found.error_bound > 0).all())
+
+
+@pytest.mark.parametrize("solver", ["Auto", "CG", "Cholesky"])
+@pytest.mark.parametrize("lam", [1.0, 1e6, 1e12, 1e16])
+def test_error_bound_holds_beside_fitted_people(
+    solver: str, lam: float, generator: torch.Generator
+) -> None:
+    num_new, num_known = 5, 7
+    known = LaplacianOperator(complete_graph(num_known))
+    outer = torch.rand(num_new, num_known, generator=generator, dtype=torch.float64)
+    outer[0] = 0.0
+    inner = torch.rand(num_new, num_new, generator=generator, dtype=torch.float64)
+    inner = torch.triu(inner, 1) + torch.triu(inner, 1).t()
+    rows, cols = outer.nonzero().t(), inner.nonzero().t()
+    lap = GroundedOperator(
+        known,
+        Ties(rows[0], rows[1], outer[tuple(rows)]),
+        Ties(cols[0], cols[1], inner[tuple(cols)]),
+        num_new,
+    )
+    y = torch.randn(num_new, 2, generator=generator, dtype=torch.float64)
+    rhs = y + lam * outer @ torch.rand(num_known, 2, generator=generator).double()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        strength = torch.tensor(lam, dtype=torch.float64)
+        _, found = smooth(lap, strength, rhs, SOLVERS[solver])
+    columns = exact.smooth_grounded(inner.numpy(), outer.numpy(), rhs.numpy(), lam)
+    assert_bound_holds(found, columns)
+    assert found.status is SolveStatus.CONVERGED
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("lam", [1.0, 1e14])
+@pytest.mark.parametrize("solver", ["CG", "Cholesky", "CoordinateDescent"])
+def test_error_bound_holds_on_cuda(solver: str, lam: float) -> None:
+    W, edge_index, weight, y = small_case(np.random.default_rng(3))
+    parts = (part.to("cuda") for part in (y, edge_index, weight))
+    found = solve(*parts, lam, SOLVERS[solver])
+    assert found.value.device.type == "cuda"
+    assert_bound_holds(found, exact.smooth(W, y.double().numpy(), lam, None))
 
 
 def test_error_bound_of_float32_covers_the_rounding() -> None:

@@ -12,7 +12,7 @@ from safetensors import safe_open
 from torch import Tensor
 
 from pyg_glif.text import encode, encoding
-from pyg_glif.text._encoder import fingerprint
+from pyg_glif.text.encoding import fingerprint
 
 TEXTS = [f"text number {k} {'x' * (k % 7)}" for k in range(30)]
 

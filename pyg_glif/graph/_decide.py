@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pyg_glif.graph.points import Points
+from pyg_glif.graph._points import Points
 
 _CHUNK_ENTRIES = 1 << 17  # float64 entries per gathered block: stays in cache
 # Up to so many coordinates, evaluating every edge from the definition costs little.

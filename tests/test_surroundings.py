@@ -1,7 +1,9 @@
-"""Nothing may lean on torch's default dtype being float32."""
+"""Results do not depend on torch's global switches: default dtype, autocast, TF32."""
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -18,6 +20,7 @@ from pyg_glif import (
 from pyg_glif.baselines import lipschitz_projection
 from pyg_glif.distances import CallableDistance, Mahalanobis, SensitiveSubspace
 from pyg_glif.graph import RadiusIndex, SimilarityGraph, annotator_graph, edge_sq_dist
+from pyg_glif.graph._screen import Workspace
 from pyg_glif.metric_learning import EXPLORE, FACE, LogisticSubspace, SensitiveSVD
 from pyg_glif.metrics import (
     bootstrap_interval,
@@ -31,6 +34,7 @@ from pyg_glif.metrics import (
 )
 from pyg_glif.solvers import CG, Cholesky, CoordinateDescent
 from pyg_glif.tuning import tune
+from tests.oracles_radius import brute_force_edges
 
 
 @pytest.fixture
@@ -149,3 +153,49 @@ def test_default_float64_changes_nothing(
         if one.dim():  # plain numbers become tensors of the default dtype above
             assert one.dtype == other.dtype
         torch.testing.assert_close(one, other, check_dtype=False)
+
+
+EXACT = [
+    name
+    for name in CASES
+    if name.startswith("search")
+    or name in ("index", "suggest_tau", "within", "path", "tune", "post-processor")
+    or name in ("knn", "violations", "local", "gap", "std", "projection")
+]
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_autocast_changes_nothing(name: str) -> None:
+    case, arguments = CASES[name], data(torch.float32)
+    full = tensors(case(*arguments))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        mixed = tensors(case(*arguments))
+    for one, other in zip(full, mixed, strict=True):
+        assert torch.equal(one, other)
+
+
+@pytest.fixture
+def coarse_products(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Products of matrices as hardware has them that rounds factors to bfloat16."""
+    within = Workspace.within
+
+    def rounded(self: Workspace, a: Tensor, b: Tensor, *rest: Any) -> Any:
+        return within(self, a.bfloat16().float(), b.bfloat16().float(), *rest)
+
+    monkeypatch.setattr(Workspace, "within", rounded)
+    before = torch.get_float32_matmul_precision()
+    yield
+    torch.set_float32_matmul_precision(before)
+
+
+@pytest.mark.parametrize("strategy", ["projected", "plain"])
+def test_coarse_products_cost_no_edge(strategy: str, coarse_products: None) -> None:
+    x, _, _ = data(torch.float32)
+    expected, squares = brute_force_edges(x[:400].double().numpy(), 1.5)
+    torch.set_float32_matmul_precision("medium")
+    edge_index, sq_dist = fair_radius_graph(x[:400], 1.5, strategy=strategy)
+    np.testing.assert_array_equal(edge_index, expected)
+    np.testing.assert_allclose(sq_dist, squares, rtol=1e-5)
+    torch.set_float32_matmul_precision("highest")
+    edge_index, _ = fair_radius_graph(x[:400], 1.5, strategy=strategy)
+    assert edge_index.size(1) < expected.shape[1]  # or this tests nothing

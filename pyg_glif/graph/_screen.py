@@ -4,12 +4,12 @@ import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from pyg_glif._pairs import flat_nonzero
-from pyg_glif.graph.ordering import bound_coordinates, compact_order
-from pyg_glif.graph.points import Points
+from pyg_glif.graph._ordering import bound_coordinates, compact_order
+from pyg_glif.graph._points import Points, product_rounding
 
 BLOCK_ENTRIES = 1 << 20  # float32 entries of one block of squared distances
 _EPS = torch.finfo(torch.float32).eps
@@ -39,7 +39,11 @@ class Workspace:
         else:
             torch.addmm(sq_b, a, b.mT, out=value)
         torch.le(value, limit, out=mask)
-        flat = flat_nonzero(mask)
+        if mask.device.type == "cpu":
+            # NumPy's scan of booleans is several times faster than torch's.
+            flat = torch.from_numpy(np.flatnonzero(mask.numpy()))
+        else:
+            flat = mask.view(-1).nonzero().view(-1)
         row = torch.div(flat, shape[1], rounding_mode="floor")
         return row, flat - row * shape[1], flat
 
@@ -48,8 +52,8 @@ class Workspace:
         return self._value[flat]
 
 
-class Tile(NamedTuple):
-    """Some rows, and blocks of their candidates (position among them, node)."""
+class Candidates(NamedTuple):
+    """Some rows, and blocks of candidates: position among the rows, other node."""
 
     rows: Tensor
     blocks: Iterator[tuple[Tensor, Tensor]]
@@ -84,7 +88,7 @@ class Screen:
         """Number of tiles that the points themselves make up."""
         return math.ceil(self._leaves.size(0) / self._per_tile)
 
-    def own_tiles(self) -> Iterator[Tile]:
+    def own_tiles(self) -> Iterator[Candidates]:
         """Tiles of the points with candidates among later points: each pair once."""
         radius = self._radius(self._largest, self._moved)
         for tile in range(self.num_tiles):
@@ -93,15 +97,15 @@ class Screen:
             start = first * self._leaf
             rows = self._perm[start : last * self._leaf]
             w = self._leaves[first:last].flatten(0, 1)[: rows.numel()]
-            yield Tile(rows, self._blocks(w, radius, first, start))
+            yield Candidates(rows, self._blocks(w, radius, first, start))
 
-    def tiles_of(self, others: Points) -> Iterator[Tile]:
+    def tiles_of(self, others: Points) -> Iterator[Candidates]:
         """Tiles of other points with candidates among all of ours."""
         w, _, moved = bound_coordinates(others, self._basis)
         radius = self._radius(math.sqrt(float(others.sq_norm.max())), moved)
         perm, run = compact_order(w, self._tile_size)
         for rows in perm.split(run):
-            yield Tile(rows, self._blocks(w[rows], radius))
+            yield Candidates(rows, self._blocks(w[rows], radius))
 
     def _radius(self, largest: float, moved: float) -> float:
         """Radius in bound coordinates that no pair within ``tau`` exceeds."""
@@ -140,7 +144,7 @@ class Screen:
         for leaves in leaves_near.split(self._width):
             b = self._leaves[leaves].flatten(0, 1).sub_(centre)
             sq_b = b.square().sum(1, keepdim=True)
-            rounding = (a.size(1) + 16) * _EPS * (sq_a + sq_b.max())
+            rounding = 2.0 * product_rounding(a.size(1)) * (sq_a + sq_b.max())
             limit = radius**2 + rounding - sq_a
             b = torch.cat([b, sq_b], dim=1)
             r, c, _ = self._work.within(a, b, limit.unsqueeze(1))

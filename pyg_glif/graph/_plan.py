@@ -5,9 +5,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from pyg_glif.graph.estimate import check_memory, fits, sample_pairs
-from pyg_glif.graph.ordering import bound_coordinates, principal_basis
-from pyg_glif.graph.points import Points
+from pyg_glif.graph._ordering import bound_coordinates, principal_basis
+from pyg_glif.graph._points import Points
 
 # Work per pair in units of one multiply-add of a matrix product, as measured:
 # comparing and scanning one entry of a block, one term of a candidate's inner
@@ -51,22 +50,6 @@ def choose_basis(
     return basis[:, : widths[costs.index(min(costs))]].contiguous()
 
 
-def check_search(points: Points, tau: float, budget: int | None) -> None:
-    """Estimates the edges from a sample and raises if they would not fit."""
-    count = points.num_nodes
-    workspace = 4 * count * min(points.num_features, 256) + 2**26
-    if budget is None and fits(count * (count - 1), workspace, points.y.device):
-        return
-
-    def block(rows: Tensor, cols: Tensor) -> Tensor:
-        return _distances(points.y[rows], points.y[cols]).div_(points.scale)
-
-    sample = sample_pairs(
-        count, block, points.batch, (256, 4096), device=points.y.device
-    )
-    check_memory(sample, tau, workspace, budget)
-
-
 def _candidate_shares(
     points: Points, tau: float, basis: Tensor, widths: list[int]
 ) -> list[float]:
@@ -78,15 +61,16 @@ def _candidate_shares(
     order = torch.randperm(points.num_nodes, generator=generator)[:1280]
     nodes = order.to(points.y.device)
     y = points.y[nodes]
-    w = bound_coordinates(Points(y, y, points.sq_norm[nodes], None, 1.0, None), basis)[
-        0
-    ]
+    sampled = Points(y, y, points.sq_norm[nodes], None, 1.0, None)
+    w, _, _ = bound_coordinates(sampled, basis)
     cut = min(256, nodes.numel() // 2)
     shares = []
     for m in widths:
         rest = w[:, m:].square().sum(1, keepdim=True).sqrt()
         c = y if m > basis.size(1) else torch.cat([w[:, :m], rest], dim=1)
-        near = _distances(c[:cut], c[cut:]) <= tau * points.scale
+        # By a matrix product: good enough to count with.
+        dist = torch.cdist(c[:cut], c[cut:], compute_mode="use_mm_for_euclid_dist")
+        near = dist <= tau * points.scale
         shares.append(float(near.float().mean()))
     return shares
 
@@ -97,8 +81,3 @@ def _projected_cost(points: Points, num_directions: int, share: float) -> float:
     setup = 4.0 * width * num_directions / points.num_nodes
     scan = _TILES_LEFT * (num_directions + _SCAN)
     return setup + scan + share * (_FINISH_TERM * width + _FINISH)
-
-
-def _distances(a: Tensor, b: Tensor) -> Tensor:
-    """Distances by a matrix product: good enough to count with."""
-    return torch.cdist(a, b, compute_mode="use_mm_for_euclid_dist")

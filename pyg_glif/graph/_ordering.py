@@ -10,7 +10,7 @@ import math
 import torch
 from torch import Tensor
 
-from pyg_glif.graph.points import Points
+from pyg_glif.graph._points import Points
 
 _SPLIT_AXES = 16
 

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from pyg_glif._pairs import sampled_products
+from pyg_glif._pattern import csr_tensor
 from pyg_glif._runtime import Progress
-from pyg_glif.graph.decide import decide
-from pyg_glif.graph.points import Points
-from pyg_glif.graph.screen import BLOCK_ENTRIES, Screen, Tile, Workspace
+from pyg_glif.graph._decide import decide
+from pyg_glif.graph._points import Points
+from pyg_glif.graph._screen import BLOCK_ENTRIES, Candidates, Screen, Workspace
 
 #: Pairs ``(i, j, sq_dist)``; within one set of points each pair comes once.
 Pairs = tuple[Tensor, Tensor, Tensor]
@@ -58,8 +58,8 @@ def projected_pairs(
     """Pairs of one set, by bounds on few coordinates first, then exactly."""
     screen = Screen(points, tau, basis, tile_size)
     with Progress(screen.num_tiles, "radius graph", progress) as bar:
-        for tile in screen.own_tiles():
-            yield from _finish(tile, points, points, tau)
+        for some in screen.own_tiles():
+            yield from _finish(some, points, points, tau)
             bar.update()
 
 
@@ -68,21 +68,37 @@ def projected_cross_pairs(
 ) -> Iterator[Pairs]:
     """Pairs of one point of ``others`` and one of the screen's points."""
     with Progress(others.num_nodes, "neighbours", progress) as bar:
-        for tile in screen.tiles_of(others):
-            yield from _finish(tile, others, screen.points, tau)
-            bar.update(tile.rows.numel())
+        for some in screen.tiles_of(others):
+            yield from _finish(some, others, screen.points, tau)
+            bar.update(some.rows.numel())
 
 
-def _finish(tile: Tile, left: Points, right: Points, tau: float) -> Iterator[Pairs]:
+def _finish(
+    some: Candidates, left: Points, right: Points, tau: float
+) -> Iterator[Pairs]:
     """Decides on the candidates of a tile."""
-    a, sq_a = left.y[tile.rows], left.sq_norm[tile.rows]
+    a, sq_a = left.y[some.rows], left.sq_norm[some.rows]
     bound = right.bound(tau)
-    for r, j in tile.blocks:
+    for r, j in some.blocks:
         norms = sq_a[r].add_(right.sq_norm[j])
-        sq = norms - 2.0 * sampled_products(r, j, a, right.y)
+        sq = norms - 2.0 * _sampled_products(r, j, a, right.y)
         near = (sq <= bound + right.error(norms)).nonzero().view(-1)
-        found = tile.rows[r[near]], j[near], sq[near].clamp_(min=0.0), norms[near]
+        found = some.rows[r[near]], j[near], sq[near].clamp_(min=0.0), norms[near]
         yield decide(left, right, *_same_graph(left, right, found), tau)
+
+
+def _sampled_products(row: Tensor, col: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    """Inner products ``a[row] . b[col]`` for sorted ``row``, without gathering.
+
+    One fused pass over the pairs: gathering both sides first would write and read
+    ``2 * num_pairs * a.size(1)`` numbers.
+    """
+    ends = torch.arange(a.size(0) + 1, device=row.device)
+    zero = a.new_zeros(1).expand(row.numel())
+    crow = torch.searchsorted(row, ends)
+    pattern = csr_tensor(crow, col, zero, (a.size(0), b.size(0)))
+    product: Tensor = torch.sparse.sampled_addmm(pattern, a, b.mT, beta=0.0)
+    return product.values()
 
 
 class _PlainBlock:

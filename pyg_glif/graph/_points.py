@@ -7,12 +7,22 @@ import torch
 from torch import Tensor
 
 from pyg_glif._validate import check_finite
-from pyg_glif.distances import FairDistance
+from pyg_glif.distances import Euclidean, FairDistance
 
 # Squared norms between these neither overflow nor underflow in float32.
 _SAFE_SQUARES = (1e-20, 1e20)
 _LARGEST_SQUARE = 1e30  # sums and products of a few such squares do not overflow
 _SAMPLE_ROWS = 1024
+
+
+def as_distance(distance: FairDistance | None) -> FairDistance:
+    """The distance, Euclidean if there is none."""
+    if distance is None:
+        return Euclidean()
+    if not isinstance(distance, FairDistance):
+        msg = f"'distance' must be a FairDistance (got {type(distance).__name__})"
+        raise TypeError(f"{msg}. Wrap a function in 'CallableDistance'")
+    return distance
 
 
 def coordinates(distance: FairDistance, x: Tensor, name: str = "x") -> Tensor:
@@ -21,6 +31,14 @@ def coordinates(distance: FairDistance, x: Tensor, name: str = "x") -> Tensor:
     check_finite(f"distance.embed({name})", z)
     # Without any column nothing tells people apart; neither does a column of zeros.
     return z if z.size(1) else z.new_zeros(z.size(0), 1)
+
+
+def product_rounding(num_terms: int) -> float:
+    """Bound on the error of a float32 inner product, per product of the norms."""
+    # Where torch may round the factors to TF32 or bfloat16, that comes first.
+    coarse = {"highest": 0.0, "high": 2.0**-9, "medium": 2.0**-6}
+    factors = coarse[torch.get_float32_matmul_precision()]
+    return (num_terms + 16) * torch.finfo(torch.float32).eps / 2 + factors
 
 
 def own(z: Tensor, x: Tensor) -> Tensor:
@@ -61,7 +79,7 @@ class Points:
         A float32 inner product of D terms is off by at most D eps times the
         product of the norms; the rest covers the norms and the rounding of y.
         """
-        return (self.num_features + 16) * torch.finfo(torch.float32).eps / 2
+        return product_rounding(self.num_features)
 
     def error(self, norms: Tensor) -> Tensor:
         """Bound on the error of squared distances from ``y``, from sums of norms.

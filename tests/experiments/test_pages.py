@@ -1,0 +1,61 @@
+"""Committed results are in the words of the code that writes them."""
+
+import importlib.util
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from pyg_glif.experiments import SENTIMENT, Record, Run
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "docs" / "results"
+METRICS = ("accuracy", "name_std", "relative_std", "race_gap", "gender_gap")
+
+
+@pytest.fixture
+def tool() -> ModuleType:
+    """The script that writes the pages."""
+    path = ROOT / "tools" / "write_results.py"
+    spec = importlib.util.spec_from_file_location("write_results", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def some_runs(num_seeds: int) -> list[Run]:
+    """A baseline, with numbers that are easy to tell from measured ones."""
+    record = Record("Baseline", {}, dict.fromkeys(METRICS, 123.0), chosen=True)
+    return [Run("sentiment", "us", seed, {}, (record,)) for seed in range(num_seeds)]
+
+
+def words(page: str) -> list[str]:
+    """All lines of a page but the rows of its tables."""
+    heads = [line for line in page.splitlines() if line.startswith(("| method", "| -"))]
+    rest = [line for line in page.splitlines() if not line.startswith("|")]
+    return [*heads, *rest]
+
+
+@pytest.mark.parametrize(("name", "num"), [("demo", 1), ("sentiment_us", 10)])
+def test_pages_of_sentiment_are_in_the_words_of_the_writer(name: str, num: int) -> None:
+    page = (RESULTS / f"{name}.md").read_text()
+    assert words(page) == words(SENTIMENT.report(some_runs(num)).to_markdown())
+
+
+def test_readme_shows_the_demonstration(tool: ModuleType) -> None:
+    readme = (ROOT / "README.md").read_text()
+    demo = (RESULTS / "demo.md").read_text()
+    assert tool.show_demo(readme, demo) == readme
+
+
+def test_tool_reads_runs_of_every_experiment(tool: ModuleType, tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    for run in reversed(some_runs(12)):
+        run.write(tmp_path / "a")
+    replace(some_runs(1)[0], experiment="bios", variant="text").write(tmp_path)
+    found = tool.read([tmp_path, tmp_path / "a"])
+    assert list(found) == ["bios_text", "sentiment_us"]
+    assert [run.seed for run in found["sentiment_us"]] == list(range(12))
