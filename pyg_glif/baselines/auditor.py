@@ -17,6 +17,8 @@ from pyg_glif._validate import (
     check_row_values,
     check_rows,
     check_scalar,
+    check_tensor,
+    full_precision,
 )
 from pyg_glif.distances import FairDistance
 
@@ -197,7 +199,7 @@ def _modules(part: object) -> list[nn.Module]:
     return list(part.modules()) if isinstance(part, nn.Module) else []
 
 
-def _full_precision(x: Tensor) -> torch.autocast:
+def _without_autocast(x: Tensor) -> torch.autocast:
     """No autocast: only the model may be computed in half precision."""
     return torch.autocast(x.device.type, enabled=False)
 
@@ -215,18 +217,17 @@ class _Objective:
         self.gain = gain
         self.distance = distance
         self.dual = dual.detach() if isinstance(dual, Tensor) else dual
-        with torch.no_grad(), _full_precision(x):
+        with torch.no_grad(), _without_autocast(x):
             self.z = distance.embed(x)
 
     def sq_dist(self, x: Tensor) -> Tensor:  # [N, F] -> [N]
         """Squared fair distance from where the search began."""
-        with _full_precision(x):
+        with _without_autocast(x):
             return (self.distance.embed(x) - self.z).square().sum(dim=1)
 
     def __call__(self, x: Tensor) -> Tensor:  # [N, F] -> [N]
-        gain = self.gain(x)
-        if isinstance(gain, Tensor) and gain.dtype in (torch.float16, torch.bfloat16):
-            gain = gain.float()  # of a model under autocast
+        # A model under autocast may give half precision.
+        gain = full_precision(check_tensor("gain(x)", self.gain(x)))
         gain = check_row_values("gain(x)", gain, len(x))
         if x.requires_grad:
             check_differentiable("gain(x)", gain, "x")
@@ -267,7 +268,7 @@ def _ascend(
     for step in range(num_steps + 1):
         last = step == num_steps
         with torch.set_grad_enabled(not last):
-            with _full_precision(origin):
+            with _without_autocast(origin):
                 x = origin + (shift if basis is None else shift @ basis.T)
             value = objective(x)
             total = value.sum()

@@ -195,15 +195,12 @@ class Solver(Kind, ABC):
             msg = (
                 f"{name} stopped after {solution.num_iter} iterations: worst relative "
                 f"residual {relative[column]:.1e}{rounding} in column {column} of "
-                f"{rhs.size(1)}, {self._tolerance()}. {solution.status.value}"
+                f"{rhs.size(1)}, 'rtol' is {getattr(self, 'rtol', None)}. "
+                f"{solution.status.value}"
             )
         if self.throw:
             raise ConvergenceError(msg)
         warnings.warn(msg, ConvergenceWarning, stacklevel=4)
-
-    def _tolerance(self) -> str:
-        """The tolerance in words."""
-        return f"'rtol' is {getattr(self, 'rtol', None)}"
 
 
 def _odd_scale(y: Tensor) -> Tensor | None:  # [N, C] -> [C] int32
