@@ -21,8 +21,8 @@ PYG_GLIF_DATA ?= $(abspath $(wildcard ../shared/data))
 ifneq ($(PYG_GLIF_DATA),)
 export PYG_GLIF_DATA
 endif
-# One process per core, whole files at a time; JOBS=0 runs everything in one process.
-JOBS ?= auto
+# A process for each core, whole files at a time; JOBS=0 runs all in one process.
+JOBS ?= logical
 PYTEST_OPTIONS ?=
 PYTEST := -m pytest -n $(JOBS) --dist loadfile $(PYTEST_OPTIONS)
 COVERAGE ?=

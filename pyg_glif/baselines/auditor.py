@@ -20,7 +20,7 @@ from pyg_glif._validate import (
     check_tensor,
     full_precision,
 )
-from pyg_glif.distances import FairDistance, Mahalanobis, SensitiveSubspace
+from pyg_glif.distances import FairDistance
 
 
 class WorstCase(NamedTuple):
@@ -71,6 +71,7 @@ class Auditor:
     features in the sensitive subspace.
 
     Example:
+        >>> from pyg_glif.distances import SensitiveSubspace
         >>> distance = SensitiveSubspace(torch.tensor([[0.0, 1.0]]))
         >>> x = torch.zeros(1, 2)
         >>> found = Auditor().search(lambda x: x.sum(dim=1), x, distance, 1.0)
@@ -147,11 +148,8 @@ class Auditor:
 def free_directions(distance: FairDistance, num_features: int) -> Tensor:
     r"""Directions in which a fair distance does not change anywhere.
 
-    The sensitive subspace of :class:`~pyg_glif.distances.SensitiveSubspace`; for
-    :class:`~pyg_glif.distances.Mahalanobis` the null space of :math:`\Sigma`, by a
-    singular value decomposition. Other embeddings need not be linear, and what is
-    free then depends on the place: for them there are none, and an auditor's charged
-    steps find such directions by their low price.
+    Those of ``distance.null_space``. Where it knows of none, an auditor's charged steps
+    find such directions by their low price.
 
     Args:
         distance (FairDistance): The distance.
@@ -161,19 +159,12 @@ def free_directions(distance: FairDistance, num_features: int) -> Tensor:
         - **output:** orthonormal columns :math:`(F, R)`, none if :math:`R = 0`
 
     Example:
+        >>> from pyg_glif.distances import Mahalanobis
         >>> free_directions(Mahalanobis(torch.diag(torch.tensor([4.0, 0.0]))), 2).abs()
         tensor([[0.],
                 [1.]])
     """
-    if isinstance(distance, SensitiveSubspace):
-        return distance.directions
-    if not isinstance(distance, Mahalanobis):
-        return torch.zeros(num_features, 0, dtype=torch.float32)
-    factor = distance.factor.detach()
-    left, values, _ = torch.linalg.svd(factor.double(), full_matrices=True)
-    limit = max(factor.shape) * torch.finfo(factor.dtype).eps * values[0]
-    free: Tensor = left[:, int((values > limit).sum()) :]
-    return free.to(factor.dtype)
+    return distance.null_space(num_features)
 
 
 @contextmanager

@@ -74,7 +74,7 @@ def plain(lr: float) -> Make:
     return partial(FairClassifier, lr=lr)
 
 
-def penalized(
+def with_penalty(
     lr: float, lam: float, distance: FairDistance, tau: float, theta: float
 ) -> Make:
     """Training with the Laplacian penalty on the graph of each batch."""
@@ -83,7 +83,7 @@ def penalized(
     )
 
 
-def robust(lr: float, rho: float, distance: FairDistance, num_steps: int) -> Make:
+def with_sensei(lr: float, rho: float, distance: FairDistance, num_steps: int) -> Make:
     """Training with SenSeI, whose auditor takes ``num_steps`` of both kinds."""
     auditor = Auditor(num_subspace_steps=num_steps, num_full_steps=num_steps)
 
