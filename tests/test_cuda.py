@@ -33,7 +33,7 @@ from pyg_glif import (
     metrics,
     solvers,
 )
-from pyg_glif.postprocessor import audit
+from pyg_glif.postprocessor import Bootstrap, audit
 from pyg_glif.tuning import tune
 
 N, F, TAU = 60, 3, 1.0
@@ -96,7 +96,9 @@ def _post(p: People) -> tuple[Tensor, ...]:
 
 def _audit(p: People) -> Tensor:
     before, after = p.score, p.score.mean().expand(N).contiguous()
-    report = audit(p.x, before, after, p.edges, p.sq_dist, num_samples=20)
+    people = graph.SimilarityGraph(p.edges, p.sq_dist, N, TAU)
+    draws = Bootstrap(num_samples=20)
+    report = audit(p.x, before, after, graph=people, bootstrap=draws)
     values = [m.before.value for m in report.measures]
     return torch.tensor(values, device=p.device)
 
@@ -262,7 +264,7 @@ NO_CALL = {
     "Jacobi", "Link", "LipschitzRatios", "LogisticFit", "Measure", "MetricFit", "Pair",
     "PathPoint", "Person", "Projection", "Solution", "SolveStatus", "Solver",
     "SubspaceFit", "System", "TransformInfo", "TunePoint", "TuneResult", "Violations",
-    "WorstCase", "free_directions", "smooth", "solve_together",
+    "WorstCase", "free_directions", "smooth", "smooth_outputs", "solve_together",
 }  # fmt: skip
 
 
