@@ -8,6 +8,7 @@ from . import (
     experiments as experiments,
     functional as functional,
     graph as graph,
+    kinds as kinds,
     laplacian as laplacian,
     lightning as lightning,
     links as links,

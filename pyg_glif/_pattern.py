@@ -15,7 +15,7 @@ is the derivative of another, so that they can be differentiated any number of t
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -123,10 +123,10 @@ def plain(x: Tensor) -> Tensor:
 
 
 class _Product(Function):
-    """A function of two tensors and a pattern.
+    """A function of two tensors and a pattern."""
 
-    A batch of either (:func:`torch.func.vmap`) is worked off one by one.
-    """
+    def __init_subclass__(cls) -> None:
+        cls.vmap = staticmethod(partial(_one_by_one, cls))  # type: ignore[method-assign]
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -134,19 +134,19 @@ class _Product(Function):
         ctx.save_for_backward(first, second)
         ctx.save_for_forward(first, second)
 
-    @classmethod
-    def over_batch(
-        cls, info: Any, in_dims: tuple[int | None, ...], *args: Any
-    ) -> tuple[Tensor, int]:
-        first, second = (
-            part.expand(info.batch_size, *part.shape)
-            if dim is None
-            else part.movedim(dim, 0)
-            for part, dim in zip(args[:2], in_dims[:2], strict=True)
-        )
-        pairs = zip(first, second, strict=True)
-        out = [cls.apply(a, b, args[2]) for a, b in pairs]  # type: ignore[no-untyped-call]
-        return torch.stack(out), 0
+
+def _one_by_one(
+    function: Any, info: Any, in_dims: tuple[int | None, ...], *args: Any
+) -> tuple[Tensor, int]:
+    """Works off a batch of :func:`torch.func.vmap`, of either tensor or of both."""
+    first, second = (
+        part.expand(info.batch_size, *part.shape)
+        if dim is None
+        else part.movedim(dim, 0)
+        for part, dim in zip(args[:2], in_dims[:2], strict=True)
+    )
+    pairs = zip(first, second, strict=True)
+    return torch.stack([function.apply(a, b, args[2]) for a, b in pairs]), 0
 
 
 class _Spmm(_Product):
@@ -170,10 +170,6 @@ class _Spmm(_Product):
         parts = [] if dvalue is None else [spmm(ctx.pattern, dvalue, x)]
         parts += [] if dx is None else [spmm(ctx.pattern, value, dx)]
         return sum(parts[1:], parts[0])
-
-    @staticmethod
-    def vmap(info: Any, in_dims: Any, *args: Any) -> tuple[Tensor, int]:
-        return _Spmm.over_batch(info, in_dims, *args)
 
 
 class _EdgeDot(_Product):
@@ -200,10 +196,6 @@ class _EdgeDot(_Product):
         parts = [] if dx is None else [edge_dot(ctx.pattern, dx, y)]
         parts += [] if dy is None else [edge_dot(ctx.pattern, x, dy)]
         return sum(parts[1:], parts[0])
-
-    @staticmethod
-    def vmap(info: Any, in_dims: Any, *args: Any) -> tuple[Tensor, int]:
-        return _EdgeDot.over_batch(info, in_dims, *args)
 
 
 def _laplacian_product(pattern: Pattern, value: Tensor, f: Tensor) -> Tensor:
@@ -236,10 +228,6 @@ class _ColumnEnergy(_Product):
             parts.append(2.0 * (df * _laplacian_product(ctx.pattern, value, f)).sum(0))
         return sum(parts[1:], parts[0])
 
-    @staticmethod
-    def vmap(info: Any, in_dims: Any, *args: Any) -> tuple[Tensor, int]:
-        return _ColumnEnergy.over_batch(info, in_dims, *args)
-
 
 class _EdgeEnergy(_Product):
     @staticmethod
@@ -268,10 +256,6 @@ class _EdgeEnergy(_Product):
                 - 0.5 * edge_energy(ctx.pattern, weight, f - df)
             )
         return sum(parts[1:], parts[0])
-
-    @staticmethod
-    def vmap(info: Any, in_dims: Any, *args: Any) -> tuple[Tensor, int]:
-        return _EdgeEnergy.over_batch(info, in_dims, *args)
 
 
 def _differences(pattern: Pattern, f: Tensor, part: slice) -> Tensor:

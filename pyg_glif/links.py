@@ -41,17 +41,19 @@ from pyg_glif._validate import (
     check_tensor,
     check_unbatched,
 )
+from pyg_glif.kinds import Kind, register
 
 __all__ = ["Identity", "Link", "Log", "Logit", "Softmax"]
 
 
-class Link(ABC):
+class Link(Kind, ABC):
     r"""What a link must offer; subclass it for another output space.
 
     ``to_dual`` should check its input, both methods should be differentiable, and
     ``from_dual(to_dual(y_hat))`` should return ``y_hat``. Set ``by_row`` if the columns
     of a row belong together, as class probabilities do: one-dimensional outputs, one
-    number per person, are then refused.
+    number per person, are then refused. A dataclass decorated by
+    :func:`pyg_glif.kinds.register` can be saved with a fit.
 
     Example:
         >>> class Sqrt(Link):
@@ -63,6 +65,7 @@ class Link(ABC):
         tensor([4.])
     """
 
+    family: ClassVar[str] = "link"
     by_row: ClassVar[bool] = False
 
     @abstractmethod
@@ -74,6 +77,7 @@ class Link(ABC):
         """Maps averaged coordinates back to outputs."""
 
 
+@register
 @dataclass(frozen=True)
 class Identity(Link):
     r"""Squared error: outputs are averaged as they are.
@@ -96,6 +100,7 @@ class Identity(Link):
         return eta
 
 
+@register
 @dataclass(frozen=True)
 class Softmax(Link):
     r"""Class probabilities under the KL divergence: logits are averaged.
@@ -158,6 +163,7 @@ class Softmax(Link):
         return eta if self.inputs == "logits" else torch.softmax(eta, dim=-1)
 
 
+@register
 @dataclass(frozen=True)
 class Logit(Link):
     r"""One probability per entry (Bernoulli) under the KL divergence.
@@ -200,6 +206,7 @@ class Logit(Link):
         return torch.sigmoid(eta)
 
 
+@register
 @dataclass(frozen=True)
 class Log(Link):
     r"""Positive outputs (rates, prices, counts): averages are geometric means.

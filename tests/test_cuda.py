@@ -84,21 +84,25 @@ def _sensei(p: People, kind: type) -> Tensor:
 
 def _post(p: People) -> tuple[Tensor, ...]:
     post = GLIFPostProcessor(distance=p.blind, tau=TAU, lam=0.5).fit(p.x, p.score)
-    found = post.explain(0)
-    return (
+    found, new = post.explain(0), post.explain_new(p.x[:1] + 0.01)
+    before = (
         post.y_fair_,
+        post.graph_.edge_weight,
         post.transform(p.x + 0.01, p.score),
         post.transform(p.x + 0.01, p.score, joint=True),
         found.weight,
         found.index,
+        new.weight,
+        new.dist,
     )
+    return (*before, post.partial_fit(p.x[:9] + 0.01, p.score[:9]).y_fair_)
 
 
 def _audit(p: People) -> Tensor:
     before, after = p.score, p.score.mean().expand(N).contiguous()
-    people = graph.SimilarityGraph(p.edges, p.sq_dist, N, TAU)
-    draws = Bootstrap(num_samples=20)
-    report = audit(p.x, before, after, graph=people, bootstrap=draws)
+    people = graph.SimilarityGraph.search(p.x, TAU)
+    few = Bootstrap(num_samples=20)
+    report = audit(p.x, before, after, graph=people, groups=p.group, bootstrap=few)
     values = [m.before.value for m in report.measures]
     return torch.tensor(values, device=p.device)
 
@@ -264,7 +268,8 @@ NO_CALL = {
     "Jacobi", "Link", "LipschitzRatios", "LogisticFit", "Measure", "MetricFit", "Pair",
     "PathPoint", "Person", "Projection", "Solution", "SolveStatus", "Solver",
     "SubspaceFit", "System", "TransformInfo", "TunePoint", "TuneResult", "Violations",
-    "WorstCase", "free_directions", "smooth", "smooth_outputs", "solve_together",
+    "WorstCase", "free_directions", "smooth", "smooth_outputs",
+    "solve_together",
 }  # fmt: skip
 
 

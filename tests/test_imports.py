@@ -20,6 +20,7 @@ PACKAGE = "pyg_glif"
 RANKS: dict[str, tuple[int, set[str] | int]] = {
     "typing": (0, set()),
     "errors": (0, set()),
+    "kinds": (0, set()),
     "distances": (1, set()),
     "laplacian": (1, set()),
     "text": (1, set()),

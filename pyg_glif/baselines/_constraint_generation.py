@@ -8,10 +8,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pyg_glif._runtime import Progress
-from pyg_glif.baselines._dual import WorkingSet
-from pyg_glif.baselines._duplicates import coinciding_groups
-from pyg_glif.baselines._newton import Array, Index
-from pyg_glif.baselines._violations import Scan, Violated
+from pyg_glif.baselines._dual import Array, Index, WorkingSet
+from pyg_glif.baselines._violations import Scan, Violated, coinciding_groups
 from pyg_glif.errors import ConvergenceError
 from pyg_glif.graph.tiles import PairDistances
 

@@ -17,8 +17,10 @@ from pyg_glif._validate import (
     check_row_values,
     check_rows,
     check_scalar,
+    check_tensor,
+    full_precision,
 )
-from pyg_glif.distances import FairDistance, Mahalanobis, SensitiveSubspace
+from pyg_glif.distances import FairDistance
 
 
 class WorstCase(NamedTuple):
@@ -69,6 +71,7 @@ class Auditor:
     features in the sensitive subspace.
 
     Example:
+        >>> from pyg_glif.distances import SensitiveSubspace
         >>> distance = SensitiveSubspace(torch.tensor([[0.0, 1.0]]))
         >>> x = torch.zeros(1, 2)
         >>> found = Auditor().search(lambda x: x.sum(dim=1), x, distance, 1.0)
@@ -145,11 +148,8 @@ class Auditor:
 def free_directions(distance: FairDistance, num_features: int) -> Tensor:
     r"""Directions in which a fair distance does not change anywhere.
 
-    The sensitive subspace of :class:`~pyg_glif.distances.SensitiveSubspace`; for
-    :class:`~pyg_glif.distances.Mahalanobis` the null space of :math:`\Sigma`, by a
-    singular value decomposition. Other embeddings need not be linear, and what is
-    free then depends on the place: for them there are none, and an auditor's charged
-    steps find such directions by their low price.
+    Those of ``distance.null_space``. Where it knows of none, an auditor's charged steps
+    find such directions by their low price.
 
     Args:
         distance (FairDistance): The distance.
@@ -159,19 +159,12 @@ def free_directions(distance: FairDistance, num_features: int) -> Tensor:
         - **output:** orthonormal columns :math:`(F, R)`, none if :math:`R = 0`
 
     Example:
+        >>> from pyg_glif.distances import Mahalanobis
         >>> free_directions(Mahalanobis(torch.diag(torch.tensor([4.0, 0.0]))), 2).abs()
         tensor([[0.],
                 [1.]])
     """
-    if isinstance(distance, SensitiveSubspace):
-        return distance.directions
-    if not isinstance(distance, Mahalanobis):
-        return torch.zeros(num_features, 0, dtype=torch.float32)
-    factor = distance.factor.detach()
-    left, values, _ = torch.linalg.svd(factor.double(), full_matrices=True)
-    limit = max(factor.shape) * torch.finfo(factor.dtype).eps * values[0]
-    free: Tensor = left[:, int((values > limit).sum()) :]
-    return free.to(factor.dtype)
+    return distance.null_space(num_features)
 
 
 @contextmanager
@@ -206,7 +199,7 @@ def _modules(part: object) -> list[nn.Module]:
     return list(part.modules()) if isinstance(part, nn.Module) else []
 
 
-def _full_precision(x: Tensor) -> torch.autocast:
+def _without_autocast(x: Tensor) -> torch.autocast:
     """No autocast: only the model may be computed in half precision."""
     return torch.autocast(x.device.type, enabled=False)
 
@@ -224,18 +217,17 @@ class _Objective:
         self.gain = gain
         self.distance = distance
         self.dual = dual.detach() if isinstance(dual, Tensor) else dual
-        with torch.no_grad(), _full_precision(x):
+        with torch.no_grad(), _without_autocast(x):
             self.z = distance.embed(x)
 
     def sq_dist(self, x: Tensor) -> Tensor:  # [N, F] -> [N]
         """Squared fair distance from where the search began."""
-        with _full_precision(x):
+        with _without_autocast(x):
             return (self.distance.embed(x) - self.z).square().sum(dim=1)
 
     def __call__(self, x: Tensor) -> Tensor:  # [N, F] -> [N]
-        gain = self.gain(x)
-        if isinstance(gain, Tensor) and gain.dtype in (torch.float16, torch.bfloat16):
-            gain = gain.float()  # of a model under autocast
+        # A model under autocast may give half precision.
+        gain = full_precision(check_tensor("gain(x)", self.gain(x)))
         gain = check_row_values("gain(x)", gain, len(x))
         if x.requires_grad:
             check_differentiable("gain(x)", gain, "x")
@@ -276,7 +268,7 @@ def _ascend(
     for step in range(num_steps + 1):
         last = step == num_steps
         with torch.set_grad_enabled(not last):
-            with _full_precision(origin):
+            with _without_autocast(origin):
                 x = origin + (shift if basis is None else shift @ basis.T)
             value = objective(x)
             total = value.sum()

@@ -2,17 +2,17 @@
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from pyg_glif._arrays import like, to_tensor
 from pyg_glif._validate import (
     check_coefficient,
-    check_edge_values,
     check_edges,
-    check_floating,
     check_signal,
     check_similarity,
+    full_precision,
 )
 from pyg_glif.functional import glif_smooth
 from pyg_glif.solvers import Solver
@@ -71,66 +71,37 @@ def inform_debias(
     value = result if isinstance(result, Tensor) else to_tensor("result", result)
     check_signal("result", value)
     check_coefficient("alpha", alpha, minimum=0.0)
-    matrix = _to_sparse(similarity, edge_weight, len(value)).to(value.device)
-    check_similarity("similarity", matrix, len(value))
-    fair = glif_smooth(value, matrix, lam=alpha, solver=solver)
+    graph = _to_graph(similarity)
+    if isinstance(graph, Tensor):
+        graph = graph.to(value.device)
+        if graph.layout == torch.strided:
+            check_edges(graph, len(value), name="similarity")
+        else:
+            check_similarity("similarity", graph, len(value))
+            if edge_weight is not None:
+                msg = "'edge_weight' must be None when 'similarity' is a matrix"
+                raise ValueError(f"{msg}. Its values are the weights")
+    fair = glif_smooth(value, graph, edge_weight, lam=alpha, solver=solver)
     return fair if isinstance(result, Tensor) else like(result, fair)
 
 
-def _to_sparse(similarity: Any, weight: Tensor | None, num_nodes: int) -> Tensor:
-    """Any accepted form as a coalesced COO matrix."""
-    if hasattr(similarity, "sparse_sizes"):  # torch_sparse.SparseTensor
-        similarity = _from_sparse_tensor(similarity)
-    elif hasattr(similarity, "tocoo"):  # SciPy
-        similarity = _from_scipy(similarity.tocoo())
-    elif not isinstance(similarity, Tensor):
+def _to_graph(similarity: Any) -> Any:
+    """A form that smoothing takes: dense and SciPy matrices become sparse ones."""
+    if hasattr(similarity, "tocoo"):  # SciPy
+        matrix = similarity.tocoo()
+        ends = np.stack([matrix.row, matrix.col]).astype(np.int64)
+        value = to_tensor("similarity", matrix.data)
+        # Said explicitly, or torch warns that it will not check the indices.
+        similarity = torch.sparse_coo_tensor(
+            torch.from_numpy(ends), value, matrix.shape, check_invariants=False
+        )
+    elif not isinstance(similarity, Tensor) and not hasattr(similarity, "coo"):
         similarity = to_tensor("similarity", similarity)
-    if hasattr(similarity, "as_tensor"):  # torch_geometric.EdgeIndex
-        similarity = similarity.as_tensor()
-    if similarity.layout == torch.strided and _holds_edges(similarity):
-        return _from_edges(similarity, weight, num_nodes)
-    if weight is not None:
-        msg = "'edge_weight' must be None when 'similarity' is a matrix"
-        raise ValueError(f"{msg}. Its values are the weights")
+    if not isinstance(similarity, Tensor) or hasattr(similarity, "as_tensor"):
+        return similarity  # SparseTensor, EdgeIndex
+    similarity = full_precision(similarity)
     if similarity.dtype == torch.bool:
         similarity = similarity.double()
-    check_floating("similarity", similarity)
-    matrix: Tensor = similarity
-    if matrix.layout != torch.sparse_coo:
-        matrix = matrix.to_sparse_coo()
-    return matrix.coalesce()
-
-
-def _holds_edges(similarity: Tensor) -> bool:
-    """Whole numbers are node numbers; similarities are floating-point or truth."""
-    return not similarity.is_floating_point() and similarity.dtype != torch.bool
-
-
-def _from_edges(edges: Tensor, weight: Tensor | None, num_nodes: int) -> Tensor:
-    """Edges and weights as a matrix; repeated edges add up."""
-    edges = check_edges(edges, num_nodes, name="similarity")
-    if weight is None:
-        weight = torch.ones(edges.size(1), dtype=torch.float32, device=edges.device)
-    weight = check_edge_values("edge_weight", weight, edges.size(1))
-    return _matrix(edges, weight, (num_nodes, num_nodes)).coalesce()
-
-
-def _from_sparse_tensor(matrix: Any) -> Tensor:
-    """A ``SparseTensor``; without values its entries are ones."""
-    row, col, value = matrix.coo()
-    if value is None:
-        value = torch.ones(row.numel(), dtype=torch.float32, device=row.device)
-    return _matrix(torch.stack([row, col]), value, tuple(matrix.sparse_sizes()))
-
-
-def _from_scipy(matrix: Any) -> Tensor:
-    """A SciPy COO matrix, in double precision unless it is in single."""
-    index = torch.stack([torch.from_numpy(matrix.row), torch.from_numpy(matrix.col)])
-    value = to_tensor("similarity", matrix.data)
-    return _matrix(index.long(), value, matrix.shape)
-
-
-def _matrix(index: Tensor, value: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """A COO matrix of indices that are known to be within its shape."""
-    # Said explicitly, or torch warns that it will not check them.
-    return torch.sparse_coo_tensor(index, value, shape, check_invariants=False)
+    if similarity.is_floating_point() and similarity.layout != torch.sparse_coo:
+        similarity = similarity.to_sparse_coo()  # whole numbers are edges
+    return similarity.coalesce() if similarity.is_sparse else similarity

@@ -8,7 +8,7 @@ from torch.nn.functional import cross_entropy
 
 from pyg_glif._validate import check_callable, check_features, check_same_rows
 from pyg_glif.baselines.auditor import Auditor, WorstCase
-from pyg_glif.baselines.robust import RobustTerm
+from pyg_glif.baselines.sensei import RobustTerm
 from pyg_glif.distances import FairDistance
 
 

@@ -167,7 +167,7 @@ WEIGHTS: Options = {
 
 LINK: Options = {
     "--link": {
-        "choices": ["none", "logit", "softmax", "log"],
+        "metavar": "NAME",
         "help": "average outputs as they are (none, the default), as log-odds of one "
         "probability per column (logit), as logarithms of class probabilities "
         "(softmax) or of positive numbers (log)",

@@ -18,7 +18,7 @@ from pyg_glif.cli._tables import (
     SUFFIXES,
     CellError,
     Fault,
-    Table,
+    FileTable,
     open_table,
 )
 
@@ -181,7 +181,7 @@ class _Files:
 
     def __init__(self, args: argparse.Namespace) -> None:
         self._args = args
-        self._missing: list[tuple[Table, str, str]] = []
+        self._missing: list[tuple[FileTable, str, str]] = []
         self.data = self.holder = open_table(args.data)
         self.tables = [self.data]
         if args.outputs_file:
@@ -243,7 +243,7 @@ class _Files:
         return found
 
     def _columns(
-        self, option: str, table: Table, names: list[str] | None = None
+        self, option: str, table: FileTable, names: list[str] | None = None
     ) -> list[str]:
         """Columns for names, arrays and patterns; each once, in the order asked."""
         found: dict[str, None] = {}
@@ -254,13 +254,13 @@ class _Files:
             found.update(dict.fromkeys(columns))
         return list(found)
 
-    def _used(self, table: Table) -> Iterator[str]:
+    def _used(self, table: FileTable) -> Iterator[str]:
         """Columns of a file that have a role."""
         for option in _ROLES:
             for name in _named(self._args, option):
                 yield from table.find(name)
 
-    def _left(self, table: Table, taken: set[str], what: str) -> list[str]:
+    def _left(self, table: FileTable, taken: set[str], what: str) -> list[str]:
         """Columns of a file that are not taken."""
         left = [name for name in table.names if name not in taken]
         if not left:
@@ -316,7 +316,7 @@ class _Column:
     value: NDArray[Any]
 
     def __init__(
-        self, option: str, name: str, places: list[tuple[Table, list[str]]]
+        self, option: str, name: str, places: list[tuple[FileTable, list[str]]]
     ) -> None:
         self._option, self._places = option, places
         self.name, self.table = name, places[0][0]

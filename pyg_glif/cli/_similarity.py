@@ -2,7 +2,7 @@
 
 import argparse
 from collections.abc import Callable
-from typing import Any
+from inspect import signature
 
 import torch
 from torch import Tensor
@@ -13,7 +13,8 @@ from pyg_glif.cli._people import People
 from pyg_glif.cli._tables import ArrayTable, open_table
 from pyg_glif.distances import FairDistance, Mahalanobis, SensitiveSubspace
 from pyg_glif.graph import suggest_tau
-from pyg_glif.links import Link, Log, Logit, Softmax
+from pyg_glif.kinds import build, registered
+from pyg_glif.links import Link
 from pyg_glif.metric_learning import FACE, LogisticSubspace, SensitiveSVD
 from pyg_glif.postprocessor import GLIFPostProcessor
 
@@ -145,11 +146,16 @@ def radius(args: argparse.Namespace, x: Tensor, distance: FairDistance | None) -
 
 
 def link(args: argparse.Namespace) -> Link | None:
-    """The output space."""
-    kinds: dict[str, Callable[..., Link]]
-    kinds = {"logit": Logit, "softmax": Softmax, "log": Log}
-    options: dict[str, Any] = keywords(args, "--eps")
-    if options and args.link not in ("logit", "softmax"):
-        raise UsageError("--eps goes with --link logit and --link softmax")
-    kind = kinds.get(args.link)
-    return None if kind is None else kind(**options)
+    """The output space, by the name of its class in small letters."""
+    kinds = {name.lower(): kind for name, kind in registered("link").items()}
+    if args.link not in (None, "none", *kinds):
+        known = ", ".join(["none", *kinds])
+        raise UsageError(f"--link must be one of {known} (got '{args.link}')")
+    options = keywords(args, "--eps")
+    able = [name for name, kind in kinds.items() if "eps" in signature(kind).parameters]
+    if options and args.link not in able:
+        raise UsageError("--eps goes with " + " and ".join(f"--link {n}" for n in able))
+    if args.link not in kinds:
+        return None
+    found: Link = build("link", {"kind": kinds[args.link].__name__, "config": options})
+    return found

@@ -84,7 +84,7 @@ def _some(faults: Sequence[Fault], most: int = 12) -> str:
     return shown + (f"; and {len(faults) - most} more" if len(faults) > most else "")
 
 
-class Table(ABC):
+class FileTable(ABC):
     """Columns of one file; they are read when they are asked for.
 
     Args:
@@ -163,7 +163,7 @@ class Table(ABC):
             )
 
 
-class TextTable(Table):
+class TextTable(FileTable):
     """CSV whose first record names the columns.
 
     Commas, semicolons and tabs are told apart by the first record. Columns without a
@@ -352,7 +352,7 @@ def _number(cell: str) -> float:
     return float(cell) if _is_number(cell) else np.nan
 
 
-class ParquetTable(Table):
+class ParquetTable(FileTable):
     """A table with typed columns; only those asked for are read."""
 
     def __init__(self, path: Path) -> None:
@@ -412,7 +412,7 @@ def _texts(name: str, array: NDArray[Any]) -> Iterator[Fault]:
                 return
 
 
-class ArrayTable(Table):
+class ArrayTable(FileTable):
     """Arrays ``[N]`` or ``[N, C]`` as NumPy keeps them; one without a name, or several.
 
     Column 3 of array ``x`` is ``x.3``, and ``3`` if the array has no name.
@@ -500,7 +500,7 @@ def _load(path: Path) -> dict[str, NDArray[Any]]:
     return arrays
 
 
-def open_table(path: str) -> Table:
+def open_table(path: str) -> FileTable:
     """The columns of a file, by its suffix."""
     where = Path(path)
     kinds: dict[str, type[Any]] = dict.fromkeys(SUFFIXES, TextTable)
@@ -512,7 +512,7 @@ def open_table(path: str) -> Table:
     try:
         if where.is_dir():
             raise UsageError(f"'{path}' must be a file (got a folder)")
-        table: Table = kinds[kind](where)
+        table: FileTable = kinds[kind](where)
     except FileNotFoundError as error:
         raise UsageError(f"'{path}' does not exist") from error
     except OSError as error:

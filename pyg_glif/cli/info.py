@@ -32,7 +32,7 @@ _DATA = {"sentiment": True, "bios": False, "toxicity": False}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Nothing but what all commands take."""
+    """Adds nothing: the options that all commands have are enough."""
 
 
 def run(args: argparse.Namespace) -> Outcome:

@@ -223,7 +223,7 @@ class Bios(CounterfactualDataset):
             shape = files[0].shape
         self.classes, y = number_names(titles.load().tolist())
         self.gender_names, gender = number_names(genders.load().tolist())
-        train, test = authors_split(len(y), self.test_share, self.seed)
+        train, test = authors_bios_split(len(y), self.test_share, self.seed)
         number, split = self.carve(train, test, len(y))
         features = StoredFeatures([[(0, file)] for file in files])
         return _pairs(number, split, y[number], gender[number], features)
@@ -246,7 +246,7 @@ def _pairs(
     )
 
 
-def authors_split(num: int, test_share: float, seed: int) -> tuple[Tensor, Tensor]:
+def authors_bios_split(num: int, test_share: float, seed: int) -> tuple[Tensor, Tensor]:
     """Training rows, in random order, and test rows of the authors' script."""
     state = np.random.RandomState(seed)
     train = torch.from_numpy(

@@ -307,7 +307,7 @@ class Toxicity(CounterfactualDataset):
         """Known terms; numbers and splits of comments, as the authors split them."""
         num, num_with = len(comments.y), int(comments.altered.sum())
         nums = num - num_with, num_with
-        known, parts = authors_split(
+        known, parts = authors_toxicity_split(
             len(self.terms), self._num_known, nums, self.test_share, self.seed
         )
         (without, split_without), (with_terms, split_with) = (
@@ -325,7 +325,7 @@ def choose_terms(
     return torch.from_numpy(chosen).sort().values
 
 
-def authors_split(
+def authors_toxicity_split(
     num_terms: int, num_known: int, nums: tuple[int, int], test_share: float, seed: int
 ) -> tuple[Tensor, list[tuple[Tensor, Tensor]]]:
     """Known terms, then training and test rows of the authors' script.

@@ -1,15 +1,18 @@
 """What every fair distance can do."""
 
+import inspect
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from pyg_glif._validate import check_comparable, check_features, check_rows
+from pyg_glif.kinds import Kind
 
 
-class FairDistance(nn.Module, ABC):
+class FairDistance(nn.Module, Kind, ABC):
     r"""Base class of distances that say how similar two people are.
 
     A fair distance is the Euclidean distance after an embedding
@@ -37,6 +40,8 @@ class FairDistance(nn.Module, ABC):
         >>> Halved()(torch.tensor([[0.0]]), torch.tensor([[4.0], [6.0]]))
         tensor([[2., 3.]])
     """
+
+    family: ClassVar[str] = "distance"
 
     #: Whether :meth:`embed` exists; without it a search has to call the distance.
     is_embedding: ClassVar[bool] = True
@@ -66,6 +71,44 @@ class FairDistance(nn.Module, ABC):
             - **input:** features :math:`(N, F)`
             - **output:** coordinates :math:`(N, D)`
         """
+
+    def null_space(self, num_features: int) -> Tensor:
+        r"""Directions in which the distance does not change anywhere.
+
+        An embedding need not be linear, and what is free then depends on the place:
+        unless a subclass knows better, there are none.
+
+        Args:
+            num_features (int): Number of columns :math:`F` of the features.
+
+        Shapes:
+            - **output:** orthonormal columns :math:`(F, R)`, none if :math:`R = 0`
+        """
+        return torch.zeros(num_features, 0, dtype=torch.float32)
+
+    def to_config(self) -> dict[str, Any]:
+        """Plain keywords of the constructor; tensors are in the state dict.
+
+        A class whose constructor needs arguments overrides this, and, unless these
+        keywords are enough to build it again, :meth:`from_config`. With
+        :func:`pyg_glif.kinds.register` it can then be saved with a fit.
+        """
+        for name, one in inspect.signature(type(self)).parameters.items():
+            named = one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
+            if named and one.default is one.empty:
+                msg = f"'{type(self).__name__}.to_config' must be written to be saved"
+                raise TypeError(f"{msg}, because the constructor needs '{name}'")
+        return {}
+
+    @classmethod
+    def from_config(
+        cls, config: Mapping[str, Any], state: Mapping[str, Tensor] | None = None
+    ) -> "FairDistance":
+        """The distance of :meth:`to_config`, its tensors those of ``state``."""
+        out = cls(**config)
+        # Assigned, not copied: a copy would round to the constructor's precision.
+        out.load_state_dict(dict(state or {}), assign=True)
+        return out
 
     def forward(self, x1: Tensor, x2: Tensor) -> Tensor:
         r"""All distances between rows of ``x1`` and rows of ``x2``."""

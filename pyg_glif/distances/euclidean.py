@@ -4,8 +4,10 @@ from torch import Tensor
 
 from pyg_glif._validate import check_rows
 from pyg_glif.distances.base import FairDistance
+from pyg_glif.kinds import register
 
 
+@register
 class Euclidean(FairDistance):
     r"""Takes features as they are: :math:`\phi(\mathbf{x}) = \mathbf{x}`.
 

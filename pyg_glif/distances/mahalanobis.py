@@ -1,5 +1,8 @@
 """Mahalanobis distances of any rank, fixed or learned."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -12,8 +15,10 @@ from pyg_glif._validate import (
     check_symmetric,
 )
 from pyg_glif.distances.base import FairDistance
+from pyg_glif.kinds import register
 
 
+@register
 class Mahalanobis(FairDistance):
     r"""Weighs and mixes features by a positive semi-definite matrix.
 
@@ -116,6 +121,31 @@ class Mahalanobis(FairDistance):
     def embed(self, x: Tensor) -> Tensor:
         r"""Returns :math:`\mathbf{X} \mathbf{A}`, with ``rank`` columns."""
         return check_rows("x", x, self.num_features) @ self.factor.to(x.dtype)
+
+    def null_space(self, num_features: int) -> Tensor:
+        r"""The null space of :math:`\mathbf{\Sigma}`, by singular values.
+
+        Example:
+            >>> Mahalanobis(torch.diag(torch.tensor([4.0, 0.0]))).null_space(2).abs()
+            tensor([[0.],
+                    [1.]])
+        """
+        factor = self.factor.detach()
+        left, values, _ = torch.linalg.svd(factor.double(), full_matrices=True)
+        limit = max(factor.shape) * torch.finfo(factor.dtype).eps * values[0]
+        free: Tensor = left[:, int((values > limit).sum()) :]
+        return free.to(factor.dtype)
+
+    def to_config(self) -> dict[str, Any]:
+        """Whether the factor is learned."""
+        return {"learnable": isinstance(self.factor, nn.Parameter)}
+
+    @classmethod
+    def from_config(
+        cls, config: Mapping[str, Any], state: Mapping[str, Tensor] | None = None
+    ) -> "Mahalanobis":
+        """The distance with the factor in ``state``, which is kept as it is."""
+        return cls.from_factor((state or {})["factor"], **config)
 
     def extra_repr(self) -> str:
         """What the printed distance shows."""

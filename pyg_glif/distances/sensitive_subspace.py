@@ -1,5 +1,8 @@
 """Distances that ignore sensitive directions."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -11,8 +14,10 @@ from pyg_glif._validate import (
     check_subspace_rank,
 )
 from pyg_glif.distances.base import FairDistance
+from pyg_glif.kinds import register
 
 
+@register
 class SensitiveSubspace(FairDistance):
     r"""Ignores differences along sensitive directions.
 
@@ -82,6 +87,25 @@ class SensitiveSubspace(FairDistance):
         x = check_rows("x", x, self.num_features)
         directions = self.directions.to(x.dtype)
         return x - (x @ directions) @ directions.T
+
+    def null_space(self, num_features: int) -> Tensor:
+        """The sensitive directions, a copy."""
+        return self.directions.clone()
+
+    def to_config(self) -> dict[str, Any]:
+        """Nothing beside the directions."""
+        return {}
+
+    @classmethod
+    def from_config(
+        cls, config: Mapping[str, Any], state: Mapping[str, Tensor] | None = None
+    ) -> "SensitiveSubspace":
+        """The distance with the directions in ``state``, which are kept as they are."""
+        directions = (state or {})["directions"]
+        # Building from the directions would orthonormalise, and round, them again.
+        out = cls(torch.eye(1, len(directions), dtype=directions.dtype), **config)
+        out.load_state_dict({"directions": directions})
+        return out
 
     def extra_repr(self) -> str:
         """What the printed distance shows."""

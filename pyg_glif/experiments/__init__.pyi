@@ -1,7 +1,7 @@
 from .experiment import Experiment, Trial
 from .records import Record, Run, Runtime, Summary
 from .registry import EXPERIMENTS
-from .report import Report, Table
+from .report import Report, ResultTable
 from .sentiment import (
     SENTIMENT,
     SentimentConfig,
@@ -24,12 +24,12 @@ __all__ = [
     "Recipe",
     "Record",
     "Report",
+    "ResultTable",
     "Run",
     "Runtime",
     "SentimentConfig",
     "SentimentExperiment",
     "Summary",
-    "Table",
     "TextConfig",
     "TextExperiment",
     "Trial",

@@ -10,7 +10,7 @@ from pyg_glif.experiments.records import Run, Summary
 
 
 @dataclass(frozen=True)
-class Table:
+class ResultTable:
     """Methods in rows, metrics in columns.
 
     Args:
@@ -64,8 +64,8 @@ class Report:
         experiment (str): Its name.
         variant (str): The data it ran on.
         runs (tuple of Run): One for each seed.
-        tables (tuple of Table): Mean and standard deviation over the seeds, or the
-            numbers of the only one.
+        tables (tuple of ResultTable): Mean and standard deviation over the seeds, or
+            the numbers of the only one.
         notes (tuple of str): What a reader must know to read the tables.
         files (tuple of pathlib.Path): What was written.
     """
@@ -73,7 +73,7 @@ class Report:
     experiment: str
     variant: str
     runs: tuple[Run, ...]
-    tables: tuple[Table, ...]
+    tables: tuple[ResultTable, ...]
     notes: tuple[str, ...] = ()
     files: tuple[Path, ...] = ()
 

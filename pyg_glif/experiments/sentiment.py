@@ -21,8 +21,8 @@ from pyg_glif.experiments.records import (
     summarize,
     summarize_chosen,
 )
-from pyg_glif.experiments.report import Report, Table, seeds_note
-from pyg_glif.experiments.training import Make, Recipe, penalized, plain, robust
+from pyg_glif.experiments.report import Report, ResultTable, seeds_note
+from pyg_glif.experiments.training import Make, Recipe, plain, with_penalty, with_sensei
 from pyg_glif.functional import glif_smooth
 from pyg_glif.graph import SimilarityGraph
 from pyg_glif.metric_learning import SensitiveSVD
@@ -228,7 +228,7 @@ class SentimentTrial(Trial):
         """The Laplacian penalty in training, on words and the side set of names."""
         config = self.config
         for lam in config.penalties:
-            make = penalized(
+            make = with_penalty(
                 config.recipe.lr, lam, self.distance, config.radius, config.theta
             )
             logit = self.train(make, config.fair_recipe, side=config.num_side)
@@ -241,7 +241,9 @@ class SentimentTrial(Trial):
         """SenSeI, on words alone: its auditor finds the sensitive changes."""
         config = self.config
         for rho in config.rhos:
-            make = robust(config.recipe.lr, rho, self.distance, config.auditor_steps)
+            make = with_sensei(
+                config.recipe.lr, rho, self.distance, config.auditor_steps
+            )
             metrics = self.measure(self.train(make, config.fair_recipe))
             yield Record(
                 "SenSeI", {"rho": rho}, metrics, chosen=rho == config.chosen_rho
@@ -305,7 +307,8 @@ class SentimentExperiment(Experiment):
             "read off the curves": best,
         }
         tables = (
-            Table(title, _COLUMNS, rows, _DIGITS) for title, rows in titles.items()
+            ResultTable(title, _COLUMNS, rows, _DIGITS)
+            for title, rows in titles.items()
         )
         notes = (_NOTE, *seeds_note(runs))
         return Report(self.name, runs[0].variant, tuple(runs), tuple(tables), notes)

@@ -1,4 +1,8 @@
-"""Section 5.2 of the paper: classifiers of texts, and texts that should be alike."""
+"""Section 5.2 of the paper: classifiers of texts, and texts that should be alike.
+
+Settings, trial and report of both experiments on texts: what one changes the others
+must know.
+"""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,7 +15,6 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torchmetrics.functional.classification import multiclass_accuracy
 
-from pyg_glif._markup import markdown_table
 from pyg_glif.datasets import Bios, Toxicity
 from pyg_glif.experiments import plots
 from pyg_glif.experiments.experiment import Experiment, Method, Trial
@@ -24,9 +27,9 @@ from pyg_glif.experiments.records import (
     summarize,
     summarize_chosen,
 )
-from pyg_glif.experiments.report import Report, Table, seeds_note
-from pyg_glif.experiments.runtimes import SOLVERS, measure_runtimes
-from pyg_glif.experiments.training import Make, Recipe, penalized, plain, robust
+from pyg_glif.experiments.report import Report, ResultTable, seeds_note
+from pyg_glif.experiments.runtimes import measure_runtimes, runtimes_table
+from pyg_glif.experiments.training import Make, Recipe, plain, with_penalty, with_sensei
 from pyg_glif.graph import SimilarityGraph
 from pyg_glif.metric_learning import FACE
 from pyg_glif.metrics import prediction_consistency
@@ -295,17 +298,9 @@ class TextTrial(Trial):
     def penalized(self) -> Iterable[Record]:
         """The Laplacian penalty in training; then GLIF on top of the best of it."""
         config, baseline = self.config, self.logits[0]
+        lr, tau = config.recipe.lr, config.penalty_tau
         tried = [
-            (
-                {"lam": lam},
-                penalized(
-                    config.recipe.lr,
-                    lam,
-                    self.distance,
-                    config.penalty_tau,
-                    config.theta,
-                ),
-            )
+            ({"lam": lam}, with_penalty(lr, lam, self.distance, tau, config.theta))
             for lam in config.penalties
         ]
         records, (val, test) = self._best("In-processing", tried, config.num_unlabelled)
@@ -321,7 +316,7 @@ class TextTrial(Trial):
         """SenSeI, on texts as written: its auditor finds the sensitive changes."""
         lr, steps = self.config.recipe.lr, self.config.auditor_steps
         tried = [
-            ({"rho": rho}, robust(lr, rho, self.distance, steps))
+            ({"rho": rho}, with_sensei(lr, rho, self.distance, steps))
             for rho in self.config.rhos
         ]
         return self._best("SenSeI", tried)[0]
@@ -402,7 +397,9 @@ class TextExperiment(Experiment):
         """What validation texts chose, and one setting for all seeds."""
         first, chosen = runs[0], summarize_chosen(runs)
         tables = [
-            Table("Hyperparameters chosen on validation texts", _COLUMNS, chosen, {})
+            ResultTable(
+                "Hyperparameters chosen on validation texts", _COLUMNS, chosen, {}
+            )
         ]
         tau, lam = _FIXED[first.experiment][first.variant]
         fixed = [
@@ -415,14 +412,14 @@ class TextExperiment(Experiment):
             title = "At a fixed setting"
             if len(runs) > 1:
                 title = "The same setting for all seeds"
-            tables.append(Table(title, _COLUMNS, fixed, {}))
+            tables.append(ResultTable(title, _COLUMNS, fixed, {}))
         means = (
             f"{note} Settings are means, too (tau² that of the mean radius)."
             for note in seeds_note(runs)
         )
         notes = (_data_note(first), *means, _published(first.experiment))
         if first.runtimes:
-            notes = (*notes, _runtimes(first))
+            notes = (*notes, runtimes_table(first))
         return Report(self.name, first.variant, tuple(runs), tuple(tables), notes)
 
     def draw(self, runs: Sequence[Run]) -> dict[str, Any]:
@@ -462,24 +459,6 @@ def _published(experiment: str) -> str:
         for method, (accuracy, _, consistency, _) in TABLES[experiment].items()
     )
     return f"The paper reports, on its data (accuracy / consistency): {rows}."
-
-
-def _runtimes(run: Run) -> str:
-    """How long each way to solve took for the first seed, as a table."""
-    found: dict[int, dict[str, float]] = {}
-    for item in run.runtimes:
-        found.setdefault(item.num_rows, {})[item.method] = item.seconds
-    rows = [
-        [f"{size:,}", *(f"{spent[m]:.3g}" if m in spent else "-" for m in SOLVERS)]
-        for size, spent in sorted(found.items())
-    ]
-    title = (
-        f"**Seconds from features to fair outputs, seed {run.seed}, one thread (closed "
-        "form: dense; coordinate descent: ten epochs, on our graph; default solver: "
-        "Cholesky or conjugate gradients to 1e-6, on our graph)**"
-    )
-    table = markdown_table(["rows", *SOLVERS], rows, align="r" * (1 + len(SOLVERS)))
-    return f"{title}\n\n{table}"
 
 
 #: The experiments on the data at hand. Radii are roots: the published ones are squared.

@@ -14,7 +14,7 @@ from torch_geometric.data import Data
 from pyg_glif.baselines import Auditor, SenSeIRegularizer
 from pyg_glif.distances import FairDistance
 from pyg_glif.lightning import MLP, FairClassifier, FairDataModule
-from pyg_glif.lightning.resolve import Trainer
+from pyg_glif.lightning._resolve import Trainer
 
 #: Makes what is trained of a fresh network.
 Make = Callable[[MLP], FairClassifier]
@@ -74,7 +74,7 @@ def plain(lr: float) -> Make:
     return partial(FairClassifier, lr=lr)
 
 
-def penalized(
+def with_penalty(
     lr: float, lam: float, distance: FairDistance, tau: float, theta: float
 ) -> Make:
     """Training with the Laplacian penalty on the graph of each batch."""
@@ -83,7 +83,7 @@ def penalized(
     )
 
 
-def robust(lr: float, rho: float, distance: FairDistance, num_steps: int) -> Make:
+def with_sensei(lr: float, rho: float, distance: FairDistance, num_steps: int) -> Make:
     """Training with SenSeI, whose auditor takes ``num_steps`` of both kinds."""
     auditor = Auditor(num_subspace_steps=num_steps, num_full_steps=num_steps)
 

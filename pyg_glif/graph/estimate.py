@@ -233,6 +233,9 @@ class _Distances:
         kth = sample.dist.kthvalue(rank).values
         if not self._distance.is_embedding:
             return float(kth)
+        if not math.isfinite(kth):
+            msg = "'x' must have distances whose square float64 can hold"
+            raise ValueError(f"{msg} (got {float(kth)}). Divide the features")
         rounding = 4.0 * (self._z.size(1) + 16) * torch.finfo(torch.float64).eps
         # The exact distance of this rank is that of a pair between these limits.
         low, high = kth * (1.0 - rounding), kth * (1.0 + rounding)

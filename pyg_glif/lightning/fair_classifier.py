@@ -19,9 +19,10 @@ from pyg_glif._validate import (
     check_rank,
     check_scalar,
     check_width,
+    full_precision,
 )
 from pyg_glif.lightning._batch import Rows, to_rows
-from pyg_glif.lightning.resolve import LightningModule
+from pyg_glif.lightning._resolve import LightningModule
 from pyg_glif.lightning.similarity_penalty import SimilarityPenalty
 
 # What a term may ask for, by the names of its parameters.
@@ -265,7 +266,7 @@ class FairClassifier(LightningModule):
         rows = to_rows(batch, split)
         logits, labelled = self._logits(rows), rows.labelled
         assert rows.y is not None
-        tally.update(_at_least_single(logits[labelled]), rows.y[labelled])
+        tally.update(full_precision(logits[labelled]), rows.y[labelled])
         return logits
 
     def _log_tally(self, split: str, tally: "_Tally") -> None:
@@ -370,12 +371,7 @@ def _cross_entropy(logits: Tensor, rows: Rows) -> Tensor:
     assert rows.y is not None
     if not bool(labelled.any()):
         return 0.0 * logits.sum()
-    return F.cross_entropy(_at_least_single(logits[labelled]), rows.y[labelled])
-
-
-def _at_least_single(value: Tensor) -> Tensor:
-    """In single precision if it is in half, else as it is."""
-    return value.to(torch.promote_types(value.dtype, torch.float32))
+    return F.cross_entropy(full_precision(logits[labelled]), rows.y[labelled])
 
 
 def _parameters(part: Any, skip: int = 1) -> dict[str, bool]:

@@ -1,5 +1,6 @@
 """Smoothing what a trainer predicts."""
 
+import copy
 from typing import Any, NamedTuple
 
 import torch
@@ -11,10 +12,11 @@ from pyg_glif._validate import (
     check_outputs,
     check_same_rows,
     check_step_output,
+    full_precision,
 )
 from pyg_glif.errors import NotFittedError
 from pyg_glif.lightning._batch import to_rows
-from pyg_glif.lightning.resolve import Callback, LightningModule, Trainer
+from pyg_glif.lightning._resolve import Callback, LightningModule, Trainer
 from pyg_glif.metrics import laplacian_energy, local_lipschitz
 from pyg_glif.postprocessor import GLIFPostProcessor
 from pyg_glif.solvers import Solution
@@ -203,7 +205,11 @@ class GLIFCallback(Callback):
 
     def _smooth(self, x: Tensor, y_hat: Tensor, label: Tensor) -> "_Found":
         """A fit, and how outputs were before and after."""
-        post = GLIFPostProcessor(**self.post.get_params()).fit(x, y_hat)
+        settings = self.post.get_params()
+        if settings["distance"] is not None:
+            # It may be part of the model as well, and have moved with it.
+            settings["distance"] = copy.deepcopy(settings["distance"]).cpu()
+        post = GLIFPostProcessor(**settings).fit(x, y_hat)
         graph, metrics = post.graph_, {}
         for when, y in (("before", y_hat), ("after", post.y_fair_)):
             ratios = local_lipschitz(
@@ -240,8 +246,7 @@ class _Found(NamedTuple):
 
 def _copied(value: Tensor) -> Tensor:
     """On the CPU, and in single precision if it is in half."""
-    dtype = torch.promote_types(value.dtype, torch.float32)
-    return value.detach().to("cpu", dtype, copy=True)
+    return full_precision(value.detach().to("cpu", copy=True))
 
 
 def _accuracy(y: Tensor, label: Tensor) -> float | None:

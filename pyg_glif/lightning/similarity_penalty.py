@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from pyg_glif._runtime import Unwritten
-from pyg_glif._validate import check_choice, check_kind, check_scalar
+from pyg_glif._validate import check_choice, check_kind, check_scalar, full_precision
 from pyg_glif.distances import FairDistance
 from pyg_glif.graph import SimilarityGraph
 from pyg_glif.laplacian import LaplacianOperator
@@ -88,7 +88,7 @@ class SimilarityPenalty(nn.Module):
         # Who is similar must not depend on how precisely the model is computed.
         with torch.autocast(x.device.type, enabled=False):
             lap = self._laplacian(x, edge_index, edge_weight)
-            penalty: Tensor = self.loss(_at_least_single(logits), lap)
+            penalty: Tensor = self.loss(full_precision(logits), lap)
         return self.lam * penalty
 
     def _laplacian(
@@ -107,7 +107,7 @@ class SimilarityPenalty(nn.Module):
         form = self.loss.normalization
         if self.tau is not None:
             graph = SimilarityGraph.search(
-                _at_least_single(x), self.tau, distance=self.distance, progress=False
+                full_precision(x), self.tau, distance=self.distance, progress=False
             )
             return graph.laplacian(self.theta, form)
         if edge_index is None:
@@ -118,8 +118,3 @@ class SimilarityPenalty(nn.Module):
     def extra_repr(self) -> str:
         """What the printed penalty shows."""
         return f"lam={self.lam:g}, tau={self.tau}, theta={self.theta:g}"
-
-
-def _at_least_single(value: Tensor) -> Tensor:
-    """In single precision if it is in half, else as it is."""
-    return value.to(torch.promote_types(value.dtype, torch.float32))

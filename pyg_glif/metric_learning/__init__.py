@@ -1,6 +1,6 @@
 """Fair distances learned from what is known about people."""
 
-from pyg_glif.metric_learning.base import SubspaceFit
+from pyg_glif.metric_learning._base import SubspaceFit
 from pyg_glif.metric_learning.explore import EXPLORE, MetricFit
 from pyg_glif.metric_learning.face import FACE
 from pyg_glif.metric_learning.logistic_subspace import LogisticFit, LogisticSubspace

@@ -23,8 +23,8 @@ from pyg_glif._validate import (
 )
 from pyg_glif.distances import Mahalanobis
 from pyg_glif.errors import ConvergenceError, ConvergenceWarning
-from pyg_glif.metric_learning.base import features, row_chunks
-from pyg_glif.metric_learning.pair_likelihood import (
+from pyg_glif.metric_learning._base import features, row_chunks
+from pyg_glif.metric_learning._pair_likelihood import (
     JudgedPairs,
     PairLikelihood,
     robust_whitener,

@@ -14,7 +14,7 @@ from pyg_glif._validate import (
     check_not_empty,
 )
 from pyg_glif.distances import SensitiveSubspace
-from pyg_glif.metric_learning.base import (
+from pyg_glif.metric_learning._base import (
     SubspaceFit,
     features,
     labels,

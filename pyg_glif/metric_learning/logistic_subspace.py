@@ -20,8 +20,8 @@ from pyg_glif._validate import (
 )
 from pyg_glif.distances import SensitiveSubspace
 from pyg_glif.errors import ConvergenceError, ConvergenceWarning
-from pyg_glif.metric_learning.base import features, labels
-from pyg_glif.metric_learning.softmax_regression import Design, SoftmaxRegression
+from pyg_glif.metric_learning._base import features, labels
+from pyg_glif.metric_learning._softmax_regression import Design, SoftmaxRegression
 
 # Directions of two attributes that agree this closely count as one: male and
 # female, coded as two columns, have opposite coefficients up to the solver's error.

@@ -5,7 +5,7 @@ from typing import Any
 
 from pyg_glif._validate import check_count, check_not_empty
 from pyg_glif.distances import SensitiveSubspace
-from pyg_glif.metric_learning.base import (
+from pyg_glif.metric_learning._base import (
     SubspaceFit,
     column_means,
     features,

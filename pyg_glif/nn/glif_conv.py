@@ -134,8 +134,6 @@ class GLIFConv(MessagePassing):  # type: ignore[misc]
         batch: Tensor | None,
     ) -> LaplacianOperator:
         """The graph in the form solvers use, from the cache if it is still that."""
-        if isinstance(edge_index, LaplacianOperator):
-            return edge_index
         if self.explain:
             edge_weight = self._masked_weight(edge_index, edge_weight)
         source = _source(edge_index, edge_weight, batch) if self.cached else None

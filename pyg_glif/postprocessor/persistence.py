@@ -1,7 +1,8 @@
 """One safetensors file for a fit: tensors, and plain data in the header.
 
-Nothing in the file is code. Classes are named, and looked up among the few listed
-here; anything else must be left out when saving and handed in when loading.
+Nothing in the file is code. Distance, link and solver describe themselves by the name
+of their class and plain data (:mod:`pyg_glif.kinds`); classes that are not registered
+must be left out when saving and handed in when loading.
 
 The header holds two texts: ``pyg_glif``, which is JSON, and ``checksum``, the SHA-256
 of that text and of the name, type, shape and content of every tensor. Version 1 had a
@@ -13,50 +14,31 @@ import hashlib
 import json
 import math
 import os
-import shutil
-import uuid
 import warnings
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields
 from os import PathLike
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from pyg_glif._files import replacing
 from pyg_glif._validate import check_choice
-from pyg_glif.distances import Euclidean, FairDistance, Mahalanobis, SensitiveSubspace
 from pyg_glif.errors import DamagedFileError, UnprotectedFileWarning
 from pyg_glif.graph import SimilarityGraph
-from pyg_glif.links import Identity, Log, Logit, Softmax
+from pyg_glif.kinds import Kind, build, describe, registered
 from pyg_glif.postprocessor.fitted import Fitted, Settings
-from pyg_glif.solvers import (
-    CG,
-    Auto,
-    Cholesky,
-    CoordinateDescent,
-    Jacobi,
-    Solution,
-    SolveStatus,
-)
-
-try:
-    import fcntl
-except ImportError:  # Windows, which does not delete a file that is open
-    fcntl = None  # type: ignore[assignment]
+from pyg_glif.solvers import Jacobi, Solution, SolveStatus
 
 _FORMAT = "pyg_glif.GLIFPostProcessor"
 _VERSION = 2
 _HEADER = "pyg_glif"
 _CHECKSUM = "checksum"
 
-_CLASSES: dict[str, dict[str, Any]] = {
-    "distance": {c.__name__: c for c in (Euclidean, Mahalanobis, SensitiveSubspace)},
-    "link": {c.__name__: c for c in (Identity, Log, Logit, Softmax)},
-    "solver": {c.__name__: c for c in (Auto, CG, Cholesky, CoordinateDescent)},
-}
+# Parameters that are objects, each of the family of the same name.
+_OBJECTS = ("distance", "link", "solver")
 _PLAIN = ("tau", "theta", "lam", "normalization", "target_degree")
 # What safetensors calls the types that fits are made of.
 _DTYPES = {
@@ -76,7 +58,7 @@ def write_fitted(
 ) -> None:
     """Writes a fit and the parameters it came from."""
     for name in omit:
-        check_choice("omit", name, tuple(_CLASSES))
+        check_choice("omit", name, _OBJECTS)
     tensors = _tensors(fitted, "distance" not in omit)
     solution = fitted.solution
     header = {
@@ -85,7 +67,9 @@ def write_fitted(
         "tau": fitted.settings.tau,
         "params": {name: _plain(params[name]) for name in _PLAIN},
         "objects": {
-            name: _named(name, params[name]) for name in _CLASSES if name not in omit
+            name: _described(name, params[name])
+            for name in _OBJECTS
+            if name not in omit
         },
         "omitted": list(omit),
         "solution": {
@@ -101,7 +85,7 @@ def write_fitted(
     except TypeError as error:
         msg = f"'metadata' must be plain data, as JSON has it (got {error})"
         raise TypeError(msg) from error
-    with _replacing(path) as file:
+    with replacing(path) as file:
         _write(file, tensors, {_HEADER: text, _CHECKSUM: _checksum(text, tensors)})
 
 
@@ -114,12 +98,29 @@ def read_fitted(
     """
     header, tensors = _read(Path(path))
     with damage_in(path):
-        omitted = [name for name in _CLASSES if name in header["omitted"]]
-        missing = [name for name in omitted if given[name] is None]
+        missing = [
+            (name, kind)
+            for name, kind in _kinds_in(header).items()
+            if given[name] is None and kind not in (None, *registered(name))
+        ]
         if not missing:
             return _rebuilt(header, tensors, given)
-    msg = f"'{missing[0]}' must be given, because the file leaves it out"
-    raise ValueError(f"{msg}. Use load(path, {missing[0]}=...)")
+    name, kind = missing[0]
+    why, remedy = "leaves it out", f"Use load(path, {name}=...)"
+    if kind:
+        why = f"names the class '{kind}', which is not registered"
+        remedy = f"{remedy} or 'pyg_glif.kinds.register'"
+    raise ValueError(f"'{name}' must be given, because the file {why}. {remedy}")
+
+
+def _kinds_in(header: dict[str, Any]) -> dict[str, str | None]:
+    """Names of classes; empty where the file leaves an object out."""
+    kinds: dict[str, str | None] = dict.fromkeys(header["omitted"], "")
+    for name in _OBJECTS:
+        if name not in kinds:
+            record = header["objects"][name]
+            kinds[name] = None if record is None else record["kind"]
+    return kinds
 
 
 @contextlib.contextmanager
@@ -143,10 +144,12 @@ def _rebuilt(
 ) -> tuple[Fitted, dict[str, Any], dict[str, Any]]:
     """The fit that header and tensors describe."""
     params = {name: header["params"][name] for name in _PLAIN}
-    for name in _CLASSES:
+    for name in _OBJECTS:
         params[name] = given[name]
-        if given[name] is None:
-            params[name] = _object(name, header["objects"][name], tensors)
+        record = header["objects"].get(name)
+        if given[name] is None and record is not None:
+            state = {"state": _state(tensors)} if name == "distance" else {}
+            params[name] = build(name, record, **state)
     report = header["solution"]
     solution = Solution(
         tensors["value"],
@@ -219,55 +222,20 @@ def _plain(value: Any) -> Any:
     return value if value is None or isinstance(value, str) else float(value)
 
 
-def _named(name: str, value: Any) -> dict[str, Any] | None:
+def _described(name: str, value: Kind | None) -> dict[str, Any] | None:
     """An object as the name of its class and plain data."""
-    if value is None:
-        return None
-    kind = type(value).__name__
-    if type(value) is not _CLASSES[name].get(kind):
-        allowed = ", ".join(_CLASSES[name])
-        msg = f"'{name}' must be one of {allowed} to be saved (got {kind})"
-        remedy = f'Use save(path, omit=["{name}"]) and load(path, {name}=...)'
-        raise TypeError(f"{msg}. {remedy}")
-    if name == "distance":
-        learnable = any(isinstance(p, nn.Parameter) for p in value.parameters())
-        return {"class": kind, "options": {"learnable": learnable}}
-    options = {f.name: getattr(value, f.name) for f in fields(value)}
-    if options.pop("generator", None) is not None:
-        msg = "'solver' must have no generator to be saved"
-        raise TypeError(f'{msg}. Use save(path, omit=["solver"])')
-    if "preconditioner" in options:
-        options["preconditioner"] = options["preconditioner"] is not None
-    return {"class": kind, "options": options}
+    try:
+        return None if value is None else describe(value)
+    except TypeError as error:
+        remedy = f'or use save(path, omit=["{name}"]) and load(path, {name}=...)'
+        raise TypeError(f"{error}, {remedy}") from error
 
 
-def _object(
-    name: str, record: dict[str, Any] | None, tensors: dict[str, Tensor]
-) -> Any:
-    """The object that ``_named`` described."""
-    if record is None:
-        return None
-    kind, options = _CLASSES[name][record["class"]], dict(record["options"])
-    if name == "distance":
-        return _distance(kind, tensors, **options)
-    if "preconditioner" in options:
-        options["preconditioner"] = Jacobi() if options["preconditioner"] else None
-    return kind(**options)
-
-
-def _distance(kind: Any, tensors: dict[str, Tensor], learnable: bool) -> FairDistance:
-    """A distance whose tensors are exactly those saved."""
-    if kind is Mahalanobis:
-        factor = tensors["distance.factor"]
-        return Mahalanobis.from_factor(factor, learnable=learnable)
-    if kind is SensitiveSubspace:
-        directions = tensors["distance.directions"]
-        first = torch.eye(1, len(directions), dtype=directions.dtype)
-        distance = SensitiveSubspace(first)
-        # Building from the directions would orthonormalise, and round, them again.
-        distance.load_state_dict({"directions": directions})
-        return distance
-    return Euclidean()
+def _state(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors of the distance."""
+    start = "distance."
+    names = [name for name in tensors if name.startswith(start)]
+    return {name.removeprefix(start): tensors[name] for name in names}
 
 
 def _write(
@@ -295,70 +263,6 @@ def _write(
     file.write(text)
     for name in names:
         file.write(_content(tensors[name]))
-
-
-@contextlib.contextmanager
-def _replacing(path: str | PathLike[str]) -> Iterator[BinaryIO]:
-    """A new file that takes the place of ``path`` once it is complete.
-
-    Everybody writes to a file of their own, locked as long as they live; what can be
-    locked by somebody else was left behind and is removed.
-    """
-    try:
-        target = Path(os.path.realpath(path))
-        _remove_left_over(target)
-        beside, file = _locked(target)
-        try:
-            with file:
-                if target.exists():
-                    shutil.copymode(target, beside)
-                yield file
-                file.flush()
-                os.fsync(file.fileno())
-                if os.name != "nt":
-                    os.replace(beside, target)  # while locked
-            if os.name == "nt":
-                os.replace(beside, target)  # which Windows wants closed
-        finally:
-            beside.unlink(missing_ok=True)
-    except OSError as error:
-        if error.errno is None:
-            raise
-        # Says which path the caller gave, not which one we wrote to.
-        raise OSError(error.errno, error.strerror, str(path)) from error
-
-
-def _locked(target: Path) -> tuple[Path, BinaryIO]:
-    """A new file beside ``target``, which nobody removes while it is open."""
-    while True:
-        beside = target.with_name(f".{target.name}.{uuid.uuid4().hex}.part")
-        # Closed by the caller, who also holds the lock that comes with it.
-        file = open(beside, "xb")  # noqa: SIM115
-        if fcntl is None:
-            return beside, file
-        fcntl.flock(file, fcntl.LOCK_EX)
-        # Somebody may have taken it for left over before it was locked.
-        if beside.exists():
-            return beside, file
-        file.close()
-
-
-def _remove_left_over(target: Path) -> None:
-    """Removes what killed processes left of earlier attempts to write ``target``."""
-    start, end = f".{target.name}.", ".part"
-    for beside in target.parent.iterdir():
-        name = beside.name
-        if not (name.startswith(start) and name.endswith(end)):
-            continue
-        if len(name) != len(start) + 32 + len(end):
-            continue
-        with contextlib.suppress(OSError), open(beside, "rb") as file:
-            if fcntl is not None:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                beside.unlink()
-        if fcntl is None:
-            with contextlib.suppress(OSError):
-                beside.unlink()
 
 
 def _load(file: BinaryIO) -> tuple[dict[str, str], dict[str, Tensor]]:
@@ -430,11 +334,30 @@ def _adopt_version_1(
     with damage_in(path):
         columns = json.loads(metadata.get("pyg_glif.columns", "null"))
     header["names"] = [None, None]
+    with damage_in(path):
+        objects = header["objects"].items()
+        header["objects"] = {name: _from_version_1(name, one) for name, one in objects}
     header["metadata"] = {} if columns is None else {"columns": columns}
     msg = f"'{path}' is of format version 1, in which no checksum covers the settings"
     warnings.warn(
         f"{msg}. Save it again to protect them", UnprotectedFileWarning, stacklevel=5
     )
+
+
+def _from_version_1(family: str, record: dict[str, Any] | None) -> Any:
+    """The description of an object as version 2 has it."""
+    if record is None:
+        return None
+    kind, config = record["class"], dict(record["options"])
+    if kind not in registered(family):
+        raise LookupError(kind)
+    if kind in ("Euclidean", "SensitiveSubspace"):
+        config.pop("learnable")
+    if "preconditioner" in config:
+        config["preconditioner"] = (
+            describe(Jacobi()) if config["preconditioner"] else None
+        )
+    return {"family": family, "kind": kind, "config": config}
 
 
 def _not_ours(path: Path, got: str) -> str:

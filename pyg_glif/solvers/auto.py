@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from pyg_glif._validate import check_count, check_scalar
+from pyg_glif.kinds import register
 from pyg_glif.solvers.base import Attempt, Solver
 from pyg_glif.solvers.cg import CG
 from pyg_glif.solvers.cholesky import Cholesky
@@ -15,6 +16,7 @@ from pyg_glif.solvers.system import System
 _SMALL_COMPONENT = 128
 
 
+@register
 @dataclass(frozen=True, kw_only=True)
 class Auto(Solver):
     r"""Factorises small components, runs conjugate gradients on everything else.

@@ -5,12 +5,13 @@ import warnings
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
 from pyg_glif.errors import ConvergenceError, ConvergenceWarning
+from pyg_glif.kinds import Kind
 from pyg_glif.solvers.system import System
 
 # Columns whose largest entry is within these powers of two are solved as they are.
@@ -97,7 +98,7 @@ class Attempt(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Solver(ABC):
+class Solver(Kind, ABC):
     """Base of all solvers: small immutable objects named after their algorithm.
 
     A subclass implements :meth:`attempt`; :meth:`solve` recomputes the residual from
@@ -107,6 +108,8 @@ class Solver(ABC):
         throw (bool): Whether failure raises :class:`~pyg_glif.errors.ConvergenceError`
             or only warns. (default: :obj:`True`)
     """
+
+    family: ClassVar[str] = "solver"
 
     throw: bool = True
 
@@ -192,15 +195,12 @@ class Solver(ABC):
             msg = (
                 f"{name} stopped after {solution.num_iter} iterations: worst relative "
                 f"residual {relative[column]:.1e}{rounding} in column {column} of "
-                f"{rhs.size(1)}, {self._tolerance()}. {solution.status.value}"
+                f"{rhs.size(1)}, 'rtol' is {getattr(self, 'rtol', None)}. "
+                f"{solution.status.value}"
             )
         if self.throw:
             raise ConvergenceError(msg)
         warnings.warn(msg, ConvergenceWarning, stacklevel=4)
-
-    def _tolerance(self) -> str:
-        """The tolerance in words."""
-        return f"'rtol' is {getattr(self, 'rtol', None)}"
 
 
 def _odd_scale(y: Tensor) -> Tensor | None:  # [N, C] -> [C] int32

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from pyg_glif._validate import check_count, check_scalar
+from pyg_glif.kinds import register
 from pyg_glif.solvers.base import Attempt, Solver, SolveStatus
 from pyg_glif.solvers.preconditioner import ComponentMeans, Jacobi
 from pyg_glif.solvers.system import System, add_exactly
@@ -39,6 +40,7 @@ _SAFETY = 0.7
 _FINISHED = 0.1
 
 
+@register
 @dataclass(frozen=True, kw_only=True)
 class CG(Solver):
     r"""Preconditioned block conjugate gradients.

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -9,6 +10,7 @@ from torch import Tensor
 from pyg_glif._runtime import available_memory
 from pyg_glif._validate import check_scalar
 from pyg_glif.errors import MemoryBudgetError
+from pyg_glif.kinds import register
 from pyg_glif.solvers.base import Attempt, Solver, SolveStatus
 from pyg_glif.solvers.preconditioner import ComponentMeans
 from pyg_glif.solvers.system import System, add_exactly
@@ -19,6 +21,7 @@ _BATCH_ENTRIES = 1 << 22
 _REFINEMENTS, _MAX_REFINEMENTS = 2, 20
 
 
+@register
 @dataclass(frozen=True, kw_only=True)
 class Cholesky(Solver):
     r"""Dense Cholesky factorisation in float64 of every connected component.
@@ -80,7 +83,7 @@ class Cholesky(Solver):
         means = None
         if system.op.keeps_constants:
             means = ComponentMeans(*system.op.components)
-        factor = _cholesky if means is None else _shifted_cholesky
+        factor: _Factoriser = partial(_cholesky, shift=means is not None)
         value = torch.zeros_like(rhs) if means is None else means.mean(rhs)
         low = torch.zeros_like(rhs)
         last, num_iter = float("inf"), 0
@@ -97,7 +100,7 @@ class Cholesky(Solver):
             last = excess
             step, ok = self._step(system, residual, factor, means)
             num_iter += 1
-            if not ok:
+            if not (ok and bool(torch.isfinite(step).all())):
                 last = 0.0  # no use to repeat it
                 continue
             value, low = add_exactly(value, low, step)
@@ -147,22 +150,20 @@ def _solve(
     return value, True
 
 
-def _cholesky(system: System, group: _Group, y: Tensor) -> tuple[Tensor, bool]:
-    """False if a matrix is not positive definite."""
-    factor, info = torch.linalg.cholesky_ex(_matrices(system, group))
-    if bool(info.any()):
-        return y, False
-    return torch.cholesky_solve(y, factor), True
+def _cholesky(
+    system: System, group: _Group, y: Tensor, shift: bool = False
+) -> tuple[Tensor, bool]:
+    """False if a matrix is not positive definite.
 
-
-def _shifted_cholesky(system: System, group: _Group, y: Tensor) -> tuple[Tensor, bool]:
-    """The same with the eigenvalue of component means as large as the diagonal."""
+    With ``shift``, the eigenvalue of component means is made as large as the diagonal.
+    """
     M = _matrices(system, group)
-    member = y.new_zeros(group.num_blocks, group.size, 1)
-    member[group.block, group.place] = 1.0
-    count = member.sum((1, 2), keepdim=True).clamp_(min=1.0)
-    stiff = M.diagonal(dim1=1, dim2=2).amax(1).view(-1, 1, 1)
-    M += (stiff / count) * member * member.transpose(1, 2)
+    if shift:
+        member = y.new_zeros(group.num_blocks, group.size, 1)
+        member[group.block, group.place] = 1.0
+        count = member.sum((1, 2), keepdim=True)
+        stiff = M.diagonal(dim1=1, dim2=2).amax(1).view(-1, 1, 1)
+        M += (stiff / count) * member * member.transpose(1, 2)
     factor, info = torch.linalg.cholesky_ex(M)
     if bool(info.any()):
         return y, False

@@ -9,10 +9,12 @@ from torch import Tensor
 from pyg_glif._pattern import csr_tensor
 from pyg_glif._runtime import Progress
 from pyg_glif._validate import check_count, check_scalar
+from pyg_glif.kinds import register
 from pyg_glif.solvers.base import Attempt, Solver, SolveStatus
 from pyg_glif.solvers.system import System
 
 
+@register
 @dataclass(frozen=True, kw_only=True)
 class CoordinateDescent(Solver):
     r"""Coordinate descent over random batches of nodes (eq. 3.7 of the paper).

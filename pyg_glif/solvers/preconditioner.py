@@ -1,16 +1,19 @@
 r"""Diagonal scaling, and exact removal of what every component shares."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from pyg_glif._pattern import csr_tensor
+from pyg_glif.kinds import Kind, register
 from pyg_glif.solvers.system import System
 
 
+@register
 @dataclass(frozen=True)
-class Jacobi:
+class Jacobi(Kind):
     r"""Scales the system to unit diagonal: :math:`S^{-1/2} M S^{-1/2}`.
 
     Evens out unequal degrees; the eigenvalues then lie in
@@ -20,6 +23,8 @@ class Jacobi:
         >>> Jacobi()
         Jacobi()
     """
+
+    family: ClassVar[str] = "preconditioner"
 
     def scaling(self, system: System) -> Tensor:  # [N]
         """The diagonal of :math:`S^{-1/2}`."""

@@ -1,4 +1,4 @@
-"""Accents in their two spellings: "é" as one character, or "e" and a mark."""
+"""How a word is spelled: in which case, and its accents as characters or marks."""
 
 import re
 import unicodedata
@@ -45,6 +45,17 @@ def compose(text: str) -> tuple[str, list[int] | None]:
         start for start, piece in zip(starts, composed, strict=False) for _ in piece
     ]
     return "".join(composed), [*places, len(text)]
+
+
+def like(word: str, other: str) -> str:
+    """``other`` in capitals, capitalised or as it is, whichever ``word`` is."""
+    if len(word) > 1 and word.isupper():
+        return other.upper()
+    if not word[0].isupper():
+        return other
+    if all(part[0].isupper() for part in word.replace("-", " ").split()):
+        return re.sub(r"(?<![^\s-])\w", lambda match: match[0].upper(), other)
+    return other[0].upper() + other[1:]
 
 
 def is_word(text: str) -> bool:

@@ -9,7 +9,7 @@ import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 
 from pyg_glif._validate import check_kind, check_texts
-from pyg_glif.text._forms import MARKS, compose, is_word
+from pyg_glif.text._forms import MARKS, compose, is_word, like
 from pyg_glif.text._pronouns import role_of_her, role_of_his
 
 #: Words with one counterpart each. "her" and "his" have two each.
@@ -167,21 +167,14 @@ def _counterpart(match: re.Match[str], names: Mapping[str, str], nouns: bool) ->
     word, tail = match["word"], match["tail"] or ""
     name = names.get(word) or names.get(word.title() if word.isupper() else "")
     if name:
-        return _possessive(_like(word, name), tail, match)
+        return _possessive(like(word, name), tail, match)
     other = _pronoun(match) or _title(match) or (nouns and NOUNS.get(word.lower()))
-    return _like(word, other) + tail if other else match[0]
+    return like(word, other) + tail if other else match[0]
 
 
 def _key(word: str) -> str:
     """A word as the lists spell it."""
     return word.lower().replace("\u2019", "'")
-
-
-def _like(word: str, other: str) -> str:
-    """``other`` in the case of ``word``."""
-    if len(word) > 1 and word.isupper():
-        return other.upper()
-    return other[0].upper() + other[1:] if word[0].isupper() else other
 
 
 def _possessive(name: str, tail: str, match: re.Match[str]) -> str:

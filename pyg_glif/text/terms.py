@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pyg_glif._validate import check_kind, check_texts
-from pyg_glif.text._forms import MARKS, compose
+from pyg_glif.text._forms import MARKS, compose, like
 
 
 class IdentityTerm(NamedTuple):
@@ -77,7 +77,7 @@ def replace_identity_terms(
     starts = [*(start for start, _, _, _ in found), len(text)]
     between = [text[a:b] for a, b in zip(ends, starts, strict=True)]
     old = [word for _, _, _, word in found]
-    return [_join(between, [_like(word, term) for word in old]) for term in by]
+    return [_join(between, [like(word, term) for word in old]) for term in by]
 
 
 def read_terms(path: str | Path) -> tuple[str, ...]:
@@ -107,7 +107,7 @@ def _check_terms(name: str, value: object, *, to_find: bool = True) -> tuple[str
             raise ValueError(f"'{name}' must not hold blank terms (got {term!r})")
         # Words of a term may be joined by a hyphen: of hyphens nothing would be left,
         # and nothing is found everywhere.
-        if to_find and not _words(term):
+        if to_find and not _parts(term):
             msg = f"'{name}' must not hold terms of hyphens alone (got {term!r})"
             raise ValueError(msg)
     return tuple(terms)
@@ -133,29 +133,17 @@ def _compile(terms: tuple[str, ...]) -> tuple[re.Pattern[str], list[str]]:
     """A pattern with a group for each term, and how the list spells them."""
     names: dict[str, str] = {}
     for term in terms:
-        names.setdefault(" ".join(_words(term)).lower(), term.strip())
+        names.setdefault(" ".join(_parts(term)).lower(), term.strip())
     longest_first = [names[key] for key in sorted(names, key=len, reverse=True)]
-    words = (r"(?:\s+|-)".join(map(re.escape, _words(t))) for t in longest_first)
+    words = (r"(?:\s+|-)".join(map(re.escape, _parts(t))) for t in longest_first)
     groups = "|".join(f"({word})" for word in words)
     pattern = rf"(?<![\w{MARKS}])(?:{groups})(?![\w{MARKS}])"
     return re.compile(pattern, re.IGNORECASE), longest_first
 
 
-def _words(term: str) -> list[str]:
+def _parts(term: str) -> list[str]:
     """The words of a term, which hyphens or spaces separate, accents composed."""
     return unicodedata.normalize("NFC", term).replace("-", " ").split()
-
-
-def _like(word: str, term: str) -> str:
-    """A term in the case of the word it replaces."""
-    if len(word) > 1 and word.isupper():
-        return term.upper()
-    if not word[0].isupper():
-        return term
-    parts = word.replace("-", " ").split()
-    if all(part[0].isupper() for part in parts):
-        return re.sub(r"(?<![^\s-])\w", lambda match: match[0].upper(), term)
-    return term[0].upper() + term[1:]
 
 
 def _join(between: list[str], words: list[str]) -> str:

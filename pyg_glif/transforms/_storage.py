@@ -53,7 +53,21 @@ def write_graph(data: Data, edge_index: Tensor, edge_weight: Tensor) -> Data:
         del data[key]
     data.edge_index, data.edge_weight = edge_index, edge_weight
     if isinstance(data, Batch) and hasattr(data, "_slice_dict"):
-        _write_slices(data, edge_index[0])
+        num_graphs = data.num_graphs
+        num_nodes = torch.bincount(data.batch, minlength=num_graphs)
+        num_edges = torch.bincount(data.batch[edge_index[0]], minlength=num_graphs)
+        cut = torch.cat([num_edges.new_zeros(1), num_edges.cumsum(0)])
+        _tell_where_to_cut(data, "edge_index", cut, num_nodes.cumsum(0) - num_nodes)
+        _tell_where_to_cut(data, "edge_weight", cut, torch.zeros_like(num_nodes))
+    return data
+
+
+def write_rows(data: Data, key: str, rows: Tensor) -> Data:
+    """Adds an attribute with one row per node."""
+    data[key] = rows
+    if isinstance(data, Batch) and hasattr(data, "_slice_dict"):
+        shift = data.ptr.new_zeros(data.num_graphs)
+        _tell_where_to_cut(data, key, data.ptr, shift)
     return data
 
 
@@ -68,17 +82,10 @@ def _graph_keys(data: Data) -> list[str]:
     ]
 
 
-def _write_slices(data: Batch, row: Tensor) -> None:
-    """Tells a batch which edges are whose, so that it can be taken apart again."""
+def _tell_where_to_cut(data: Batch, key: str, cut: Tensor, shift: Tensor) -> None:
+    """Tells a batch which part of an attribute is whose, and what to subtract."""
     # 'to_data_list' cuts every attribute where 'from_data_list' glued it: without
-    # this it would leave the new edges out, or cut them where the old ones ended.
-    num_graphs = data.num_graphs
-    num_nodes = torch.bincount(data.batch, minlength=num_graphs)
-    num_edges = torch.bincount(data.batch[row], minlength=num_graphs)
-    slices = torch.cat([num_edges.new_zeros(1), num_edges.cumsum(0)]).cpu()
-    shift = (num_nodes.cumsum(0) - num_nodes).cpu()
+    # this it would leave new attributes out, or cut edges where the old ones ended.
     # New dictionaries: a shallow copy of the batch shares the old ones.
-    new = {"edge_index": slices, "edge_weight": slices}
-    data._slice_dict = {**data._slice_dict, **new}
-    new = {"edge_index": shift, "edge_weight": torch.zeros_like(shift)}
-    data._inc_dict = {**data._inc_dict, **new}
+    data._slice_dict = {**data._slice_dict, key: cut.cpu()}
+    data._inc_dict = {**data._inc_dict, key: shift.cpu()}

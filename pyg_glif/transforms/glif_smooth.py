@@ -1,7 +1,6 @@
 """Smoothing as a transform."""
 
-from torch import Tensor
-from torch_geometric.data import Batch, Data
+from torch_geometric.data import Data
 from torch_geometric.data.datapipes import functional_transform
 from torch_geometric.transforms import BaseTransform
 
@@ -14,7 +13,7 @@ from pyg_glif._validate import (
 from pyg_glif.functional import glif_smooth
 from pyg_glif.links import Link
 from pyg_glif.solvers import Auto, Solver
-from pyg_glif.transforms._storage import node_rows
+from pyg_glif.transforms._storage import node_rows, write_rows
 from pyg_glif.typing import Normalization
 
 
@@ -90,21 +89,9 @@ class GLIFSmooth(BaseTransform):  # type: ignore[misc]
             link=self.link,
             batch=data.get("batch"),
         )
-        data[self.out] = y_fair
-        if isinstance(data, Batch) and hasattr(data, "_slice_dict"):
-            _write_slices(data, self.out)
-        return data
+        return write_rows(data, self.out, y_fair)
 
     def __repr__(self) -> str:
         link = "" if self.link is None else f", link={self.link}"
         settings = f"lam={self.lam}, normalization={self.normalization!r}{link}"
         return f"{type(self).__name__}({settings})"
-
-
-def _write_slices(data: Batch, key: str) -> None:
-    """Tells a batch which rows of a new attribute are whose."""
-    # 'to_data_list' leaves out attributes it does not know where to cut. New
-    # dictionaries, because a shallow copy of the batch shares the old ones.
-    cut: Tensor = data.ptr.cpu()
-    data._slice_dict = {**data._slice_dict, key: cut}
-    data._inc_dict = {**data._inc_dict, key: cut.new_zeros(data.num_graphs)}

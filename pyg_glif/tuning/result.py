@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+from pyg_glif._markup import escaped, markdown_table
 from pyg_glif._optional import require
 from pyg_glif.solvers import SolveStatus
 
@@ -76,16 +77,13 @@ class TuneResult:
 
     def to_markdown(self) -> str:
         """The front as a table, the choice in bold."""
-        lines = [
-            f"| tau | lam | {self.names[0]} | {self.names[1]} |",
-            "|---|---|---|---|",
-        ]
+        header = ["tau", "lam", *map(escaped, self.names)]
+        rows = []
         for point in self.front:
             mark = "**" if point == self.best else ""
             numbers = (point.tau, point.lam, point.score, point.unfairness)
-            cells = (f"{mark}{number:.4g}{mark}" for number in numbers)
-            lines.append("| " + " | ".join(cells) + " |")
-        return "\n".join(lines)
+            rows.append([f"{mark}{number:.4g}{mark}" for number in numbers])
+        return markdown_table(header, rows, escape=False)
 
     def plot(self) -> Any:
         """A matplotlib figure: all points, the front and the choice."""

@@ -264,20 +264,12 @@ def test_failure_to_converge_raises() -> None:
         ),
         (
             torch.zeros(2),
-            torch.eye(2).half(),
-            1.0,
-            None,
-            TypeError,
-            "'similarity' must be float32 or float64 (got torch.float16)",
-        ),
-        (
-            torch.zeros(2),
             [["a", "b"], ["b", "a"]],
             1.0,
             None,
             TypeError,
             "'similarity' must hold numbers (got <U1). "
-            "Encode text and categories first",
+            "Encode text, categories and dates first",
         ),
     ],
 )
@@ -291,3 +283,10 @@ def test_inform_debias_rejects(
 ) -> None:
     with pytest.raises(error, match=f"^{re.escape(message)}$"):
         inform_debias(result, similarity, alpha, edge_weight=weight)
+
+
+def test_half_precision_similarities_are_taken_as_they_are() -> None:
+    similarity = torch.tensor([[0.0, 0.1], [0.1, 0.0]]).half()
+    y = torch.tensor([0.0, 3.0])
+    expected = inform_debias(y, similarity.float(), 2.0)
+    assert torch.equal(inform_debias(y, similarity, 2.0), expected)

@@ -121,7 +121,11 @@ def test_rows_follow_the_features_by_name(shell: Shell) -> None:
         ),
         (
             ["--eps", "0.1"],
-            "--eps goes with --link logit and --link softmax",
+            "--eps goes with --link softmax and --link logit",
+        ),
+        (
+            ["--link", "log", "--eps", "0.1"],
+            "--eps goes with --link softmax and --link logit",
         ),
         (["--lam", "-1"], "'lam' must be non-negative (got -1.0)"),
         (
@@ -135,6 +139,14 @@ def test_options_that_make_no_sense(
     shell: Shell, problem: tuple[Array, Array], words: list[str], message: str
 ) -> None:
     shell(*WORDS, *words).fails(2, message)
+
+
+def test_unknown_link(shell: Shell, problem: tuple[Array, Array]) -> None:
+    call = shell(*WORDS, "--link", "probit")
+    assert call.code == 2
+    # Others may have been registered since.
+    assert "--link must be one of none, identity, softmax, logit, log" in call.err
+    assert call.err.endswith("(got 'probit')\n")
 
 
 def test_unknown_metric(shell: Shell, problem: tuple[Array, Array]) -> None:

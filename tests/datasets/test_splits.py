@@ -39,13 +39,13 @@ def test_stratified_split_takes_the_share_of_every_stratum(
 def test_bios_split_is_that_of_the_published_script(num: int, seed: int) -> None:
     np.random.seed(seed)  # noqa: NPY002
     train = np.random.choice(num, int(num * (1 - 0.1)), replace=False)  # noqa: NPY002
-    ours = bios.authors_split(num, 0.1, seed)
+    ours = bios.authors_bios_split(num, 0.1, seed)
     assert ours[0].tolist() == train.tolist()
     assert ours[1].tolist() == np.setdiff1d(range(num), train).tolist()
 
 
 def test_bios_split_has_the_sizes_of_the_paper() -> None:
-    train, test = bios.authors_split(393_423, 0.1, 0)
+    train, test = bios.authors_bios_split(393_423, 0.1, 0)
     assert (len(train), len(test)) == (354_080, 39_343)
 
 
@@ -60,7 +60,7 @@ def test_toxicity_split_is_that_of_the_published_script(
         train_test_split(np.arange(num), test_size=0.05)
         for num in (num_without, num_with)
     ]
-    ours_known, ours = toxicity.authors_split(
+    ours_known, ours = toxicity.authors_toxicity_split(
         50, 25, (num_without, num_with), 0.05, seed
     )
     assert ours_known.tolist() == sorted(known.tolist())

@@ -3,7 +3,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pyg_glif.experiments.records import Record, Run, summarize
-from pyg_glif.experiments.report import Report, Table, describe, seeds_note
+from pyg_glif.experiments.report import Report, ResultTable, describe, seeds_note
 
 
 def report() -> Report:
@@ -12,7 +12,7 @@ def report() -> Report:
         Record("GLIF", {"tau": 3.0, "lam": 0.1}, {"score": 0.25}),
     )
     runs = tuple(Run("bios", "text", seed, {}, records) for seed in (0, 1))
-    table = Table("All of it", {"score": "score"}, summarize(runs), {"score": 1})
+    table = ResultTable("All of it", {"score": "score"}, summarize(runs), {"score": 1})
     return Report("bios", "text", runs, (table,), ("Mind this.",), (Path("a.md"),))
 
 
@@ -32,10 +32,10 @@ def test_report() -> None:
 def test_a_table_says_where_there_is_no_minimum() -> None:
     saddle = Record("GLIF-NRW", {"lam": 1.0}, {"score": 0.5}, "INDEFINITE")
     rows = summarize([Run("bios", "text", 0, {}, (saddle,))])
-    text = Table("One", {"score": "score"}, rows, {}).to_markdown()
+    text = ResultTable("One", {"score": "score"}, rows, {}).to_markdown()
     assert "| GLIF-NRW (no minimum) | lam = 1 | 0.500 |" in text
     rows = summarize(Run("bios", "text", seed, {}, (saddle,)) for seed in (0, 1))
-    text = Table("Two", {"score": "score"}, rows, {}).to_markdown()
+    text = ResultTable("Two", {"score": "score"}, rows, {}).to_markdown()
     assert "| GLIF-NRW (no minimum in 2 of 2 seeds) | lam = 1 | 0.500 ± " in text
 
 

@@ -123,3 +123,12 @@ def test_suggest_tau_rejects():
     message = r"'target_degree' must be at most 1 for these rows \(got 2\)"
     with pytest.raises(ValueError, match=message):
         suggest_tau(x, 2, batch=torch.tensor([0, 1, 1, 0]))
+
+
+def test_suggest_tau_refuses_distances_beyond_float64():
+    x = torch.tensor([[0.0], [1e200], [3e200]], dtype=torch.float64)
+    message = "'x' must have distances whose square float64 can hold (got inf)"
+    with pytest.raises(ValueError, match="float64 can hold") as caught:
+        suggest_tau(x, 1)
+    assert str(caught.value) == f"{message}. Divide the features"
+    assert suggest_tau(x / 1e100, 1) == pytest.approx(2e100)

@@ -7,7 +7,7 @@ from types import ModuleType
 import pytest
 import pytorch_lightning
 
-from pyg_glif.lightning import resolve
+from pyg_glif.lightning import _resolve as resolve
 
 NAMES = ["Callback", "LightningDataModule", "LightningModule", "Trainer"]
 

@@ -144,9 +144,9 @@ def test_own_distances_are_left_out_and_handed_in(
     with pytest.raises(TypeError) as caught:
         post.save(tmp_path / "fit")
     assert str(caught.value) == (
-        "'distance' must be one of Euclidean, Mahalanobis, SensitiveSubspace to be "
-        f'saved (got {kind}). Use save(path, omit=["distance"]) and '
-        "load(path, distance=...)"
+        f"'distance' must be of a registered class to be saved (got {kind}). Decorate "
+        "the class by 'pyg_glif.kinds.register', or use save(path, "
+        'omit=["distance"]) and load(path, distance=...)'
     )
     assert not list(tmp_path.iterdir())
     post.save(tmp_path / "fit", omit=["distance"])
@@ -169,7 +169,7 @@ def test_subclasses_are_own_classes(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match=r"to be saved \(got Euclidean\)"):
         people().fit(distance=Euclidean()).save(tmp_path / "fit")
     solver = CoordinateDescent(generator=torch.Generator())
-    with pytest.raises(TypeError, match="'solver' must have no generator"):
+    with pytest.raises(TypeError, match=r"generator' must be plain"):
         people().fit(solver=solver).save(tmp_path / "fit")
     with pytest.raises(ValueError, match="'omit' must be one of 'distance'"):
         people().fit().save(tmp_path / "fit", omit=["x"])
@@ -236,8 +236,17 @@ def test_bad_files(tmp_path: Path) -> None:
     rewrite(path, solution=None)
     assert message() == f"{ours}a damaged header in '{path}')"
     path.write_bytes(whole)
-    rewrite(path, objects={"distance": {"class": "os.system", "options": {}}})
-    assert message() == f"{ours}a damaged header in '{path}')"
+    objects = dict.fromkeys(["link", "solver"])
+    record = {"family": "distance", "kind": "os.system", "config": {}}
+    rewrite(path, objects={**objects, "distance": record})
+    with pytest.raises(ValueError, match="must be given") as caught:
+        GLIFPostProcessor.load(path)
+    assert str(caught.value) == (
+        "'distance' must be given, because the file names the class 'os.system', which "
+        "is not registered. Use load(path, distance=...) or 'pyg_glif.kinds.register'"
+    )
+    post = GLIFPostProcessor.load(path, distance=Euclidean())
+    assert type(post.distance) is Euclidean
     with pytest.raises(FileNotFoundError, match="nothing"):
         GLIFPostProcessor.load(tmp_path / "nothing")
     with pytest.raises(IsADirectoryError):

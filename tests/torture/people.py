@@ -19,7 +19,7 @@ Array = NDArray[np.float64]
 
 
 def _run(case: Case) -> None:
-    parts = [_newcomers, _jointly, _sequence, _explanations, _threads]
+    parts = [_newcomers, _jointly, _sequence, _explanations, _threads, _unchanged]
     with default_dtype(case.pick([torch.float32, torch.float32, torch.float64])):
         case.pick(parts)(case)
 
@@ -274,6 +274,37 @@ def _explanations(case: Case) -> None:
     off = float(np.abs(found.dist.double().numpy() - near.low[0]).max())
     case.check(off <= 1e-5, "explain has other distances", f"{off:.1e}; {what}")
     case.count("explanations", 2)
+
+
+def _unchanged(case: Case) -> None:
+    """Nobody at lam=0, and nobody who is alone, whatever the link clamps."""
+    setting, x, x_new, _, _, what = _people(case, 15, 6)
+    y = np.round(case.rng.random(len(x))).astype(x.dtype)
+    y_new = np.round(case.rng.random(len(x_new))).astype(x.dtype)
+    link = case.pick([None, Logit(eps=0.01), Logit()])
+    lam = case.pick([0.0, 1.0])
+    post = GLIFPostProcessor(tau=setting.tau, lam=lam, link=link)
+    if case.chance(0.5):
+        post.fit(x[:8], y[:8]).partial_fit(x[8:], y[8:])
+    else:
+        post.fit(x, y)
+    what = f"lam={lam}, {link}, {what}"
+    near, near_new = setting.own_weights(x), setting.weights(x_new, x)
+    among = setting.own_weights(x_new)
+    for kind, got, given, weights in (
+        ("fitted", post.y_fair_.numpy(), y, near),
+        ("new", post.transform(x_new, y_new), y_new, near_new),
+        (
+            "joint",
+            post.transform(x_new, y_new, joint=True),
+            y_new,
+            np.concatenate([near_new, among], axis=1),
+        ),
+    ):
+        keep = (weights.sum(1) == 0) | (lam == 0.0)
+        same = np.array_equal(np.asarray(got)[keep], given[keep])
+        case.check(same, f"{kind} people change without a reason", what)
+        case.count("people left alone", int(keep.sum()))
 
 
 def _threads(case: Case) -> None:

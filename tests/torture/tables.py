@@ -31,8 +31,9 @@ Array = NDArray[np.float64]
 def _run(case: Case) -> None:
     with warnings.catch_warnings():
         # Arrays after a fit on frames are taken by position, with a warning.
-        warnings.filterwarnings("ignore", ".*has no column names", UserWarning)
-        case.pick([_command, _command, _command, _report, _frames, _aliases])(case)
+        warnings.filterwarnings("ignore", ".*column names, while the fit", UserWarning)
+        parts = [_command, _command, _command, _options, _options]
+        case.pick([*parts, _report, _frames, _aliases])(case)
 
 
 # --- the command line -----------------------------------------------------------
@@ -258,6 +259,78 @@ def _compare(
     case.check(
         off <= 1e-5, "the command line smooths otherwise", f"{off:.1e}; {context}"
     )
+
+
+#: Odd values of options, by flag.
+_VALUES = {
+    "--tau": ["nan", "inf", "-1", "0", "1e200", "x", "1,5", ""],
+    "--lam": ["nan", "inf", "-1", "0", "1e300", "x"],
+    "--theta": ["nan", "-1", "1e300", "0"],
+    "--target-degree": ["0", "-1", "1e9", "nan", "0.5"],
+    "--features": ["age", "no such", "score", "*", "", ",", "age,age", "a*"],
+    "--outputs": ["score", "age", "no such", "", "score,score", "s*"],
+    "--id": ["id", "no such", "score", "sex"],
+    "--attributes": ["sex", "no such", "age", "sex,sex"],
+    "--group": ["sex", "no such", "id"],
+    "--labels": ["repaid", "sex", "no such", "age"],
+    "--positive": ["1", "f", "no such"],
+    "--threshold": ["nan", "0.5", "-inf"],
+    "--metric": ["euclidean", "mahalanobis", "svd", "face", "logistic", "subspace"],
+    "--matrix": ["MISSING", "DATA", "MATRIX"],
+    "--directions": ["MISSING", "DATA", "MATRIX"],
+    "--side-rows": ["MISSING", "MATRIX"],
+    "--num-components": ["0", "1", "-1", "99", "1.5"],
+    "--num-factors": ["0", "1", "99"],
+    "--ridge": ["0", "-1", "nan", "1e300"],
+    "--link": ["logit", "softmax", "log"],
+    "--eps": ["0", "0.5", "-1", "1e-3", "nan"],
+    "--normalization": ["none", "density", "nrw", "rw"],
+    "--nearest": ["0", "1", "-1", "999"],
+    "--worst": ["0", "-1", "999"],
+    "--taus": ["1,2", "nan", "-1", "", "inf", "0"],
+    "--lams": ["1,2", "nan", "-1", "", "0"],
+    "--max-loss": ["0", "-1", "nan"],
+    "--mask": ["repaid", "sex", "no such"],
+    "--pairs": ["MISSING", "DATA", "MATRIX"],
+    "--after": ["MISSING", "DATA", "MATRIX"],
+    "--post": ["MISSING", "DATA"],
+}
+_SWITCHES = ["--standardize", "--joint", "--quiet", "--json"]
+
+
+def _options(case: Case) -> None:
+    """Any command with any options: an answer or one plain line, never a traceback."""
+    command = str(case.pick(["smooth", "audit", "tune"]))
+    size = int(case.pick([1, 2, 6, 30]))
+    with tempfile.TemporaryDirectory() as folder:
+        path, matrix = Path(folder) / "people.csv", Path(folder) / "matrix.csv"
+        frame = pd.DataFrame(
+            {
+                "id": [f"p{i}" for i in range(size)],
+                "age": np.round(case.rng.normal(size=size), 2),
+                "income": case.pick([1.0, 1e8]) * np.round(case.rng.random(size), 2),
+                "score": case.rng.random(size),
+                "sex": ["fm"[i % 2] for i in range(size)],
+                "repaid": case.rng.integers(0, 2, size=size),
+            }
+        )
+        frame.to_csv(path, index=False)
+        pd.DataFrame([[0, 1], [1, 0]], columns=["a", "b"]).to_csv(matrix, index=False)
+        files = {
+            "MISSING": f"{folder}/none.csv",
+            "DATA": str(path),
+            "MATRIX": str(matrix),
+        }
+        words = [command, str(path), "--no-progress", "--id=id", "--outputs=score"]
+        words += ["--ignore=sex,repaid"] if case.chance(0.7) else []
+        words += [f"--out={folder}/fair.csv"] if command == "smooth" else []
+        words += ["--labels=repaid"] if command == "tune" else []
+        for flag in case.rng.choice(list(_VALUES), size=int(case.rng.integers(1, 4))):
+            value = str(case.pick(_VALUES[flag]))
+            words.append(f"{flag}={files.get(value, value)}")
+        words += [flag for flag in _SWITCHES if case.chance(0.2)]
+        shown = " ".join(word.replace(folder, "") for word in words)
+        _verdict(case, shown, words)
 
 
 def _report(case: Case) -> None:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from pyg_glif._runtime import Progress
-from pyg_glif.metric_learning.base import column_means, row_chunks, scatter_matrix
+from pyg_glif.metric_learning._base import column_means, row_chunks, scatter_matrix
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pyg_glif.metric_learning.base import principal_directions, row_chunks
+from pyg_glif.metric_learning._base import principal_directions, row_chunks
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,81 @@
+"""Files that are replaced in one step."""
+
+import contextlib
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+from os import PathLike
+from pathlib import Path
+from typing import BinaryIO
+
+try:
+    import fcntl
+except ImportError:  # Windows, which does not delete a file that is open
+    fcntl = None  # type: ignore[assignment]
+
+
+@contextlib.contextmanager
+def replacing(path: str | PathLike[str]) -> Iterator[BinaryIO]:
+    """A new file that takes the place of ``path`` once it is complete.
+
+    Everybody writes to a file of their own, locked as long as they live; what can be
+    locked by somebody else was left behind and is removed.
+    """
+    try:
+        target = Path(os.path.realpath(path))
+        _remove_left_over(target)
+        beside, file = _locked(target)
+        try:
+            with file:
+                if target.exists():
+                    shutil.copymode(target, beside)
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+                if os.name != "nt":
+                    os.replace(beside, target)  # while locked
+            if os.name == "nt":
+                os.replace(beside, target)  # which Windows wants closed
+        finally:
+            beside.unlink(missing_ok=True)
+    except OSError as error:
+        if error.errno is None:
+            raise
+        # Says which path the caller gave, not which one we wrote to.
+        raise OSError(error.errno, error.strerror, str(path)) from error
+
+
+def _locked(target: Path) -> tuple[Path, BinaryIO]:
+    """A new file beside ``target``, which nobody removes while it is open."""
+    while True:
+        beside = target.with_name(f".{target.name}.{uuid.uuid4().hex}.part")
+        # Closed by the caller, who also holds the lock that comes with it.
+        file = open(beside, "xb")  # noqa: SIM115
+        if fcntl is None:
+            return beside, file
+        # Some network folders have no locks: nothing is ever removed there.
+        with contextlib.suppress(OSError):
+            fcntl.flock(file, fcntl.LOCK_EX)
+        # Somebody may have taken it for left over before it was locked.
+        if beside.exists():
+            return beside, file
+        file.close()
+
+
+def _remove_left_over(target: Path) -> None:
+    """Removes what killed processes left of earlier attempts to write ``target``."""
+    start, end = f".{target.name}.", ".part"
+    for beside in target.parent.iterdir():
+        name = beside.name
+        if not (name.startswith(start) and name.endswith(end)):
+            continue
+        if len(name) != len(start) + 32 + len(end):
+            continue
+        with contextlib.suppress(OSError), open(beside, "rb") as file:
+            if fcntl is not None:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                beside.unlink()
+        if fcntl is None:
+            with contextlib.suppress(OSError):
+                beside.unlink()
