@@ -41,7 +41,7 @@ def test_tensors_and_lists() -> None:
     out = smooth(X, torch.from_numpy(Y).float())
     assert isinstance(out, torch.Tensor)
     assert out.dtype == torch.float32
-    torch.testing.assert_close(out, torch.tensor(EXPECTED))
+    torch.testing.assert_close(out, torch.tensor(EXPECTED, dtype=torch.float32))
     assert isinstance(smooth(X.tolist(), Y.tolist()), np.ndarray)
 
 
@@ -260,5 +260,5 @@ def test_frames_name_every_missing_value() -> None:
 
 
 def test_like_keeps_the_device_of_tensors() -> None:
-    out = like(torch.zeros(2, dtype=torch.int64), torch.ones(2))
+    out = like(torch.zeros(2, dtype=torch.int64), torch.ones(2, dtype=torch.float32))
     assert out.dtype == torch.float32

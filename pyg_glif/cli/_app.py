@@ -95,27 +95,25 @@ class _Interrupts:
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> "_Interrupts":
-        # No thread but the first may ask for signals, and not every system has both.
+        # No thread but the first may ask for signals.
         if threading.current_thread() is threading.main_thread():
-            for name in ("SIGINT", "SIGALRM"):
-                number = getattr(signal, name, None)
-                if number is not None:
-                    self._before[number] = signal.signal(number, self._raise)
+            self._handle(signal.SIGINT)
         return self
+
+    def _handle(self, number: int) -> None:
+        """Takes over a signal, and remembers who had it."""
+        self._before.setdefault(number, signal.signal(number, self._raise))
 
     def _raise(self, *_: object) -> NoReturn:
         self.seen = True
-        self._repeat(0.5)
+        if hasattr(signal, "setitimer"):  # not every system has alarms
+            self._handle(signal.SIGALRM)
+            signal.setitimer(signal.ITIMER_REAL, 0.5)
         raise KeyboardInterrupt
 
-    def _repeat(self, seconds: float) -> None:
-        """Raises again after some time; zero means never."""
-        if hasattr(signal, "setitimer"):
-            signal.setitimer(signal.ITIMER_REAL, seconds)
-
     def __exit__(self, *_: object) -> None:
-        if self.seen:
-            self._repeat(0.0)
+        if len(self._before) > 1:
+            signal.setitimer(signal.ITIMER_REAL, 0.0)
         for number, handler in self._before.items():
             signal.signal(number, handler)
 

@@ -1,16 +1,16 @@
 """Writes what people asked for: complete, or not at all."""
 
-import contextlib
 import csv
 import os
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pyg_glif._files import replacing
 from pyg_glif._optional import require
 from pyg_glif.cli._command import UsageError
 
@@ -42,51 +42,34 @@ def check_targets(
         if where.is_dir():
             raise UsageError(f"{option} must be a file (got the folder '{path}')")
         try:
-            _beside(where).touch()
-            _beside(where).unlink()
+            probe = where.resolve().with_name(f".{where.name}.{os.getpid()}")
+            probe.touch()
+            probe.unlink()
         except OSError as error:
             msg = f"{option}: '{path}' cannot be written ({error.strerror})"
             raise UsageError(msg) from error
 
 
-@contextlib.contextmanager
-def replacing(path: str | Path) -> Iterator[Path]:
-    """A file beside ``path`` that takes its place once it is complete."""
-    beside = _beside(Path(path))
-    try:
-        yield beside
-        os.replace(beside, Path(path).resolve())
-    finally:
-        beside.unlink(missing_ok=True)
-
-
-def _beside(path: Path) -> Path:
-    """A name in the same folder that nobody else uses."""
-    path = path.resolve()
-    return path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
-
-
 def write_text(path: str, text: str) -> None:
     """A text file."""
-    with replacing(path) as beside:
-        beside.write_text(text, encoding="utf-8")
+    with replacing(path) as file:
+        file.write(text.encode())
 
 
 def write_table(path: str, columns: dict[str, NDArray[Any]]) -> None:
     """Columns, or matrices under one name, in the format of the suffix."""
     kind = Path(path).suffix.lower()
-    with replacing(path) as beside:
+    with replacing(path) as file:
         if kind == ".npy":
             arrays = list(columns.values())
             array = arrays[0] if len(arrays) == 1 else np.stack(arrays, axis=1)
-            with beside.open("wb") as file:
-                np.save(file, array, allow_pickle=False)
+            np.save(file, array, allow_pickle=False)
         elif kind == ".npz":
-            _write_npz(beside, columns)
+            _write_npz(file, columns)
         elif kind == ".parquet":
-            _frame(columns).to_parquet(beside, engine="pyarrow", index=False)
+            _frame(columns).to_parquet(file, engine="pyarrow", index=False)
         else:
-            _write_csv(beside, columns, "\t" if kind == ".tsv" else ",")
+            _write_csv(file, columns, "\t" if kind == ".tsv" else ",")
 
 
 def flat(columns: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
@@ -107,26 +90,27 @@ def _frame(columns: dict[str, NDArray[Any]]) -> Any:
     return pd.DataFrame(flat(columns))
 
 
-def _write_csv(path: Path, columns: dict[str, NDArray[Any]], sep: str) -> None:
+def _write_csv(file: BinaryIO, columns: dict[str, NDArray[Any]], sep: str) -> None:
     """Text with as many digits as it takes to get the same numbers back."""
     frame = _frame(columns)
     texts = [*frame, *(c for a in columns.values() if a.dtype.kind in "OU" for c in a)]
     # Older Pythons leave a carriage return without quotes, and the row falls apart.
     torn = any(isinstance(cell, str) and "\r" in cell for cell in texts)
     quoting = csv.QUOTE_NONNUMERIC if torn else csv.QUOTE_MINIMAL
-    with path.open("w", encoding="utf-8", newline="") as file:
-        frame.to_csv(file, sep=sep, index=False, lineterminator="\n", quoting=quoting)
+    frame.to_csv(
+        file, mode="wb", sep=sep, index=False, lineterminator="\n", quoting=quoting
+    )
 
 
-def _write_npz(path: Path, columns: dict[str, NDArray[Any]]) -> None:
+def _write_npz(file: BinaryIO, columns: dict[str, NDArray[Any]]) -> None:
     """Arrays by name; ``np.savez`` has no room for one that is called ``file``."""
-    with zipfile.ZipFile(path, "w") as archive:
+    with zipfile.ZipFile(file, "w") as archive:
         for name, array in columns.items():
             if array.dtype == object:  # text, which would be pickled
                 text = ["" if cell is None else str(cell) for cell in array]
                 array = np.array(text, dtype=np.str_)
-            with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
-                np.lib.format.write_array(file, array, allow_pickle=False)
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as entry:
+                np.lib.format.write_array(entry, array, allow_pickle=False)
 
 
 def formulas(columns: dict[str, NDArray[Any]]) -> dict[str, int]:

@@ -84,8 +84,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Outcome:
     """Sweeps, prints the front, and the call that uses the choice."""
+    from pyg_glif._files import replacing
     from pyg_glif._optional import require
-    from pyg_glif.cli._files import check_targets, replacing
+    from pyg_glif.cli._files import check_targets
     from pyg_glif.cli._people import input_files, read_people
 
     if args.labels is None:
@@ -96,8 +97,9 @@ def run(args: argparse.Namespace) -> Outcome:
         require("matplotlib.figure", "--plot", "plots")
     found = _sweep(args, read_people(args))
     if args.plot:
-        with replacing(args.plot) as beside:
-            found.plot().savefig(beside, dpi=150)
+        with replacing(args.plot) as file:
+            suffix = Path(args.plot).suffix[1:].lower()
+            found.plot().savefig(file, format=suffix, dpi=150)
     call = _call(args, found)
     data = {**found.to_dict(), "call": call, "plot": args.plot}
     return Outcome(_text(args, found, call), {"command": "tune", **data})

@@ -137,6 +137,7 @@ class Screen:
         with later positions only.
         """
         leaves_near = self._near_leaves(w, radius, first)
+        within = torch.arange(self._leaf, device=w.device)
         centre = w.mean(0)  # close to both sides, so that little cancels
         a = w - centre
         sq_a = a.square().sum(1)
@@ -148,16 +149,12 @@ class Screen:
             limit = radius**2 + rounding - sq_a
             b = torch.cat([b, sq_b], dim=1)
             r, c, _ = self._work.within(a, b, limit.unsqueeze(1))
-            position = self._positions(leaves)[c]
+            # Positions in the compact order of all points of these leaves.
+            position = (leaves.unsqueeze(1) * self._leaf + within).flatten()[c]
             wanted = position < self.points.num_nodes  # not a filler
             if start is not None:
                 wanted &= position > r + start
             yield r[wanted], self._perm[position[wanted]]
-
-    def _positions(self, leaves: Tensor) -> Tensor:
-        """Positions in the compact order of all points of some leaves."""
-        within = torch.arange(self._leaf, device=leaves.device)
-        return (leaves.unsqueeze(1) * self._leaf + within).flatten()
 
 
 def _box_coordinates(w: Tensor) -> Tensor:  # [..., K] -> [..., B]

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -200,7 +199,13 @@ def _both_directions(pairs: Iterator[Pairs], x: Tensor) -> tuple[Tensor, Tensor]
     if size * size < 2 ** (63 - bits):
         # Sorting (row, column, pair) as one number needs no permutation afterwards.
         key.bitwise_left_shift_(bits).bitwise_or_(torch.arange(count, device=x.device))
-        key = _sorted(key.view(-1))
+        key = key.view(-1)
+        if key.device.type == "cpu":
+            # NumPy sorts whole numbers in place with vector instructions: ten times
+            # faster.
+            key.numpy().sort()
+        else:
+            key = key.sort().values
         pair = key & (2**bits - 1)
         key.bitwise_right_shift_(bits)
     else:
@@ -210,13 +215,3 @@ def _both_directions(pairs: Iterator[Pairs], x: Tensor) -> tuple[Tensor, Tensor]
     torch.div(key, size, rounding_mode="floor", out=edge_index[0])
     torch.sub(key, edge_index[0], alpha=size, out=edge_index[1])
     return edge_index, value[pair]
-
-
-def _sorted(key: Tensor) -> Tensor:
-    """Ascending order, in place where that is possible."""
-    if key.device.type != "cpu":
-        return key.sort().values
-    # NumPy sorts whole numbers in place with vector instructions: ten times faster.
-    array = key.numpy()
-    array.sort()
-    return torch.from_numpy(np.asarray(array))

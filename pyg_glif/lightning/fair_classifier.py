@@ -1,8 +1,6 @@
 """Training a classifier, with or without terms for fairness."""
 
 import copy
-import inspect
-from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 import torch
@@ -12,7 +10,6 @@ from torch_geometric.data import Data
 from torchmetrics import Metric
 
 from pyg_glif._validate import (
-    check_callable,
     check_choice,
     check_count,
     check_kind,
@@ -23,10 +20,8 @@ from pyg_glif._validate import (
 )
 from pyg_glif.lightning._batch import Rows, to_rows
 from pyg_glif.lightning._resolve import LightningModule
+from pyg_glif.lightning._terms import Terms, parameters_of
 from pyg_glif.lightning.similarity_penalty import SimilarityPenalty
-
-# What a term may ask for, by the names of its parameters.
-_OFFERED = ("model", "x", "y", "logits", "f", "index", "edge_index", "edge_weight")
 
 
 class FairClassifier(LightningModule):
@@ -127,12 +122,12 @@ class FairClassifier(LightningModule):
         self.lr = check_scalar("lr", lr, above=0.0)
         self.weight_decay = check_scalar("weight_decay", weight_decay, minimum=0.0)
         self.num_classes = _num_classes(model, num_classes)
-        self._inputs = _parameters(model)
+        self._inputs = parameters_of(model)
         own = SimilarityPenalty(lam, **penalty)
         given = term if isinstance(term, (list, tuple)) else [term]
         terms = [part for part in given if part is not None]
-        self.terms = _Terms("term", [*terms, *([own] if own.lam > 0 else [])], model)
-        self.loss = _Terms("loss", [] if loss is None else [loss], model)
+        self.terms = Terms("term", [*terms, *([own] if own.lam > 0 else [])], model)
+        self.loss = Terms("loss", [] if loss is None else [loss], model)
         self.val_tally = _Tally(self.num_classes)
         self.test_tally = _Tally(self.num_classes)
         self._everybody: Data | None = None
@@ -275,48 +270,6 @@ class FairClassifier(LightningModule):
         self.log_dict(found, prog_bar=split == "val", sync_dist=True)
 
 
-class _Terms(nn.ModuleList):
-    """Terms, and what each of them asks for; functions stand beside the modules."""
-
-    def __init__(self, name: str, parts: list[Any], model: nn.Module) -> None:
-        super().__init__(part for part in parts if isinstance(part, nn.Module))
-        self.parts: list[tuple[Callable[..., Tensor | None], dict[str, bool]]] = []
-        for part in parts:
-            check_callable(name, part)
-            names = _parameters(part, skip=0)
-            unknown = [key for key, needed in names.items() if needed]
-            unknown = [key for key in unknown if key not in _OFFERED]
-            if unknown:
-                msg = f"'{name}' must ask for some of {', '.join(_OFFERED)} only"
-                raise ValueError(f"{msg} (got {', '.join(unknown)})")
-            if "model" in names and "edge_index" in _parameters(model):
-                # It moves people one by one, which in a graph moves others as well.
-                msg = f"'model' must be a function of the features alone for '{name}'"
-                raise ValueError(f"{msg} (got a forward with 'edge_index')")
-            self.parts.append((part, names))
-
-    def total(self, offer: Mapping[str, Any]) -> Tensor:
-        """The sum of what the terms return."""
-        total: Tensor = offer["logits"].new_zeros(())
-        for part, names in self.parts:
-            missing = [
-                key
-                for key, needed in names.items()
-                if needed and offer.get(key) is None
-            ]
-            if missing:
-                msg = f"'{missing[0]}' must be in the batch for {type(part).__name__}"
-                raise ValueError(f"{msg} (got none). Train on a whole Data that has it")
-            value = part(**{key: offer.get(key) for key in names if key in offer})
-            total = total if value is None else total + value
-        return total
-
-    def duals(self) -> list[Tensor]:
-        """Prices of SenSeI and SenSR."""
-        found = [getattr(part, "dual", None) for part in self]
-        return [dual for dual in found if isinstance(dual, Tensor)]
-
-
 class _Tally(Metric):
     """Loss and decisions of labelled rows, summed over batches and processes.
 
@@ -372,20 +325,6 @@ def _cross_entropy(logits: Tensor, rows: Rows) -> Tensor:
     if not bool(labelled.any()):
         return 0.0 * logits.sum()
     return F.cross_entropy(full_precision(logits[labelled]), rows.y[labelled])
-
-
-def _parameters(part: Any, skip: int = 1) -> dict[str, bool]:
-    """Names of the parameters after the first few, and whether they must be given."""
-    # A torch_geometric.nn.Sequential has its own, its 'forward' takes anything.
-    own = getattr(getattr(part, "signature", None), "param_dict", None)
-    function = part.forward if isinstance(part, nn.Module) else part
-    found = own or inspect.signature(function).parameters
-    variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    return {
-        name: parameter.default is inspect.Parameter.empty
-        for name, parameter in list(found.items())[skip:]
-        if getattr(parameter, "kind", None) not in variable
-    }
 
 
 def _num_classes(model: nn.Module, given: int | None) -> int:

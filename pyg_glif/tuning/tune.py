@@ -28,7 +28,6 @@ from pyg_glif.distances import FairDistance
 from pyg_glif.errors import ConvergenceWarning
 from pyg_glif.functional import glif_smooth
 from pyg_glif.graph import SimilarityGraph, suggest_tau
-from pyg_glif.laplacian import LaplacianOperator
 from pyg_glif.links import Link
 from pyg_glif.path import PathPoint, glif_path
 from pyg_glif.solvers import Auto, Solver, SolveStatus
@@ -141,7 +140,12 @@ def tune(
         progress=progress,
     )
     if gauge is None:
-        gauge = _energy(graph.laplacian(theta))
+        lap = graph.laplacian(theta)
+
+        def energy(outputs: Tensor) -> float:
+            return float(lap.quadratic(outputs.double()).sum())
+
+        gauge = energy, "Laplacian energy"
     measure, gauge_name = gauge
 
     def refit(point: TunePoint) -> TunePoint:
@@ -256,11 +260,6 @@ def _gap(a: Tensor, b: Tensor) -> Tensor:  # [P] or [P, C] -> [P]
 def _name(function: Callable[..., Any]) -> str:
     """What a function is called."""
     return str(getattr(function, "__name__", type(function).__name__))
-
-
-def _energy(lap: LaplacianOperator) -> tuple[_Function, str]:
-    """Laplacian energy on one graph."""
-    return lambda y: float(lap.quadratic(y.double()).sum()), "Laplacian energy"
 
 
 def _numbers(name: str, values: Sequence[float]) -> list[float]:

@@ -257,6 +257,7 @@ sys.exit(main())
         *("torch", "torch._C", "numpy", "numpy.linalg", "pandas._libs"),
     ],
 )
+@pytest.mark.slow
 def test_interrupted_while_something_is_loaded(tmp_path: Path, name: str) -> None:
     write_csv(tmp_path / "p.csv", ["a", "y"], [(0, 1), (1, 2)])
     words = ["smooth", "p.csv", "--outputs", "y", "--tau", "2", "--out", "f.csv"]
@@ -307,6 +308,7 @@ def test_options_load_nothing_heavy(words: tuple[str, ...]) -> None:
         ("audit", "people.csv", "--outputs", "score", "--metric", "svd"),
     ],
 )
+@pytest.mark.slow
 def test_nobody_waits_for_torch_to_hear_of_a_mistake(
     tmp_path: Path, words: tuple[str, ...]
 ) -> None:

@@ -337,7 +337,7 @@ def test_a_failed_call_leaves_old_results_alone(
 
     monkeypatch.setattr("pyg_glif.cli._files._write_csv", full)
     words = ("smooth", "people.csv", *COLUMNS, "--tau", 6000, "--out", "fair.csv")
-    shell(*words).fails(1, "[Errno 28] No space left on device")
+    shell(*words).fails(1, "[Errno 28] No space left on device: 'fair.csv'")
     assert Path("fair.csv").read_text() == "old"
     assert sorted(p.name for p in Path().iterdir()) == ["fair.csv", "people.csv"]
 

@@ -355,8 +355,11 @@ def test_files_of_every_format_version_load(version: int) -> None:
     assert post._fitted.x.tolist() == record["x"]
     # Written by other code on another machine: the last digits may differ.
     near = {"rtol": 1e-6, "atol": 1e-7}
-    torch.testing.assert_close(post.y_fair_, torch.tensor(record["y_fair"]), **near)
-    x_new, y_new = torch.tensor(record["x_new"]), torch.tensor(record["y_hat_new"])
+    names = ("y_fair", "x_new", "y_hat_new", "transform")
+    y_fair, x_new, y_new, expected = (
+        torch.tensor(record[name], dtype=torch.float32) for name in names
+    )
+    torch.testing.assert_close(post.y_fair_, y_fair, **near)
     if version == 1:
         found = post.transform(x_new, y_new)
     else:
@@ -367,7 +370,7 @@ def test_files_of_every_format_version_load(version: int) -> None:
         found = post.transform(x_new, y_new)
         assert found.columns == ["yes", "no"]
         found = torch.from_numpy(found.to_numpy()[:, [1, 0]].copy())
-    torch.testing.assert_close(found, torch.tensor(record["transform"]), **near)
+    torch.testing.assert_close(found, expected, **near)
 
 
 def test_old_files_keep_the_columns_of_the_command_line(tmp_path: Path) -> None:

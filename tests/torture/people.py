@@ -20,6 +20,7 @@ Array = NDArray[np.float64]
 
 def _run(case: Case) -> None:
     parts = [_newcomers, _jointly, _sequence, _explanations, _threads, _unchanged]
+    parts.append(_audits)
     with default_dtype(case.pick([torch.float32, torch.float32, torch.float64])):
         case.pick(parts)(case)
 
@@ -305,6 +306,38 @@ def _unchanged(case: Case) -> None:
         same = np.array_equal(np.asarray(got)[keep], given[keep])
         case.check(same, f"{kind} people change without a reason", what)
         case.count("people left alone", int(keep.sum()))
+
+
+def _audits(case: Case) -> None:
+    """What a report says about the fitted, recomputed."""
+    setting, x, _, y, _, what = _people(case, 25, 1)
+    setting.form, setting.logit = None, False
+    y = y.reshape(len(y), -1)[:, 0]
+    post = setting.post().fit(x, y)
+    sex = case.rng.integers(0, 2, size=len(y))
+    sex[:2] = 0, 1
+    report = post.audit(attributes={"sex": sex}, k=None).to_dict()
+    W = setting.own_weights(x)
+    f = _fit(setting, W, y.astype(np.float64)[:, None])[:, 0]
+    facts, measures = report["facts"], {m["name"]: m for m in report["measures"]}
+    case.count("audits")
+    inside = Distances(x, x).low <= setting.tau
+    np.fill_diagonal(inside, False)
+    pairs = int(inside.sum()) // 2
+    case.check(facts["num_edges"] == pairs, "audit: other edges", what)
+    alone = int((inside.sum(1) == 0).sum())
+    case.check(facts["num_isolated"] == alone, "audit: others are isolated", what)
+    L = np.diag(W.sum(1)) - W
+    for when, value in (("before", y.astype(np.float64)), ("after", f)):
+        energy = float(value @ L @ value)
+        gap = float(value[sex == 1].mean() - value[sex == 0].mean())
+        for name, want in (("laplacian_energy", energy), ("gap_by_sex", gap)):
+            got = measures[name][when]["value"]
+            off = abs(got - want) / (1.0 + abs(want))
+            case.check(off <= 2e-5, f"audit: {name} off", f"{got} for {want}; {what}")
+    moved = float(np.abs(f - y).mean())
+    off = abs(facts["mean_movement"] - moved)
+    case.check(off <= 2e-5, "audit: movement off", f"{off:.1e}; {what}")
 
 
 def _threads(case: Case) -> None:

@@ -1,0 +1,65 @@
+"""Terms of a training loss, called with what their parameters are named after."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from torch import Tensor, nn
+
+from pyg_glif._validate import check_callable
+
+# What a term may ask for, by the names of its parameters.
+_OFFERED = ("model", "x", "y", "logits", "f", "index", "edge_index", "edge_weight")
+
+
+class Terms(nn.ModuleList):
+    """Terms, and what each of them asks for; functions stand beside the modules."""
+
+    def __init__(self, name: str, parts: list[Any], model: nn.Module) -> None:
+        super().__init__(part for part in parts if isinstance(part, nn.Module))
+        self.parts: list[tuple[Callable[..., Tensor | None], dict[str, bool]]] = []
+        for part in parts:
+            check_callable(name, part)
+            names = parameters_of(part, skip=0)
+            unknown = [key for key, needed in names.items() if needed]
+            unknown = [key for key in unknown if key not in _OFFERED]
+            if unknown:
+                msg = f"'{name}' must ask for some of {', '.join(_OFFERED)} only"
+                raise ValueError(f"{msg} (got {', '.join(unknown)})")
+            if "model" in names and "edge_index" in parameters_of(model):
+                # It moves people one by one, which in a graph moves others as well.
+                msg = f"'model' must be a function of the features alone for '{name}'"
+                raise ValueError(f"{msg} (got a forward with 'edge_index')")
+            self.parts.append((part, names))
+
+    def total(self, offer: Mapping[str, Any]) -> Tensor:
+        """The sum of what the terms return."""
+        total: Tensor = offer["logits"].new_zeros(())
+        known = {key: value for key, value in offer.items() if value is not None}
+        for part, names in self.parts:
+            missing = [key for key in names if names[key] and key not in known]
+            if missing:
+                msg = f"'{missing[0]}' must be in the batch for {type(part).__name__}"
+                raise ValueError(f"{msg} (got none). Train on a whole Data that has it")
+            value = part(**{key: known[key] for key in names if key in known})
+            total = total if value is None else total + value
+        return total
+
+    def duals(self) -> list[Tensor]:
+        """Prices of SenSeI and SenSR."""
+        found = [getattr(part, "dual", None) for part in self]
+        return [dual for dual in found if isinstance(dual, Tensor)]
+
+
+def parameters_of(part: Any, skip: int = 1) -> dict[str, bool]:
+    """Names of the parameters after the first few, and whether they must be given."""
+    # A torch_geometric.nn.Sequential has its own, its 'forward' takes anything.
+    own = getattr(getattr(part, "signature", None), "param_dict", None)
+    function = part.forward if isinstance(part, nn.Module) else part
+    found = own or inspect.signature(function).parameters
+    variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return {
+        name: parameter.default is inspect.Parameter.empty
+        for name, parameter in list(found.items())[skip:]
+        if getattr(parameter, "kind", None) not in variable
+    }
