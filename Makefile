@@ -66,7 +66,7 @@ docs: $(READY)
 	$(PY) -m sphinx -W --keep-going -q -b doctest docs docs/_build/doctest
 	$(PY) -m sphinx -W --keep-going -q -b html docs docs/_build/html
 
-# Without the extra "text": its packages ask for a newer torch.
+# Without the extra "text", whose oldest versions are not tried.
 $(OLDEST)/.ready: pyproject.toml constraints-oldest.txt
 	test -x $(OLDEST)/bin/python || $(OLDEST_PYTHON) -m venv $(OLDEST)
 	$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check \

@@ -580,7 +580,12 @@ def test_packaged_file_is_what_the_tool_writes(tool: ModuleType) -> None:
     content = PACKAGED.read_bytes()
     with np.load(io.BytesIO(content), allow_pickle=False) as file:
         arrays = {key: file[key] for key in file.files}
-    assert tool.archive(arrays) == content  # the bytes depend on the content only
+    written = tool.archive(arrays)
+    with np.load(io.BytesIO(written), allow_pickle=False) as file:
+        assert file.files == list(arrays)
+        assert all(np.array_equal(file[key], arrays[key]) for key in arrays)
+    # The bytes depend on the content only, but for what Python 3.10 puts into headers.
+    assert written == content or sys.version_info < (3, 11)
     about = json.loads(arrays["about"].tobytes())
     keys = ("package", "version", "sha256")
     assert about["sources"] == [
