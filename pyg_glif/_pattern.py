@@ -38,7 +38,7 @@ class Pattern:
 
     def __post_init__(self) -> None:
         for name in ("row", "col", "rowptr", "colidx"):
-            object.__setattr__(self, name, plain(getattr(self, name)))
+            object.__setattr__(self, name, unwrapped(getattr(self, name)))
 
     @classmethod
     def of(cls, row: Tensor, col: Tensor, num_nodes: int) -> "Pattern":
@@ -53,7 +53,7 @@ class Pattern:
     def reverse(self) -> Tensor:  # [E]
         """Position of (column, row); only gradients and checks need it."""
         # Sorting by column lists the transpose in canonical order.
-        return plain(torch.sort(self.colidx, stable=True)[1])
+        return unwrapped(torch.sort(self.colidx, stable=True)[1])
 
     @property
     def num_edges(self) -> int:
@@ -109,7 +109,7 @@ def edge_energy(pattern: Pattern, weight: Tensor, f: Tensor) -> Tensor:  # -> [E
     return out
 
 
-def plain(x: Tensor) -> Tensor:
+def unwrapped(x: Tensor) -> Tensor:
     """The tensor inside the wrappers of :mod:`torch.func`.
 
     Whatever is computed while it differentiates is wrapped, positions of entries

@@ -41,7 +41,7 @@ def not_compiled(function: Callable[_P, _T]) -> Callable[_P, _T]:
 
 
 @contextmanager
-def full_precision() -> Iterator[None]:
+def without_autocast() -> Iterator[None]:
     """No gradients, and no autocast: it would turn float32 products into bfloat16.
 
     Also a decorator. Not for generators, which hand control back in between.

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pyg_glif._runtime import Progress, full_precision
+from pyg_glif._runtime import Progress, without_autocast
 from pyg_glif._validate import (
     check_choice,
     check_edge_values,
@@ -243,7 +243,7 @@ def _dense_sweep(
         start = before.pop() if before else None
         psd = normalization != "nrw"
         label = components.up_to(place).to(rhs.device) if psd else None
-        with full_precision():
+        with without_autocast():
             values, status = solve_together(
                 *entries, strengths, rhs, start, label=label
             )

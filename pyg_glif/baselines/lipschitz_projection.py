@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from pyg_glif._runtime import full_precision
+from pyg_glif._runtime import without_autocast
 from pyg_glif._validate import (
     check_count,
     check_features,
@@ -64,7 +64,7 @@ class Projection(NamedTuple):
         return math.sqrt(self.duality_gap * self.objective)
 
 
-@full_precision()
+@without_autocast()
 def lipschitz_projection(
     x: Tensor,
     y_hat: Tensor,

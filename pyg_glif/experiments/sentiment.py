@@ -22,7 +22,13 @@ from pyg_glif.experiments.records import (
     summarize_chosen,
 )
 from pyg_glif.experiments.report import Report, ResultTable, seeds_note
-from pyg_glif.experiments.training import Make, Recipe, plain, with_penalty, with_sensei
+from pyg_glif.experiments.training import (
+    Make,
+    Recipe,
+    for_accuracy,
+    with_penalty,
+    with_sensei,
+)
 from pyg_glif.functional import glif_smooth
 from pyg_glif.graph import SimilarityGraph
 from pyg_glif.metric_learning import SensitiveSVD
@@ -193,7 +199,7 @@ class SentimentTrial(Trial):
     @cached_property
     def logit(self) -> Tensor:  # [N]
         """What the network says that all post-processing starts from."""
-        return self.train(plain(self.config.recipe.lr), self.config.recipe)
+        return self.train(for_accuracy(self.config.recipe.lr), self.config.recipe)
 
     def baseline(self) -> Iterable[Record]:
         """The network itself."""

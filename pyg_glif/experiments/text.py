@@ -29,7 +29,13 @@ from pyg_glif.experiments.records import (
 )
 from pyg_glif.experiments.report import Report, ResultTable, seeds_note
 from pyg_glif.experiments.runtimes import measure_runtimes, runtimes_table
-from pyg_glif.experiments.training import Make, Recipe, plain, with_penalty, with_sensei
+from pyg_glif.experiments.training import (
+    Make,
+    Recipe,
+    for_accuracy,
+    with_penalty,
+    with_sensei,
+)
 from pyg_glif.graph import SimilarityGraph
 from pyg_glif.metric_learning import FACE
 from pyg_glif.metrics import prediction_consistency
@@ -259,7 +265,7 @@ class TextTrial(Trial):
     @cached_property
     def logits(self) -> tuple[Tensor, Tensor]:
         """What the network says that all post-processing starts from."""
-        return self.train(plain(self.config.recipe.lr))
+        return self.train(for_accuracy(self.config.recipe.lr))
 
     def baseline(self) -> Iterable[Record]:
         """The network itself."""

@@ -69,7 +69,7 @@ class Recipe:
         return logits_of(classifier, x)
 
 
-def plain(lr: float) -> Make:
+def for_accuracy(lr: float) -> Make:
     """Training for accuracy alone."""
     return partial(FairClassifier, lr=lr)
 

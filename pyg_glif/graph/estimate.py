@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pyg_glif._runtime import available_memory, full_precision
+from pyg_glif._runtime import available_memory, without_autocast
 from pyg_glif._validate import check_batch, check_features, check_num_rows, check_scalar
 from pyg_glif.distances import FairDistance
 from pyg_glif.errors import MemoryBudgetError
@@ -142,7 +142,7 @@ def _bytes(num_edges: float, workspace: int) -> float:
     return num_edges * BYTES_PER_EDGE + workspace
 
 
-@full_precision()
+@without_autocast()
 def suggest_tau(
     x: Tensor,
     target_degree: float,

@@ -6,7 +6,7 @@ from copy import deepcopy
 import torch
 from torch import Tensor
 
-from pyg_glif._runtime import full_precision
+from pyg_glif._runtime import without_autocast
 from pyg_glif._validate import (
     check_comparable,
     check_features,
@@ -47,7 +47,7 @@ class RadiusIndex:
         (tensor([0, 0]), tensor([1, 2]), tensor([1., 1.]))
     """
 
-    @full_precision()
+    @without_autocast()
     def __init__(
         self,
         x: Tensor,
@@ -76,7 +76,7 @@ class RadiusIndex:
     def __repr__(self) -> str:
         return f"{type(self).__name__}(num_nodes={self._num_nodes}, tau={self.tau:g})"
 
-    @full_precision()
+    @without_autocast()
     def query(
         self, x_new: Tensor, progress: bool | None = None
     ) -> tuple[Tensor, Tensor, Tensor]:

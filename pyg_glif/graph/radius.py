@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from pyg_glif._runtime import Progress, full_precision
+from pyg_glif._runtime import Progress, without_autocast
 from pyg_glif._validate import (
     check_batch,
     check_choice,
@@ -29,7 +29,7 @@ from pyg_glif.graph.estimate import (
 _CALLABLE_TILE = 512
 
 
-@full_precision()
+@without_autocast()
 def fair_radius_graph(
     x: Tensor,
     tau: float,

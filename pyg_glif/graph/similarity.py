@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 import torch
 from torch import Tensor
 
-from pyg_glif._runtime import full_precision
+from pyg_glif._runtime import without_autocast
 from pyg_glif._validate import check_scalar
 from pyg_glif.distances import FairDistance
 from pyg_glif.graph._decide import called_within, edges_within
@@ -67,7 +67,7 @@ class SimilarityGraph:
     _dist: Tensor | None = field(default=None, kw_only=True)
 
     @classmethod
-    @full_precision()
+    @without_autocast()
     def search(
         cls,
         x: Tensor,

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from pyg_glif._runtime import Progress, full_precision
+from pyg_glif._runtime import Progress, without_autocast
 from pyg_glif._validate import (
     check_count,
     check_features,
@@ -17,7 +17,7 @@ _TILE_ENTRIES = 1 << 22
 _SAME = 1e-12  # distances that agree to so many digits are ties
 
 
-@full_precision()
+@without_autocast()
 def knn_deviation(
     x: Tensor,
     y: Tensor,

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from pyg_glif._runtime import Progress, full_precision
+from pyg_glif._runtime import Progress, without_autocast
 from pyg_glif._validate import (
     check_bin_edges,
     check_count,
@@ -59,7 +59,7 @@ class Violations(NamedTuple):
         return self.bin_violations.double() / self.bin_pairs
 
 
-@full_precision()
+@without_autocast()
 def lipschitz_violations(
     x: Tensor,
     y: Tensor,

@@ -101,6 +101,11 @@ class GLIFConv(MessagePassing):  # type: ignore[misc]
         if self.log_lam is not None:
             torch.nn.init.constant_(self.log_lam, math.log(self.initial_lam))
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What copies and saved layers hold: the layer, not the graph it has seen."""
+        # 'nn.Module' has no '__getstate__' of its own before Python 3.11.
+        return {**self.__dict__, "_cache": None}
+
     # The solver branches on values (has it converged?), which cannot be traced: a
     # compiled network calls this layer as it is.
     @torch.compiler.disable  # type: ignore[untyped-decorator, unused-ignore]

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from pyg_glif._pattern import edge_dot, plain, spmm
+from pyg_glif._pattern import edge_dot, spmm, unwrapped
 from pyg_glif._runtime import not_compiled
 from pyg_glif._validate import check_finite
 from pyg_glif.laplacian import LaplacianOperator
@@ -137,7 +137,7 @@ class _Solve(Function):
             assert in_dims[2] is not None
             y = y.movedim(in_dims[2], 1)  # [N, B, C]
             if job.dtype is not None:
-                check_finite("y_hat", plain(y))
+                check_finite("y_hat", unwrapped(y))
             flat: Tensor = _Solve.apply(s, t, y.flatten(1), job)  # type: ignore[no-untyped-call]
             return flat.view(y.shape), 1
         s, t, y = (

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from pyg_glif._lanczos import smallest_eigenvalue
-from pyg_glif._pattern import Pattern, plain
+from pyg_glif._pattern import Pattern, unwrapped
 from pyg_glif.laplacian import LaplacianOperator
 
 _UNIT = 2.0**-53  # largest relative error of one float64 operation
@@ -246,7 +246,7 @@ class System:
     @cached_property
     def _eigenvalue(self) -> tuple[float, float]:
         """Estimated bounds on the smallest eigenvalue of the system."""
-        if self.op.off_diagonal is not plain(self.op.off_diagonal):
+        if self.op.off_diagonal is not unwrapped(self.op.off_diagonal):
             # 'torch.func' differentiates by the weights: they are out of reach here.
             return smallest_eigenvalue(self.pattern, self.diagonal, self.off_diagonal)
         low, high = self.op.scaled_eigenvalue

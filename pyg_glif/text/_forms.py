@@ -47,7 +47,7 @@ def compose(text: str) -> tuple[str, list[int] | None]:
     return "".join(composed), [*places, len(text)]
 
 
-def like(word: str, other: str) -> str:
+def spelled_like(word: str, other: str) -> str:
     """``other`` in capitals, capitalised or as it is, whichever ``word`` is."""
     if len(word) > 1 and word.isupper():
         return other.upper()

@@ -9,7 +9,7 @@ import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 
 from pyg_glif._validate import check_kind, check_texts
-from pyg_glif.text._forms import MARKS, compose, is_word, like
+from pyg_glif.text._forms import MARKS, compose, is_word, spelled_like
 from pyg_glif.text._pronouns import role_of_her, role_of_his
 
 #: Words with one counterpart each. "her" and "his" have two each.
@@ -167,9 +167,9 @@ def _counterpart(match: re.Match[str], names: Mapping[str, str], nouns: bool) ->
     word, tail = match["word"], match["tail"] or ""
     name = names.get(word) or names.get(word.title() if word.isupper() else "")
     if name:
-        return _possessive(like(word, name), tail, match)
+        return _possessive(spelled_like(word, name), tail, match)
     other = _pronoun(match) or _title(match) or (nouns and NOUNS.get(word.lower()))
-    return like(word, other) + tail if other else match[0]
+    return spelled_like(word, other) + tail if other else match[0]
 
 
 def _key(word: str) -> str:

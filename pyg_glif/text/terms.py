@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pyg_glif._validate import check_kind, check_texts
-from pyg_glif.text._forms import MARKS, compose, like
+from pyg_glif.text._forms import MARKS, compose, spelled_like
 
 
 class IdentityTerm(NamedTuple):
@@ -77,7 +77,7 @@ def replace_identity_terms(
     starts = [*(start for start, _, _, _ in found), len(text)]
     between = [text[a:b] for a, b in zip(ends, starts, strict=True)]
     old = [word for _, _, _, word in found]
-    return [_join(between, [like(word, term) for word in old]) for term in by]
+    return [_join(between, [spelled_like(word, term) for word in old]) for term in by]
 
 
 def read_terms(path: str | Path) -> tuple[str, ...]:

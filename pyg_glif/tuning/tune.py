@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from pyg_glif._arrays import to_labels, to_tensor
-from pyg_glif._runtime import full_precision
+from pyg_glif._runtime import without_autocast
 from pyg_glif._validate import (
     check_callable,
     check_exclusive,
@@ -41,7 +41,7 @@ _LAMS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 _Function = Callable[[Tensor], float]
 
 
-@full_precision()
+@without_autocast()
 def tune(
     x: Any,
     y_hat: Any,

@@ -3,6 +3,7 @@
 import copy
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -395,3 +396,21 @@ def test_glif_conv_on_nothing() -> None:
     x = torch.tensor([[1.0], [2.0]])
     assert torch.equal(GLIFConv(5.0)(x, empty), x)
     assert GLIFConv()(torch.empty(0, 3), empty).shape == (0, 3)
+
+
+@pytest.mark.parametrize("form", ["edges", "csr", "operator"])
+def test_copies_and_files_of_a_layer_leave_its_graph_behind(
+    form: str, tmp_path: Path
+) -> None:
+    dense = torch.tensor([[0.0, 1.0], [1.0, 0.0]])
+    edges = torch.tensor([[0, 1], [1, 0]])
+    graph = {"edges": edges, "csr": dense.to_sparse_csr()}.get(form)
+    graph = LaplacianOperator(edges) if graph is None else graph
+    x = torch.tensor([[0.0], [3.0]])
+    conv = GLIFConv(cached=True, learn_lam=True)
+    expected = conv(x, graph)
+    torch.save(conv, tmp_path / "layer.pt")
+    saved = torch.load(tmp_path / "layer.pt", weights_only=False)
+    for other in (copy.deepcopy(conv), saved):
+        assert other._cache is None
+        assert torch.equal(other(x, graph), expected)
