@@ -14,7 +14,7 @@ from torch_geometric.data import Data
 from pyg_glif.baselines import Auditor, SenSeIRegularizer
 from pyg_glif.distances import FairDistance
 from pyg_glif.lightning import MLP, FairClassifier, FairDataModule
-from pyg_glif.lightning._resolve import Trainer
+from pyg_glif.lightning.resolve import Trainer
 
 #: Makes what is trained of a fresh network.
 Make = Callable[[MLP], FairClassifier]

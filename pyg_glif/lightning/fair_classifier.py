@@ -19,8 +19,8 @@ from pyg_glif._validate import (
     full_precision,
 )
 from pyg_glif.lightning._batch import Rows, to_rows
-from pyg_glif.lightning._resolve import LightningModule
 from pyg_glif.lightning._terms import Terms, parameters_of
+from pyg_glif.lightning.resolve import LightningModule
 from pyg_glif.lightning.similarity_penalty import SimilarityPenalty
 
 

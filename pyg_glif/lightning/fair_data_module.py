@@ -23,7 +23,7 @@ from pyg_glif._validate import (
     check_one_process,
     check_two_classes,
 )
-from pyg_glif.lightning._resolve import LightningDataModule
+from pyg_glif.lightning.resolve import LightningDataModule
 
 
 class FairDataModule(LightningDataModule):

@@ -16,7 +16,7 @@ from pyg_glif._validate import (
 )
 from pyg_glif.errors import NotFittedError
 from pyg_glif.lightning._batch import to_rows
-from pyg_glif.lightning._resolve import Callback, LightningModule, Trainer
+from pyg_glif.lightning.resolve import Callback, LightningModule, Trainer
 from pyg_glif.metrics import laplacian_energy, local_lipschitz
 from pyg_glif.postprocessor import GLIFPostProcessor
 from pyg_glif.solvers import Solution

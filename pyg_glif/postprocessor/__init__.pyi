@@ -1,6 +1,6 @@
+from ._fitted import TransformInfo
 from .audit import Bootstrap, audit
 from .explanation import Explanation
-from .fitted import TransformInfo
 from .glif_post_processor import GLIFPostProcessor
 from .report import AuditReport, Estimate, Measure, Pair, Person
 

@@ -32,11 +32,11 @@ from pyg_glif.distances import FairDistance
 from pyg_glif.errors import NotFittedError
 from pyg_glif.graph import SimilarityGraph, suggest_tau
 from pyg_glif.links import Link
+from pyg_glif.postprocessor._fitted import Fitted, Settings, fit_people
+from pyg_glif.postprocessor._params import Parameters
+from pyg_glif.postprocessor._persistence import damage_in, read_fitted, write_fitted
 from pyg_glif.postprocessor.audit import Bootstrap, audit
 from pyg_glif.postprocessor.explanation import Explanation, stochastic, strongest
-from pyg_glif.postprocessor.fitted import Fitted, Settings, fit_people
-from pyg_glif.postprocessor.params import Parameters
-from pyg_glif.postprocessor.persistence import damage_in, read_fitted, write_fitted
 from pyg_glif.postprocessor.report import AuditReport
 from pyg_glif.solvers import Solution, Solver
 from pyg_glif.typing import Normalization

@@ -76,7 +76,9 @@ class Solution:
         error: Tensor = torch.linalg.vector_norm(gap, dim=0)
         # Norms of N entries are rounded N times.
         slack = 1.0 + (gap.size(0) + 8) * torch.finfo(torch.float64).eps
-        bound = (slack * (self.error_bound + error)).nan_to_num_(nan=torch.inf)
+        bound = (slack * (self.error_bound + error)).nan_to_num_(
+            nan=torch.inf, posinf=torch.inf
+        )
         return replace(self, value=value, error_bound=bound)
 
     def __repr__(self) -> str:
@@ -172,7 +174,9 @@ class Solver(Kind, ABC):
             parts = [(norm + noise) / smallest + found.entries / min(smallest, 1.0)]
             if low is not None:  # 'value' is the certified point without it
                 parts.append(torch.linalg.vector_norm(low, dim=0))
-            bound = system.total_bound(*parts).nan_to_num_(nan=torch.inf)
+            bound = system.total_bound(*parts).nan_to_num_(
+                nan=torch.inf, posinf=torch.inf
+            )
         else:
             bound = torch.full_like(norm, torch.inf)
         return Solution(value, status, num_iter, norm, bound, repr(self)), noise

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from pyg_glif.lightning._resolve import Trainer
+from pyg_glif.lightning.resolve import Trainer
 
 TrainerFactory = Callable[..., Trainer]
 

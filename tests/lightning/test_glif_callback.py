@@ -19,7 +19,7 @@ from pyg_glif.errors import NotFittedError
 from pyg_glif.functional import glif_smooth
 from pyg_glif.graph import edge_weights, fair_radius_graph, suggest_tau
 from pyg_glif.lightning import MLP, FairClassifier, FairDataModule, GLIFCallback
-from pyg_glif.lightning._resolve import LightningModule
+from pyg_glif.lightning.resolve import LightningModule
 from pyg_glif.links import Link
 from pyg_glif.solvers import CG, SolveStatus
 from tests.lightning.conftest import TrainerFactory

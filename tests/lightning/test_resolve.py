@@ -7,7 +7,7 @@ from types import ModuleType
 import pytest
 import pytorch_lightning
 
-from pyg_glif.lightning import _resolve as resolve
+from pyg_glif.lightning import resolve
 
 NAMES = ["Callback", "LightningDataModule", "LightningModule", "Trainer"]
 

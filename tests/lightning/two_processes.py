@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from pyg_glif.lightning import MLP, FairClassifier
-from pyg_glif.lightning._resolve import LightningDataModule, Trainer
+from pyg_glif.lightning.resolve import LightningDataModule, Trainer
 
 # Who holds which rows, and which of them have a label.
 CASES = {

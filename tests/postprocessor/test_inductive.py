@@ -121,7 +121,7 @@ def test_blocks_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
     group = people()
     post = group.fit()
     whole = post.transform(group.x_new, group.y_new)
-    monkeypatch.setattr("pyg_glif.postprocessor.fitted._BLOCK", 7)
+    monkeypatch.setattr("pyg_glif.postprocessor._fitted._BLOCK", 7)
     assert torch.equal(post.transform(group.x_new, group.y_new), whole)
 
 

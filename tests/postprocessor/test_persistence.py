@@ -25,7 +25,7 @@ from pyg_glif.distances import (
 )
 from pyg_glif.errors import DamagedFileError, UnprotectedFileWarning
 from pyg_glif.links import Identity, Link, Logit, Softmax
-from pyg_glif.postprocessor import GLIFPostProcessor, persistence
+from pyg_glif.postprocessor import GLIFPostProcessor, _persistence
 from pyg_glif.solvers import CG, Auto, Cholesky, CoordinateDescent, SolveStatus
 from tests.frames import Frame
 from tests.postprocessor.people import people
@@ -468,7 +468,7 @@ def test_what_a_killed_process_leaves_is_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     post, path = people().fit(), tmp_path / "fit"
-    write, written = persistence._write, multiprocessing.get_context("fork").Event()
+    write, written = _persistence._write, multiprocessing.get_context("fork").Event()
 
     def slow(file: Any, *args: Any) -> None:
         write(file, *args)
@@ -477,7 +477,7 @@ def test_what_a_killed_process_leaves_is_removed(
         time.sleep(600)
 
     with monkeypatch.context() as patch:
-        patch.setattr(persistence, "_write", slow)
+        patch.setattr(_persistence, "_write", slow)
         writer = start(lambda: post.save(path))
     try:
         assert written.wait(60)

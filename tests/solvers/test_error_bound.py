@@ -284,3 +284,15 @@ def test_error_bound_of_float32_covers_the_rounding() -> None:
     W = np.array([[0.0, 1.0], [1.0, 0.0]])
     assert_bound_holds(found, exact.smooth(W, y.double().numpy(), 1.0, None))
     assert 1e-10 < float(found.error_bound) < 1e-7
+
+
+def test_error_bound_of_an_overflow_is_infinite() -> None:
+    gone = Solution(
+        torch.tensor([[1e300, 1.0]], dtype=torch.float64),
+        SolveStatus.MAX_ITER,
+        1,
+        torch.ones(2, dtype=torch.float64),
+        torch.ones(2, dtype=torch.float64),
+    ).to(torch.float32)
+    assert gone.error_bound.tolist()[0] == math.inf
+    assert math.isfinite(gone.error_bound.tolist()[1])

@@ -84,7 +84,8 @@ def _cache(case: Case) -> None:
         if event == "scale" and weight is not None:
             weight.mul_(2.0)
             entry[0] = W = W * 2.0
-        elif event == "copy" and all(entry[1] != "sparse csr" for entry in graphs):
+        elif event == "copy" and not any(entry[1] == "sparse csr" for entry in graphs):
+            # torch cannot copy the caller's CSR matrix, which a cached layer keeps.
             conv = copy.deepcopy(conv)
         elif event == "train" and conv.log_lam is not None:
             with torch.no_grad():

@@ -29,7 +29,7 @@ from pyg_glif._validate import check_choice
 from pyg_glif.errors import DamagedFileError, UnprotectedFileWarning
 from pyg_glif.graph import SimilarityGraph
 from pyg_glif.kinds import Kind, build, describe, registered
-from pyg_glif.postprocessor.fitted import Fitted, Settings
+from pyg_glif.postprocessor._fitted import Fitted, Settings
 from pyg_glif.solvers import Jacobi, Solution, SolveStatus
 
 _FORMAT = "pyg_glif.GLIFPostProcessor"
