@@ -1,5 +1,6 @@
 """FairClassifier: the loss against NumPy, the whole life of a model, bad input."""
 
+import inspect
 import re
 from itertools import combinations
 from math import comb
@@ -331,6 +332,9 @@ def test_checkpoints_load(
     make_trainer: TrainerFactory,
     tmp_path: Path,
 ) -> None:
+    takes = inspect.signature(FairClassifier.load_from_checkpoint).parameters
+    if weights_only is not None and "weights_only" not in takes:
+        pytest.skip("this Lightning knows no 'weights_only'")
     distance = Mahalanobis(torch.diag(torch.tensor([1.0, 1.0, 2.0, 0.5])))
     classifier = make(lam=0.1, distance=distance, normalization="density", lr=0.01)
     trainer = make_trainer()
