@@ -92,7 +92,7 @@ def like(value: Any, result: Tensor) -> Any:
 
 
 def column_names(name: str, value: Any) -> tuple[Any, ...] | None:
-    """What the columns of a frame are called; :obj:`None` if it is no frame."""
+    """Names of the columns of a frame; :obj:`None` if it is no frame."""
     if isinstance(value, (Tensor, np.ndarray)) or not hasattr(value, "columns"):
         return None
     names = tuple(_plain_name(name, column) for column in value.columns)
@@ -157,7 +157,7 @@ def _check_dense(name: str, value: Tensor) -> None:
 
 
 def _as_array(name: str, value: Any) -> NDArray[Any]:
-    """Whatever NumPy makes of a value, unless that would lose something."""
+    """The value as an array; raises on sparse, masked and ragged values."""
     if hasattr(value, "toarray") and hasattr(value, "nnz"):  # as SciPy's matrices have
         msg = f"'{name}' must be a dense array (got {type(value).__name__})"
         raise TypeError(f"{msg}. Use '{name}.toarray()'")
@@ -267,7 +267,7 @@ def _numbered(name: str, array: NDArray[Any]) -> NDArray[Any]:
 
 
 def _plain(array: NDArray[Any], dtype: Any, *, copy: bool = False) -> NDArray[Any]:
-    """Native byte order, positive strides, writable, a type that torch has."""
+    """The array for torch: native byte order, positive strides, writable."""
     # torch warns about memory it must not write to, and frames hand out such.
     copy = copy or not array.flags.writeable
     # 'np.array(copy=None)' would do both, but is an error before NumPy 2.
@@ -277,7 +277,7 @@ def _plain(array: NDArray[Any], dtype: Any, *, copy: bool = False) -> NDArray[An
 
 
 def _plain_name(name: str, column: Any) -> Any:
-    """A column's name as something that a file can hold."""
+    """A column's name as text, whole number or tuple, which files can hold."""
     if isinstance(column, str):
         return str(column)
     if isinstance(column, tuple):
@@ -289,7 +289,7 @@ def _plain_name(name: str, column: Any) -> Any:
 
 
 def _index(where: Iterable[Any]) -> Any:
-    """An index as a person writes it."""
+    """An index for messages: a number, or a tuple for several dimensions."""
     found = tuple(int(i) for i in where)
     return found[0] if len(found) == 1 else found
 

@@ -30,7 +30,7 @@ class Kind:
     def to_config(self) -> dict[str, Any]:
         """Plain data from which :meth:`from_config` builds an equal object."""
         if not is_dataclass(self):
-            msg = f"'{type(self).__name__}' must say by 'to_config' what it is made of"
+            msg = f"'{type(self).__name__}' must be a dataclass or override 'to_config'"
             raise TypeError(f"{msg} to be saved")
         return {
             f.name: _plain(f"{type(self).__name__}.{f.name}", getattr(self, f.name))

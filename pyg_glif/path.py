@@ -199,11 +199,11 @@ def _as_graph(
 
 
 def _grid(name: str, values: Sequence[float]) -> list[float]:
-    """Distinct non-negative numbers in ascending order."""
+    """Checks numbers, and returns them once each in ascending order."""
     infinite = name == "taus"
     out = {check_scalar(name, v, minimum=0.0, allow_inf=infinite) for v in values}
     if not out:
-        raise ValueError(f"'{name}' must not be empty")
+        raise ValueError(f"'{name}' must hold at least one number (got none)")
     return sorted(out)
 
 

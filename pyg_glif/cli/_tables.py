@@ -74,12 +74,12 @@ class CellError(UsageError):
 
 
 def _them(names: Sequence[str]) -> str:
-    """The pronoun for one or several."""
+    """The pronoun "it" or "them", by the number of names."""
     return "it" if len(names) == 1 else "them"
 
 
 def _some(faults: Sequence[Fault], most: int = 12) -> str:
-    """Faults for a message, not more than can be read."""
+    """The first ``most`` faults as one text, and how many more there are."""
     shown = "; ".join(str(fault) for fault in faults[:most])
     return shown + (f"; and {len(faults) - most} more" if len(faults) > most else "")
 
@@ -108,7 +108,9 @@ class FileTable(ABC):
         twice = [name for name, count in Counter(names).items() if count > 1]
         if twice:
             of = "column" if len(twice) == 1 else "columns"
-            raise UsageError(f"'{path}': {of} {listed(twice)} must be there once only")
+            raise UsageError(
+                f"'{path}': {of} {listed(twice)} must not appear more than once"
+            )
 
     @abstractmethod
     def numbers(self, names: Sequence[str]) -> NDArray[Any]:
@@ -119,7 +121,7 @@ class FileTable(ABC):
         """A column as it is stored, ``[N]``; text as objects."""
 
     def place(self, row: int) -> str:
-        """Where a row is, in words."""
+        """The place of a row, as messages name it."""
         return f"row {row}"
 
     def outputs(self, names: Sequence[str]) -> NDArray[Any]:
@@ -132,7 +134,7 @@ class FileTable(ABC):
         return next((key for key, all in self.blocks.items() if all == names), None)
 
     def find(self, name: str) -> list[str]:
-        """Columns for a name, an array or a pattern; none if there is nothing."""
+        """Columns that a name, an array or a pattern with ``*`` stands for."""
         if name in self.names:
             return [name]
         if name in self.blocks:
@@ -199,7 +201,7 @@ class TextTable(FileTable):
         return value
 
     def _at(self, names: Sequence[str]) -> list[int]:
-        """Where columns are."""
+        """Positions of the named columns in the file."""
         where = {name: k for k, name in enumerate(self._header)}
         return [where[name] for name in names]
 
@@ -254,7 +256,7 @@ class TextTable(FileTable):
         return np.concatenate(parts)
 
     def place(self, row: int) -> str:
-        """The line in which a row ends, which quoted line breaks shift."""
+        """The line in which a row ends; quoted line breaks are counted."""
         return f"line {next(islice(self._rows(self.path), row, None))[0]}"
 
     def _rows(self, path: Path) -> Iterator[tuple[int, list[str]]]:
@@ -307,7 +309,7 @@ class TextTable(FileTable):
 
 
 def _open(path: Path, errors: str = "strict") -> Any:
-    """A text file as the csv module wants it, without the mark some programs add."""
+    """Opens a text file for the csv module, and skips a byte order mark."""
     return path.open(encoding="utf-8-sig", errors=errors, newline="")
 
 
@@ -324,7 +326,7 @@ def _delimiter(path: Path) -> str:
 
 
 def _header(path: Path, cells: list[str]) -> list[str]:
-    """Names of columns."""
+    """Names of the columns, from the cells of the first record."""
     header = [cell.strip() for cell in cells]
     named = [name for name in header if name]
     if not named:
@@ -348,7 +350,7 @@ def _is_number(cell: str) -> bool:
 
 
 def _number(cell: str) -> float:
-    """A cell as a number, NaN if it is none."""
+    """The number in a cell, NaN if the cell does not hold one."""
     return float(cell) if _is_number(cell) else np.nan
 
 
@@ -397,7 +399,7 @@ class ParquetTable(FileTable):
 
 
 def _is_missing(cell: Any) -> bool:
-    """Whether a cell is empty; only then is it a number unlike itself."""
+    """Whether a cell is ``None``, the NA of pandas or NaN."""
     import pandas as pd
 
     return cell is None or cell is pd.NA or (isinstance(cell, float) and cell != cell)

@@ -132,7 +132,7 @@ def fit(
 
 @torch.no_grad()
 def logits_of(classifier: FairClassifier, x: Tensor) -> Tensor:  # [N, F] -> [N, C]
-    """What a trained network makes of some rows."""
+    """Logits of a trained network for some rows."""
     logits: Tensor = classifier(x)
     return logits
 

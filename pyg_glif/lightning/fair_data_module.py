@@ -155,11 +155,11 @@ class FairDataModule(LightningDataModule):
         return _unbatched(_Slices(self.data.x, self._labels()), sampler)
 
     def _whole(self, num_batches: int) -> DataLoader[Any]:
-        """The whole data, again and again."""
+        """A loader that gives the whole data ``num_batches`` times."""
         return _unbatched([self.data] * num_batches, range(num_batches))
 
     def _labels(self) -> Tensor:
-        """The labels as they are now."""
+        """The labels of ``data``, read anew and checked."""
         return check_group("y", self.data.y, len(self.data.x))
 
     def _rows(self, key: str) -> Tensor:
@@ -200,7 +200,7 @@ class _EpochSampler:
         self._epoch = 0
 
     def set_epoch(self, epoch: int) -> None:
-        """Says which epoch the next iteration is."""
+        """Sets the number of the epoch that the next iteration draws."""
         self._epoch = epoch
 
     def __len__(self) -> int:
@@ -215,12 +215,12 @@ class _EpochSampler:
         yield from islice(self._draw(generator), self._num_batches)
 
     def _draw(self, generator: torch.Generator) -> Iterable[Tensor]:
-        """Batches without end."""
+        """Yields batches of row numbers without end."""
         raise NotImplementedError
 
 
 class _ShuffledSampler(_EpochSampler):
-    """All rows in random order, then again in another."""
+    """Draws all rows in random order, then all again in another order."""
 
     def __init__(
         self, rows: Tensor, batch_size: int, num_batches: int | None, seed: int
@@ -236,7 +236,7 @@ class _ShuffledSampler(_EpochSampler):
 
 
 class _BalancedSampler(_EpochSampler):
-    """Equally many rows of each class, then some without one, with replacement."""
+    """Draws as many rows of each class, then unlabelled ones, with replacement."""
 
     def __init__(
         self,

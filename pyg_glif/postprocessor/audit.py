@@ -291,7 +291,7 @@ def _edge_measures(
 
 
 def _plain(name: str, title: str, values: list[float]) -> Measure:
-    """A measure without an interval; equal infinities have no difference."""
+    """A measure without an interval; two equal infinities have change 0."""
     found = [Estimate(value) for value in values]
     if len(values) == 2:
         before, after = values
@@ -344,6 +344,6 @@ def _group_measures(
 
 
 def _pairs(ratios: LipschitzRatios) -> tuple[Pair, ...]:
-    """The worst pairs."""
+    """The worst pairs as :class:`Pair` objects, in their order."""
     found = zip(ratios.worst_pairs.tolist(), ratios.worst_ratios.tolist(), strict=True)
     return tuple(Pair(i, j, ratio) for (i, j), ratio in found)

@@ -35,7 +35,7 @@ class SolveStatus(Enum):
 
     @property
     def is_failure(self) -> bool:
-        """Whether a solver that may raise does so."""
+        """Whether the solve failed, on which ``throw=True`` raises."""
         return self not in (SolveStatus.CONVERGED, SolveStatus.EPOCHS_DONE)
 
 
@@ -89,7 +89,7 @@ class Solution:
 
 
 class Attempt(NamedTuple):
-    """What a solver hands to certification."""
+    """What :meth:`Solver.attempt` returns, before the residual is verified."""
 
     value: Tensor  # [N, C] float64
     status: SolveStatus
@@ -115,10 +115,10 @@ class Solver(Kind, ABC):
 
     @abstractmethod
     def attempt(self, system: System, rhs: Tensor, x0: Tensor | None) -> Attempt:
-        """Solves in float64, with the status this solver believes in."""
+        """Solves in float64; :meth:`solve` verifies the status that is returned."""
 
     def saddle(self, system: System, rhs: Tensor) -> Tensor:
-        """What to return, beside an error, where there is no minimum: NaN."""
+        """The value where the objective has no minimum: NaN, unless overridden."""
         return torch.full_like(rhs, torch.nan)
 
     def choose(self, system: System) -> "Solver":

@@ -230,7 +230,7 @@ class _Scaled:
         return None if self._means is None else self._means.mean(r)
 
     def unscale(self, value: Tensor) -> Tensor:
-        """A correction in the original variables."""
+        """Turns a correction of the scaled system into one of the original."""
         x = self.scaling.unsqueeze(1) * value
         return x if self._means is None else x.sub_(self._means.mean(x))
 

@@ -171,7 +171,7 @@ def _cholesky(
 
 
 def _general(system: System, group: _Group, y: Tensor) -> tuple[Tensor, bool]:
-    """By pivoting, for matrices that are not definite; NaN if they are singular."""
+    """Solves with pivoting where a matrix is indefinite; NaN if it is singular."""
     x, info = torch.linalg.solve_ex(_matrices(system, group), y)
     return x.masked_fill_((info != 0).view(-1, 1, 1), torch.nan), True
 
