@@ -93,6 +93,7 @@ class RobustTerm(nn.Module):
             return
         spent = float(sq_dist.mean())
         gap = (spent - self.eps) / max(spent, self.eps)
+        # A factor, not a difference: the price stays positive.
         self.dual.mul_(math.exp(self.dual_lr * gap)).clamp_(min=_MIN_DUAL)
 
     def _free_directions(self, num_features: int) -> Tensor:

@@ -108,6 +108,7 @@ class _Interrupts:
         self.seen = True
         if hasattr(signal, "setitimer"):  # not every system has alarms
             self._handle(signal.SIGALRM)
+            # Raises once more in half a second, unless this one ends the call.
             signal.setitimer(signal.ITIMER_REAL, 0.5)
         raise KeyboardInterrupt
 
@@ -125,6 +126,7 @@ def _say(outcome: Outcome, as_json: bool) -> None:
 
 def _fail(error: BaseException, words: list[str]) -> int:
     """Prints an error, as JSON too if asked for, and returns its exit code."""
+    # Parsing itself may have failed, so there need not be parsed options.
     if "--debug" in words:
         traceback.print_exception(error)
     code, message = _verdict(error)

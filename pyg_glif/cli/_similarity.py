@@ -41,7 +41,7 @@ class _Scale:
         return (rows.double() - self._mean) / self._std
 
     def directions(self, rows: Tensor) -> Tensor:
-        """Directions, which have no place, in standard deviations."""
+        """Directions in standard deviations; the mean is not subtracted."""
         return rows.double() / self._std
 
     def absorb(self, distance: SensitiveSubspace | None) -> FairDistance:

@@ -139,6 +139,7 @@ class FileTable(ABC):
             return [name]
         if name in self.blocks:
             return self.blocks[name]
+        # Only '*' is special: names of columns may hold the other characters.
         pattern = name.replace("[", "[[]").replace("?", "[?]")
         return [one for one in self.names if "*" in name and fnmatchcase(one, pattern)]
 
@@ -180,6 +181,7 @@ class TextTable(FileTable):
                 self._header = _header(
                     path, next(self._records(path, file), (1, []))[1]
                 )
+            # This pass also checks the number of cells in every row.
             self.num_rows = sum(1 for _ in self._rows(path))
         except UnicodeDecodeError as error:
             raise self._encoding_error(path) from error
@@ -189,6 +191,8 @@ class TextTable(FileTable):
     def numbers(self, names: Sequence[str]) -> NDArray[Any]:
         """Finite numbers, one column per name, ``[N, C]``."""
         try:
+            # Quickly by pandas. What it refuses is read again cell by cell, so that the
+            # error can name the line.
             frame = self._frame(names, np.float64)
         except (ValueError, OverflowError):
             return self._one_by_one(names)
@@ -293,6 +297,7 @@ class TextTable(FileTable):
         """The error for the first byte that is not UTF-8."""
         with _open(path, errors="surrogateescape") as file:
             header: list[str] = []
+            # Without NUL, which would be reported instead of the encoding.
             text = (line.replace("\0", "") for line in file)
             for line, row in self._records(path, text):
                 for j, cell in enumerate(row):
@@ -393,6 +398,7 @@ class ParquetTable(FileTable):
         if series.dtype.kind in "fiub":
             return np.asarray(series.to_numpy())
         cells = [None if _is_missing(cell) else cell for cell in series.tolist()]
+        # Not 'np.array(cells)', which makes a matrix of lists of equal length.
         out = np.empty(len(cells), dtype=object)
         out[:] = cells
         return out

@@ -323,6 +323,7 @@ def _cross_entropy(logits: Tensor, rows: Rows) -> Tensor:
     labelled = rows.labelled
     assert rows.y is not None
     if not bool(labelled.any()):
+        # A function of the logits, so that 'backward' still works.
         return 0.0 * logits.sum()
     return F.cross_entropy(full_precision(logits[labelled]), rows.y[labelled])
 

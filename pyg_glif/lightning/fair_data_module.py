@@ -107,6 +107,8 @@ class FairDataModule(LightningDataModule):
         """Refuses several processes, each of which would see all rows."""
         if self.trainer is not None:
             check_one_process(type(self).__name__, self.trainer.world_size)
+        # Batches are slices of tensors in memory: Lightning's advice to use worker
+        # processes does not apply.
         warnings.filterwarnings("ignore", ".*does not have many workers", UserWarning)
 
     def train_dataloader(self) -> DataLoader[Any]:
@@ -211,6 +213,7 @@ class _EpochSampler:
         entropy = np.random.SeedSequence((self._seed, self._epoch))
         seed = int(entropy.generate_state(1, np.uint64)[0])
         generator = torch.Generator().manual_seed(seed)
+        # Where nobody calls 'set_epoch', the next iteration is the next epoch.
         self._epoch += 1
         yield from islice(self._draw(generator), self._num_batches)
 

@@ -305,6 +305,7 @@ def _peer_deviation(lap: LaplacianOperator, both: Tensor) -> Tensor:  # -> [N, T
         return both.new_zeros(both.size(1), len(both))
     matrix = lap.pattern.csr(lap.weight)
     alone = lap.deg.detach() == 0
+    # Any divisor will do for people without weight: they are set to zero below.
     deg = torch.where(alone, 1.0, lap.deg.detach()).unsqueeze(1)
     apart = [torch.linalg.vector_norm(y - matrix @ y / deg, dim=1) for y in both]
     return torch.stack(apart, dim=1).masked_fill_(alone.unsqueeze(1), 0.0)
@@ -326,6 +327,7 @@ def _group_measures(
 
     spread = []
     for y in both:
+        # Groups of one give 0 / 0, and are left out below.
         square = mean((y - mean(y)[index]).square()) * size / (size - 1.0)
         spread.append(square[several].sqrt().mean(1))
     title = "standard deviation in groups"
@@ -336,6 +338,7 @@ def _group_measures(
     for y in both:
         decision = y.argmax(1) if y.size(1) > 1 else (y[:, 0] > threshold).long()
         low = decision.new_zeros(count.numel())
+        # The zeros to start from are no decisions, hence 'include_self=False'.
         high = low.scatter_reduce(0, index, decision, "amax", include_self=False)
         low = low.scatter_reduce(0, index, decision, "amin", include_self=False)
         agree.append((low == high)[several].double())

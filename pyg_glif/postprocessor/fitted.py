@@ -180,6 +180,7 @@ class Fitted:
         parts = [self.graph.edge_index, forth, forth.flip(0), inner.edge_index + old]
         edges = torch.cat(parts, 1)
         sq_dist = torch.cat([self.graph.sq_dist, outer, outer, inner.sq_dist])
+        # By row, then by column, as a search returns edges.
         order = (edges[0] * size + edges[1]).argsort()
         edges, sq_dist = edges[:, order], sq_dist[order]
         graph = SimilarityGraph(edges, sq_dist, size, settings.tau)

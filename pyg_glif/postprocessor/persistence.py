@@ -258,6 +258,7 @@ def _write(
             "data_offsets": [start, end],
         }
     text = json.dumps(layout).encode()
+    # Padded, so that the tensors start at a multiple of 8 bytes.
     text += b" " * (-len(text) % 8)
     file.write(len(text).to_bytes(8, "little"))
     file.write(text)

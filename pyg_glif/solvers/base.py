@@ -154,6 +154,8 @@ class Solver(Kind, ABC):
         smallest = system.smallest_eigenvalue()
         if smallest > 0:
             value, status, num_iter, low = self.attempt(system, y, x0)
+            # Who has no neighbour keeps the output to the last digit, whatever the
+            # solver rounds on its way.
             alone = system.alone().unsqueeze(1)
             if bool(alone.any()):
                 value = torch.where(alone, y, value)
@@ -165,6 +167,7 @@ class Solver(Kind, ABC):
         found = system.residual(y, value, low, limit)
         norm, noise = found.norm, found.noise
         if status is SolveStatus.CONVERGED and limit is not None:
+            # Noise above the limit could hide a residual above it.
             met = (norm <= limit) & (noise <= limit)
             if not bool(met.all()):
                 status = SolveStatus.STAGNATED
