@@ -97,7 +97,7 @@ def check_rank(name: str, value: Tensor, *ranks: int) -> None:
 
 
 def check_finite(name: str, value: Tensor) -> None:
-    """No NaN and no infinity; the message names the first offender."""
+    """Raises on NaN and infinity, and names the first such entry."""
     if is_batched(value):  # whoever works off the batch looks at it
         return
     # A sum is finite only if no entry is NaN or infinite (or it overflows, in

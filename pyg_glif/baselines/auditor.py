@@ -201,7 +201,7 @@ def _modules(part: object) -> list[nn.Module]:
 
 
 def _without_autocast(x: Tensor) -> torch.autocast:
-    """No autocast: only the model may be computed in half precision."""
+    """Switches autocast off: only the model may be computed in half precision."""
     return torch.autocast(x.device.type, enabled=False)
 
 

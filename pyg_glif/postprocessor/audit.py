@@ -213,7 +213,7 @@ class _Treatment:
         return {**facts, **moved}
 
     def worst(self, when: int, count: int) -> tuple[Person, ...]:
-        """Those with the largest deviation, on ties the first."""
+        """The people with the largest deviation; of equal ones the first come first."""
         order = self.deviation[:, when].sort(descending=True, stable=True).indices
         out = []
         for i in order[:count].tolist():

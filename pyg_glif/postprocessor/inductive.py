@@ -57,7 +57,7 @@ class Ties:
 
     @classmethod
     def none(cls, like: Tensor) -> "Ties":
-        """No pairs."""
+        """Ties without any pair, on the device of ``like``."""
         row = torch.empty(0, dtype=torch.long, device=like.device)
         return cls(row, row, torch.empty(0, dtype=torch.float64, device=like.device))
 

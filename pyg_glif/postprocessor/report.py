@@ -142,7 +142,7 @@ class AuditReport:
         raise KeyError(f"{name!r} is not one of {names}")
 
     def with_ids(self, ids: Iterable[Any]) -> "AuditReport":
-        """The same report with names of people, one for each, beside their numbers."""
+        """A copy of the report that names people by ``ids``, one for each person."""
         names = tuple(str(one) for one in ids)
         if len(names) != self.facts["num_people"]:
             msg = "'ids' must have one entry per person"
@@ -151,7 +151,7 @@ class AuditReport:
         return replace(self, ids=names)
 
     def with_facts(self, **facts: Any) -> "AuditReport":
-        """The same report with more facts, such as a radius or an accuracy."""
+        """A copy of the report with more facts, such as a radius or an accuracy."""
         return replace(self, facts={**self.facts, **facts})
 
     def to_dict(self) -> dict[str, Any]:

@@ -149,7 +149,7 @@ def tune(
     measure, gauge_name = gauge
 
     def refit(point: TunePoint) -> TunePoint:
-        """The same setting by the search and the solve of a fit."""
+        """The setting of a point, searched and solved anew the way a fit does it."""
         again = SimilarityGraph.search(x, point.tau, distance=distance, progress=False)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # the status says so
