@@ -107,7 +107,10 @@ def _matrix_to_coo(
 def _canonical(
     row: Tensor, col: Tensor, weight: Tensor, num_nodes: int
 ) -> tuple[Tensor, Tensor, Tensor, int]:
-    """Sorted by (row, column), every pair once, no self-loops; repetitions."""
+    """Edges sorted by (row, column), repeated ones added up, without self-loops.
+
+    Also returns how often the most repeated edge was added to.
+    """
     keep = row != col
     if not bool(keep.all()):
         row, col, weight = row[keep], col[keep], weight[keep]
@@ -132,7 +135,7 @@ def _symmetric_pattern(row: Tensor, col: Tensor, num_nodes: int) -> Pattern:
 
 
 def _raise_one_directional(row: Tensor, col: Tensor, num_nodes: int) -> None:
-    """Names the first edge without its reverse."""
+    """Raises, naming the first edge without its reverse."""
     there = torch.isin(row * num_nodes + col, col * num_nodes + row)
     first = int((~there).nonzero()[0])
     edge = (int(row[first]), int(col[first]))

@@ -48,6 +48,7 @@ def to_labels(name: str, value: Any) -> Tensor:
     """
     if isinstance(value, Tensor):
         _check_dense(name, value)
+        # torch lacks most operations on uint64, so NumPy takes over.
         value = value.detach().cpu().numpy() if value.dtype == torch.uint64 else value
     if not isinstance(value, Tensor):
         array = _as_array(name, value)
@@ -77,6 +78,7 @@ def like(value: Any, result: Tensor) -> Any:
         dtype = value.dtype if value.is_floating_point() else result.dtype
         return result.to(value.device, dtype)
     array = result.cpu().numpy()
+    # By the name of the module, so that neither package need be installed.
     kind, package = type(value), type(value).__module__.split(".")[0]
     if package not in ("pandas", "polars"):
         given: Any = getattr(value, "dtype", None)
@@ -92,7 +94,7 @@ def like(value: Any, result: Tensor) -> Any:
 
 
 def column_names(name: str, value: Any) -> tuple[Any, ...] | None:
-    """What the columns of a frame are called; :obj:`None` if it is no frame."""
+    """Names of the columns of a frame; :obj:`None` if it is no frame."""
     if isinstance(value, (Tensor, np.ndarray)) or not hasattr(value, "columns"):
         return None
     names = tuple(_plain_name(name, column) for column in value.columns)
@@ -157,7 +159,7 @@ def _check_dense(name: str, value: Tensor) -> None:
 
 
 def _as_array(name: str, value: Any) -> NDArray[Any]:
-    """Whatever NumPy makes of a value, unless that would lose something."""
+    """The value as an array; raises on sparse, masked and ragged values."""
     if hasattr(value, "toarray") and hasattr(value, "nnz"):  # as SciPy's matrices have
         msg = f"'{name}' must be a dense array (got {type(value).__name__})"
         raise TypeError(f"{msg}. Use '{name}.toarray()'")
@@ -212,6 +214,8 @@ def _frame_to_array(name: str, frame: Any) -> NDArray[Any]:
         out = np.empty((len(frame), len(parts)), np.float32 if single else np.float64)
         for at, part in enumerate(parts):
             out[:, at] = part
+    # The sum is NaN if an entry is, and costs no boolean copy. Infinities of both signs
+    # make it NaN too, hence the second look.
     if out.size and np.isnan(out.sum()) and np.isnan(out).any():
         empty = np.isnan(out)
         found = [
@@ -238,6 +242,7 @@ def _unboxed(array: NDArray[Any]) -> NDArray[Any]:
 
 def _is_missing(kind: type) -> bool:
     """Whether objects of a class stand for a missing value."""
+    # By name, because pandas need not be installed.
     return kind is type(None) or kind.__name__ in ("NAType", "NaTType")
 
 
@@ -259,6 +264,7 @@ def _missing(array: NDArray[Any]) -> NDArray[np.bool_]:
 def _numbered(name: str, array: NDArray[Any]) -> NDArray[Any]:
     """The number of each value among the sorted different ones."""
     try:
+        # Before NumPy 2 the inverse is flat.
         return np.unique(array, return_inverse=True)[1].reshape(array.shape)
     except TypeError as error:
         kinds = _listed(sorted({type(entry).__name__ for entry in array.flat}))
@@ -267,7 +273,7 @@ def _numbered(name: str, array: NDArray[Any]) -> NDArray[Any]:
 
 
 def _plain(array: NDArray[Any], dtype: Any, *, copy: bool = False) -> NDArray[Any]:
-    """Native byte order, positive strides, writable, a type that torch has."""
+    """The array for torch: native byte order, positive strides, writable."""
     # torch warns about memory it must not write to, and frames hand out such.
     copy = copy or not array.flags.writeable
     # 'np.array(copy=None)' would do both, but is an error before NumPy 2.
@@ -277,7 +283,7 @@ def _plain(array: NDArray[Any], dtype: Any, *, copy: bool = False) -> NDArray[An
 
 
 def _plain_name(name: str, column: Any) -> Any:
-    """A column's name as something that a file can hold."""
+    """A column's name as text, whole number or tuple, which files can hold."""
     if isinstance(column, str):
         return str(column)
     if isinstance(column, tuple):
@@ -289,7 +295,7 @@ def _plain_name(name: str, column: Any) -> Any:
 
 
 def _index(where: Iterable[Any]) -> Any:
-    """An index as a person writes it."""
+    """An index for messages: a number, or a tuple for several dimensions."""
     found = tuple(int(i) for i in where)
     return found[0] if len(found) == 1 else found
 

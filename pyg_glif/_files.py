@@ -32,6 +32,8 @@ def replacing(path: str | PathLike[str]) -> Iterator[BinaryIO]:
                     shutil.copymode(target, beside)
                 yield file
                 file.flush()
+                # On disk before the name changes, so that a crash leaves the old file
+                # or the whole new one.
                 os.fsync(file.fileno())
                 if os.name != "nt":
                     os.replace(beside, target)  # while locked

@@ -39,6 +39,7 @@ def smallest_eigenvalue(
 def _lanczos(matrix: Tensor, diagonal: Tensor) -> tuple[float, float]:
     """Runs the three-term recurrence until the smallest Ritz value has settled."""
     generator = torch.Generator().manual_seed(_SEED)
+    # Drawn on the CPU, so that all devices start from the same vector.
     start = torch.randn(diagonal.shape, generator=generator, dtype=torch.float64)
     q = start.to(diagonal.device)
     q /= q.norm()
@@ -52,6 +53,8 @@ def _lanczos(matrix: Tensor, diagonal: Tensor) -> tuple[float, float]:
         alphas.append(float(torch.sum(step * q)))
         step -= alphas[-1] * q
         beta = float(step.norm())
+        # Nothing but rounding is left of the next vector: it must not be divided by its
+        # length.
         done = beta <= 1e-14 * max(map(abs, alphas))
         if done or len(alphas) % _CHECK_EVERY == 0:
             bounds = _ritz_bounds(alphas, betas, beta)

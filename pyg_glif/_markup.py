@@ -71,7 +71,7 @@ def markdown_page(title: str, words: str, sections: Iterable[Section]) -> str:
 
 
 def html_page(title: str, words: str, sections: Iterable[Section]) -> str:
-    """An HTML page that loads nothing else."""
+    """An HTML page that loads no other file."""
     body = [f"<h1>{html.escape(title)}</h1>", f"<p>{html.escape(words)}</p>"]
     for section in sections:
         body.append(f"<h2>{html.escape(section.title)}</h2>")

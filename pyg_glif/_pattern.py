@@ -43,6 +43,7 @@ class Pattern:
     @classmethod
     def of(cls, row: Tensor, col: Tensor, num_nodes: int) -> "Pattern":
         """The pattern of entries in canonical order."""
+        # Products read every index, and in int32 that is half as much memory.
         fits = max(num_nodes, row.numel()) < 2**31
         colidx = col.to(torch.int32 if fits else torch.int64)
         count = torch.bincount(row, minlength=num_nodes)
@@ -63,6 +64,7 @@ class Pattern:
     def csr(self, value: Tensor) -> Tensor:  # value: [E] -> sparse [N, N]
         """The sparse matrix with these values."""
         size = (self.num_nodes, self.num_nodes)
+        # Detached: gradients come from the functions below, not from torch's own.
         return csr_tensor(self.rowptr, self.colidx, value.detach(), size)
 
     def row_sum(self, value: Tensor) -> Tensor:  # value: [E] -> [N]
@@ -161,6 +163,7 @@ class _Spmm(_Product):
         value, x = ctx.saved_tensors
         by_value, by_x = ctx.needs_input_grad[:2]
         dvalue = edge_dot(ctx.pattern, grad, x) if by_value else None
+        # The transpose has the same pattern, and at each edge the value of the reverse.
         dx = spmm(ctx.pattern, value[ctx.pattern.reverse], grad) if by_x else None
         return dvalue, dx, None
 
@@ -179,6 +182,7 @@ class _EdgeDot(_Product):
         if pattern.num_edges == 0 or x.numel() == 0:
             return zero
         entries = pattern.csr(zero)
+        # Computes the entries of the pattern only, and gathers no rows for them.
         dots: Tensor = torch.sparse.sampled_addmm(entries, x, y.t(), beta=0.0)
         return dots.values()
 
@@ -283,6 +287,7 @@ def connected_components(pattern: Pattern) -> Tensor:  # -> [N], smallest member
         apart = low < high
         if not bool(apart.any()):
             return label
+        # Edges inside one component stay inside: later rounds skip them.
         row, col = row[apart], col[apart]
         # Hook the root of the larger label under the smaller one.
         label.scatter_reduce_(0, high[apart], low[apart], "amin")

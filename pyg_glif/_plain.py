@@ -5,7 +5,7 @@ from typing import Any
 
 
 def plain(value: Any) -> Any:
-    """The same as JSON has it: no tuples, no infinities, ``None`` for NaN."""
+    """A value for JSON: tuples as lists, NaN as ``None``, infinities as text."""
     if isinstance(value, dict):
         return {str(key): plain(entry) for key, entry in value.items()}
     if isinstance(value, (list, tuple)):

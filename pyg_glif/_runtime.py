@@ -107,6 +107,7 @@ class Unwritten:
 
 def _num_writes(value: object) -> int:
     """The version of a tensor, as far as torch counts it."""
+    # Inference tensors have no version, and raise if asked for it.
     if not isinstance(value, Tensor) or value.is_inference():
         return 0
     return value._version

@@ -66,7 +66,7 @@ def check_seeds(name: str, value: Iterable[int]) -> list[int]:
 
 
 def check_choice(name: str, value: object, choices: tuple[object, ...]) -> None:
-    """One of a few values."""
+    """Raises unless the value is one of ``choices``."""
     if value not in choices:
         allowed = ", ".join(repr(choice) for choice in choices)
         raise ValueError(f"'{name}' must be one of {allowed} (got {value!r})")
@@ -89,7 +89,7 @@ def check_floating(name: str, value: Tensor) -> None:
 
 
 def check_rank(name: str, value: Tensor, *ranks: int) -> None:
-    """One of the given numbers of dimensions."""
+    """Raises unless the tensor has one of the given numbers of dimensions."""
     if value.dim() not in ranks:
         wanted = " or ".join(f"{rank}-dimensional" for rank in ranks)
         msg = f"'{name}' must be {wanted} (got shape {tuple(value.shape)})"
@@ -97,7 +97,7 @@ def check_rank(name: str, value: Tensor, *ranks: int) -> None:
 
 
 def check_finite(name: str, value: Tensor) -> None:
-    """No NaN and no infinity; the message names the first offender."""
+    """Raises on NaN and infinity, and names the first such entry."""
     if is_batched(value):  # whoever works off the batch looks at it
         return
     # A sum is finite only if no entry is NaN or infinite (or it overflows, in
@@ -121,7 +121,7 @@ def is_batched(value: Tensor) -> bool:
 
 
 def check_unbatched(name: str, value: Tensor, remedy: str) -> None:
-    """No batch of :func:`torch.func.vmap`."""
+    """Raises on a tensor that :func:`torch.func.vmap` has batched."""
     if is_batched(value):
         msg = f"'{name}' must not be batched by 'torch.func.vmap' (got a batch)"
         raise TypeError(f"{msg}. {remedy}")
@@ -137,7 +137,7 @@ def check_features(name: str, value: object) -> Tensor:
 
 
 def check_width(name: str, value: Tensor, width: int) -> None:
-    """A given number of columns."""
+    """Raises unless the last dimension has ``width`` entries."""
     if value.size(-1) != width:
         msg = f"'{name}' must have {width} columns (got {value.size(-1)})"
         raise ValueError(msg)
@@ -209,14 +209,14 @@ def check_edge_values(name: str, value: object, num_edges: int) -> Tensor:
 
 
 def check_non_negative(name: str, value: Tensor) -> None:
-    """No negative entry."""
+    """Raises on negative entries."""
     low = float(value.detach().min()) if value.numel() else 0.0
     if low < 0:
         raise ValueError(f"'{name}' must be non-negative (got {low:g})")
 
 
 def check_positive(name: str, value: Tensor) -> None:
-    """No zero and no negative entry."""
+    """Raises on entries that are zero or negative."""
     low = float(value.detach().min()) if value.numel() else 1.0
     if low <= 0:
         raise ValueError(f"'{name}' must be positive (got {low:g})")
@@ -246,7 +246,7 @@ def check_row_sums(name: str, value: Tensor, *, tolerance: float = 1e-3) -> None
 
 
 def check_classes(name: str, value: Tensor) -> None:
-    """At least two classes in the last dimension."""
+    """Raises unless the last dimension has at least two entries."""
     if value.dim() == 0 or value.size(-1) < 2:
         msg = f"'{name}' must have at least 2 classes in its last dimension"
         shape = tuple(value.shape)
@@ -302,7 +302,7 @@ def check_judgements(name: str, value: object, num_pairs: int) -> Tensor:
 
 
 def check_not_empty(name: str, value: Tensor) -> None:
-    """At least one entry."""
+    """Raises on a tensor without entries."""
     if value.numel() == 0:
         msg = f"'{name}' must not be empty (got shape {tuple(value.shape)})"
         raise ValueError(msg)
@@ -330,17 +330,17 @@ def check_eigenvalues(name: str, value: Tensor, rtol: float) -> None:
 
 
 def check_subspace_rank(name: str, rank: int, num_features: int) -> None:
-    """Some directions, but not all of them."""
+    """Raises unless the rank is above 0 and below the number of features."""
     if rank == 0:
-        raise ValueError(f"'{name}' must span a direction (got zeros only)")
+        raise ValueError(f"'{name}' must have a rank of at least 1 (got zeros only)")
     if rank == num_features:
-        msg = f"'{name}' must leave a direction over"
+        msg = f"'{name}' must have a rank below the number of features"
         msg = f"{msg} (got rank {rank} of {num_features} features)"
         raise ValueError(f"{msg}. Every pair would be at distance 0")
 
 
 def check_callable(name: str, value: object) -> None:
-    """Something that can be called."""
+    """Raises unless the value is callable."""
     if not callable(value):
         raise TypeError(f"'{name}' must be callable (got {type(value).__name__})")
 
@@ -409,14 +409,14 @@ def check_coefficient(name: str, value: object, *, minimum: float) -> None:
 
 
 def check_kind(name: str, value: object, kind: type) -> None:
-    """An instance of a class."""
+    """Raises unless the value is an instance of ``kind``."""
     if not isinstance(value, kind):
         got = type(value).__name__
         raise TypeError(f"'{name}' must be a {kind.__name__} (got {got})")
 
 
 def check_attribute(name: str, keys: Iterable[str], key: str) -> None:
-    """An attribute that is there."""
+    """Raises unless ``key`` is among the attributes ``keys``."""
     keys = sorted(keys)
     if key not in keys:
         got = ", ".join(repr(k) for k in keys) or "none"
@@ -424,7 +424,7 @@ def check_attribute(name: str, keys: Iterable[str], key: str) -> None:
 
 
 def check_free(name: str, taken: list[str]) -> None:
-    """No graph that would be lost."""
+    """Raises if there is a graph already, whose attributes are ``taken``."""
     if taken:
         got = ", ".join(repr(key) for key in taken)
         msg = f"'{name}' must not have a graph yet (got {got})"
@@ -432,14 +432,14 @@ def check_free(name: str, taken: list[str]) -> None:
 
 
 def check_node_rows(name: str, value: Tensor, num_nodes: int) -> None:
-    """One row per node."""
+    """Raises unless there is one row per node."""
     if value.dim() == 0 or value.size(0) != num_nodes:
         msg = f"'{name}' must have one row per node"
         raise ValueError(f"{msg} (got shape {tuple(value.shape)} for {num_nodes})")
 
 
 def check_single_graph(name: str, batch: Tensor | None) -> None:
-    """Nodes of one graph only."""
+    """Raises on a batch of several graphs."""
     if batch is not None and batch.numel():
         num_graphs = int(torch.unique(batch).numel())
         if num_graphs > 1:
@@ -450,7 +450,7 @@ def check_single_graph(name: str, batch: Tensor | None) -> None:
 def check_num_directions(
     name: str, value: int, data: str, rank: int, num_features: int
 ) -> None:
-    """No more directions than the data has, and one left over."""
+    """Raises unless there are at most ``rank`` directions, fewer than features."""
     if value > rank:
         msg = f"'{name}' must be at most the rank of {data}, {rank}"
         raise ValueError(f"{msg} (got {value})")
@@ -472,14 +472,14 @@ def check_group(name: str, value: object, num_rows: int) -> Tensor:
 
 
 def check_comparable_rows(name: str, num_groups: int, num_rows: int) -> None:
-    """At least one group of two."""
+    """Raises unless at least one group has two rows."""
     if num_groups == 0:
         msg = f"'{name}' must put at least two rows in one group"
         raise ValueError(f"{msg} (got {num_rows} groups of one row)")
 
 
 def check_two_classes(name: str, classes: Tensor) -> None:
-    """Labels that are not all the same."""
+    """Raises unless there are at least two classes."""
     if classes.numel() < 2:
         msg = f"'{name}' must take at least two values (got {classes.tolist()} only)"
         raise ValueError(msg)
@@ -507,14 +507,14 @@ def check_outputs(name: str, value: object) -> Tensor:
 
 
 def check_same_rows(name: str, value: Tensor, like_name: str, like: Tensor) -> None:
-    """As many rows as another argument."""
+    """Raises unless the tensor has as many rows as another argument."""
     if value.size(0) != like.size(0):
         msg = f"'{name}' must have as many rows as '{like_name}'"
         raise ValueError(f"{msg} (got {value.size(0)} for {like.size(0)})")
 
 
 def check_num_rows(name: str, num_rows: int, minimum: int) -> None:
-    """Enough rows."""
+    """Raises unless there are at least ``minimum`` rows."""
     if num_rows < minimum:
         msg = f"'{name}' must have at least {minimum} rows (got {num_rows})"
         raise ValueError(msg)
@@ -545,7 +545,7 @@ def check_mask(name: str, value: object, num_rows: int) -> Tensor:
 
 
 def check_scores(name: str, value: Tensor) -> None:
-    """One column per class."""
+    """Raises unless there are two columns or more, one per class."""
     if value.size(1) < 2:
         msg = f"'{name}' must have at least 2 columns, one per class"
         remedy = "Turn single scores into labels first"
@@ -553,7 +553,7 @@ def check_scores(name: str, value: Tensor) -> None:
 
 
 def check_comparisons(name: str, num_comparable: int, num_groups: int) -> None:
-    """Some group with two rows or more."""
+    """Raises unless some group has two rows or more."""
     if num_comparable == 0:
         msg = f"'{name}' must hold a group of at least 2 rows"
         remedy = "Call 'update' on batches that split groups, then 'compute'"
@@ -561,7 +561,7 @@ def check_comparisons(name: str, num_comparable: int, num_groups: int) -> None:
 
 
 def check_num_groups(name: str, num_groups: int) -> None:
-    """Two groups or more."""
+    """Raises unless there are two groups or more."""
     if num_groups < 2:
         raise ValueError(f"'{name}' must hold at least 2 groups (got {num_groups})")
 
@@ -593,7 +593,7 @@ def check_share(name: str, value: float) -> float:
 
 
 def check_pair_rows(name: str, value: Tensor, num_pairs: int) -> None:
-    """One row per pair."""
+    """Raises unless there is one row per pair."""
     if len(value) != num_pairs:
         msg = f"'{name}' must have one row per pair (got {len(value)} for {num_pairs})"
         raise ValueError(msg)
@@ -608,7 +608,7 @@ def check_similar(name: str, value: object, num_pairs: int) -> Tensor:
 
 
 def check_both_judgements(name: str, value: Tensor) -> None:
-    """Pairs of both kinds: nothing can be learned from one."""
+    """Raises unless some pairs are judged similar and some dissimilar."""
     for kind, value_is, found in (
         ("similar (above 0)", 0, value > 0),
         ("dissimilar (below 1)", 1, value < 1),
@@ -620,7 +620,7 @@ def check_both_judgements(name: str, value: Tensor) -> None:
 
 
 def check_separable_pairs(name: str, contradicts: Tensor) -> None:
-    """No dissimilar pair of identical rows."""
+    """Raises on identical rows that are judged dissimilar."""
     if bool(contradicts.any()):
         where, count = int(contradicts.nonzero()[0]), int(contradicts.sum())
         msg = f"'{name}' must not call identical rows dissimilar"
@@ -629,9 +629,11 @@ def check_separable_pairs(name: str, contradicts: Tensor) -> None:
 
 
 def check_spanning_pairs(name: str, num_spanned: int, num_directions: int) -> None:
-    """Similar pairs that differ in all directions in which any pair does."""
+    """Raises unless similar pairs span all directions in which pairs differ."""
     if num_spanned < num_directions:
-        msg = f"'{name}' must have similar pairs in every direction of difference"
+        msg = (
+            f"'{name}' must judge pairs similar in all directions in which pairs differ"
+        )
         msg = f"{msg} (got {num_spanned} of {num_directions})"
         raise ValueError(f"{msg}. Add such pairs or pass 'penalty=1e-3'")
 
@@ -649,7 +651,7 @@ def check_attributes(name: str, value: object, num_rows: int) -> Tensor:
 
 
 def check_columns(name: str, value: Iterable[int], num_features: int) -> None:
-    """Different column numbers, but not all of them."""
+    """Raises unless these are different column numbers, and not all columns."""
     columns = list(value)
     for column in columns:
         check_count(name, column, minimum=0)
@@ -657,21 +659,25 @@ def check_columns(name: str, value: Iterable[int], num_features: int) -> None:
             msg = f"'{name}' must be below the number of features, {num_features}"
             raise ValueError(f"{msg} (got {column})")
     if len(set(columns)) < len(columns):
-        raise ValueError(f"'{name}' must be different columns (got {columns})")
+        raise ValueError(f"'{name}' must not repeat a column (got {columns})")
     if len(columns) == num_features:
-        raise ValueError(f"'{name}' must leave a column over (got all {num_features})")
+        raise ValueError(
+            f"'{name}' must not name every column (got all {num_features})"
+        )
 
 
 def check_varies(name: str, variances: Tensor) -> None:
-    """Columns that are not all constant."""
+    """Raises if every column is constant."""
     if not bool((variances > 0).any()):
-        raise ValueError(f"'{name}' must vary (got constant columns only)")
+        raise ValueError(
+            f"'{name}' must have a column that varies (got constant columns only)"
+        )
 
 
 def check_exclusive(
     name: str, value: object | None, other_name: str, other: object | None
 ) -> None:
-    """Not both of two options."""
+    """Raises if both of two options are given."""
     if value is not None and other is not None:
         raise ValueError(f"'{name}' must not be given together with '{other_name}'")
 
@@ -688,7 +694,7 @@ def check_limit(name: str, value: float | None) -> None:
 
 
 def check_batch_form(name: str, parts: object, given: object) -> None:
-    """One to three tensors: features, labels, positions."""
+    """Raises unless a batch has one to three parts: features, labels, positions."""
     forms = "'x', '(x, y)', '(x, y, index)' or a Data"
     if not isinstance(parts, (list, tuple)) or not 1 <= len(parts) <= 3:
         size = f" of {len(parts)}" if isinstance(parts, (list, tuple)) else ""
@@ -696,7 +702,7 @@ def check_batch_form(name: str, parts: object, given: object) -> None:
 
 
 def check_multiple(name: str, value: int, unit_name: str, unit: int) -> None:
-    """A multiple of another number."""
+    """Raises unless the value is a multiple of ``unit``."""
     if value % unit:
         raise ValueError(
             f"'{name}' must be a multiple of {unit_name}, {unit} (got {value})"
@@ -704,14 +710,14 @@ def check_multiple(name: str, value: int, unit_name: str, unit: int) -> None:
 
 
 def check_one_process(name: str, world_size: int) -> None:
-    """No distributed run."""
+    """Raises if several processes take part."""
     if world_size > 1:
         msg = f"'{name}' must run in one process (got {world_size})"
         raise ValueError(f"{msg}. Pass 'devices=1' to the trainer")
 
 
 def check_embedding(name: str, value: object) -> None:
-    """A fair distance with coordinates."""
+    """Raises unless the fair distance has an embedding."""
     if not getattr(value, "is_embedding", False):
         got = type(value).__name__
         raise TypeError(f"'{name}' must have an embedding (got {got})")
@@ -728,7 +734,7 @@ def check_row_values(name: str, value: object, num_rows: int) -> Tensor:
 
 
 def check_differentiable(name: str, value: Tensor, argument: str) -> None:
-    """A result through which gradients flow."""
+    """Raises unless gradients flow through the result."""
     if not value.requires_grad:
         msg = f"'{name}' must be differentiable in '{argument}'"
         raise ValueError(f"{msg} (got a result without gradient)")
@@ -752,14 +758,14 @@ def check_similarity(name: str, value: Tensor, num_nodes: int) -> None:
 
 
 def check_one_loader(name: str, num_loaders: int) -> None:
-    """Outputs of one loader only."""
+    """Raises unless there is exactly one loader."""
     if num_loaders != 1:
         msg = f"'{name}' must see one dataloader (got {num_loaders})"
         raise ValueError(f"{msg}. Run them one after another")
 
 
 def check_step_output(name: str, value: object) -> Tensor:
-    """Outputs of a step, bare or in a dictionary."""
+    """The outputs that a step returned, bare or as ``"logits"`` of a dictionary."""
     if isinstance(value, dict):
         value = value.get("logits")
     if not isinstance(value, Tensor):
@@ -769,14 +775,14 @@ def check_step_output(name: str, value: object) -> Tensor:
 
 
 def check_features_only(name: str, takes: Iterable[str]) -> None:
-    """A model whose output for a row depends on that row alone."""
+    """Raises on a model that takes ``edge_index``, so that rows depend on others."""
     if "edge_index" in takes:
         msg = f"'{name}' must be a function of the features alone"
         raise ValueError(f"{msg} (got a forward with 'edge_index')")
 
 
 def check_texts(name: str, value: object, *, minimum: int = 0) -> list[str]:
-    """Texts, not a single one."""
+    """A list of texts, from any iterable but a single text."""
     if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
         got = type(value).__name__
         raise TypeError(f"'{name}' must be a sequence of texts (got {got})")

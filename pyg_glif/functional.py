@@ -222,7 +222,7 @@ def laplacian_penalty(
 def _consistent_factor(
     lap: LaplacianOperator, theta: float | Tensor | None, num_dims: int | None
 ) -> float | Tensor:
-    """What makes the energy an estimator of the expected squared gradient."""
+    """The factor that makes the energy estimate the expected squared gradient."""
     if theta is None:
         raise ValueError(
             "'theta' must be given for reduction=\"consistent\" (got None)"

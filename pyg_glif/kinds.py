@@ -30,7 +30,7 @@ class Kind:
     def to_config(self) -> dict[str, Any]:
         """Plain data from which :meth:`from_config` builds an equal object."""
         if not is_dataclass(self):
-            msg = f"'{type(self).__name__}' must say by 'to_config' what it is made of"
+            msg = f"'{type(self).__name__}' must be a dataclass or override 'to_config'"
             raise TypeError(f"{msg} to be saved")
         return {
             f.name: _plain(f"{type(self).__name__}.{f.name}", getattr(self, f.name))
@@ -106,7 +106,7 @@ def build(family: str, record: Mapping[str, Any], **state: Any) -> Any:
 
 
 def _plain(name: str, value: Any) -> Any:
-    """A value as JSON has it."""
+    """A plain value as it is, an object as its description; raises on others."""
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, Kind):
@@ -116,10 +116,10 @@ def _plain(name: str, value: Any) -> Any:
 
 
 def _built(value: Any) -> Any:
-    """A value whose kind, if it has one, is built."""
+    """The object that a description stands for; any other value as it is."""
     return build(value["family"], value) if isinstance(value, dict) else value
 
 
 def _place(kind: type) -> str:
-    """Where a class is defined."""
+    """Module and qualified name of a class."""
     return f"{kind.__module__}.{kind.__qualname__}"

@@ -126,7 +126,7 @@ class LaplacianOperator:
         batch: Tensor | None,
         repeats: int = 0,
     ) -> None:
-        """Takes on a graph that has been checked."""
+        """Stores a checked graph, and computes degrees and entries."""
         self.pattern, self.weight = pattern, weight
         self.normalization, self.batch = normalization, batch
         self._repeats = repeats  # additions behind the weight of a repeated edge
@@ -168,7 +168,7 @@ class LaplacianOperator:
 
     @property
     def longest_row(self) -> int:
-        """Most neighbours of a node."""
+        """The largest number of neighbours that a node has."""
         return int(self.pattern.rowptr.diff().max()) if self.num_nodes else 0
 
     @property

@@ -261,7 +261,7 @@ def outputs_of_people(
 
 
 def _check_outputs(y_hat: Tensor) -> Tensor:
-    """Finite floating-point outputs."""
+    """Checks that outputs are finite floating-point numbers."""
     y_hat = check_tensor("y_hat", y_hat)
     check_floating("y_hat", y_hat)
     check_unbatched("y_hat", y_hat, "Call once for each set of outputs")
@@ -270,11 +270,11 @@ def _check_outputs(y_hat: Tensor) -> Tensor:
 
 
 def _check_eps(eps: float | None) -> None:
-    """Positive and below one half, or left to the data type."""
+    """Raises unless ``eps`` is ``None``, or above 0 and below 1/2."""
     if eps is not None:
         check_scalar("eps", eps, above=0.0, below=0.5)
 
 
 def _default_eps(eps: float | None, y_hat: Tensor) -> float:
-    """Machine precision unless the user chose."""
+    """``eps`` if it is given, else the machine precision of ``y_hat``."""
     return torch.finfo(y_hat.dtype).eps if eps is None else eps

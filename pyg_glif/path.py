@@ -191,6 +191,7 @@ def _as_graph(
     pattern = lap.pattern
     if pattern.num_edges != edge_index.size(1):
         raise ValueError("'edge_index' must hold every edge once, without self-loops")
+    # Into the order of the pattern: by row, then by column.
     sq_dist = sq_dist[(edge_index[0] * size + edge_index[1]).argsort()]
     # Both directions of an edge must come and go together.
     sq_dist = 0.5 * (sq_dist + sq_dist[pattern.reverse])
@@ -199,11 +200,11 @@ def _as_graph(
 
 
 def _grid(name: str, values: Sequence[float]) -> list[float]:
-    """Distinct non-negative numbers in ascending order."""
+    """Checks numbers, and returns them once each in ascending order."""
     infinite = name == "taus"
     out = {check_scalar(name, v, minimum=0.0, allow_inf=infinite) for v in values}
     if not out:
-        raise ValueError(f"'{name}' must not be empty")
+        raise ValueError(f"'{name}' must hold at least one number (got none)")
     return sorted(out)
 
 
@@ -295,6 +296,7 @@ def _spanning_forest(length: NDArray[np.float64]) -> list[tuple[float, int, int]
         outside[node] = False
         closer = outside & (length[node] < best)
         best[closer], parent[closer] = length[node][closer], node
+        # A node of the tree must not be chosen a second time.
         best[node] = np.inf
     return edges
 

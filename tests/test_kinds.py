@@ -205,7 +205,7 @@ def test_objects_that_cannot_be_described() -> None:
     for value, message in (
         (CallableDistance(torch.cdist), "'distance' must be of a registered class"),
         (Needs(None), "because the constructor needs 'table'"),
-        (Plain(), "'Plain' must say by 'to_config' what it is made of"),
+        (Plain(), "'Plain' must be a dataclass or override 'to_config'"),
         (
             CoordinateDescent(generator=torch.Generator()),
             "'CoordinateDescent.generator' must be plain data to be saved",

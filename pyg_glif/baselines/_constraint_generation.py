@@ -30,6 +30,7 @@ class ConstraintGeneration:
         y = y_hat.double().reshape(num_rows, -1).cpu().numpy()
         self._centre = y.mean(0)
         self._y = y = y - self._centre
+        # No difference is allowed, so everybody is one node.
         if lipschitz == 0.0:
             self._node: Index = np.zeros(num_rows, np.int64)
         else:
@@ -101,6 +102,7 @@ class ConstraintGeneration:
         f = torch.from_numpy(self._set.f[self._node]).to(self._y_hat.device)
         found = self._scan(f, forgiven)
         gap = self._mend(found, rtol)
+        # The worst pairs may do to go on, but only all of them prove the end.
         if gap <= rtol and not found.complete:
             found = self._scan(f, forgiven, everything=True)
             gap = self._mend(found, rtol)

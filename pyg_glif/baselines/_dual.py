@@ -117,6 +117,7 @@ class WorkingSet:
             gap = self.gap(self.shrunk(self._fitting(forgiven)))
             if gap <= target:
                 return
+            # Too slow: with a larger penalty the multipliers converge faster.
             if gap > 0.1 * last:
                 self._sigma = min(10.0 * self._sigma, _LAST_PENALTY)
             last, precision = gap, 0.1 * precision
@@ -154,6 +155,7 @@ class WorkingSet:
     def _line_search(self, state: _State, step: Array) -> _State | None:
         """Goes along ``step`` as far as the value falls; moves ``f``."""
         slope, size = float((state.gradient * step).sum()), 1.0
+        # Close to the minimum the decrease is below the rounding of the value.
         slack = 1e-15 * abs(state.value)
         for _ in range(_MAX_HALVINGS):
             after = self._at(self.f + size * step)
@@ -243,6 +245,8 @@ class _NewtonSystem:
     def _factorised(self, rhs: Array) -> Array:
         """Sparse LU; the active pairs are nearly a forest, so there is little fill."""
         _, linalg = _sparse_linalg()
+        # The matrix is symmetric and positive definite: pivots may stay on the
+        # diagonal, and the ordering may look at the symmetric pattern.
         factor = linalg.splu(
             self._matrix(*rhs.shape),
             permc_spec="MMD_AT_PLUS_A",

@@ -177,6 +177,7 @@ def evaluating(part: object) -> Iterator[None]:
         yield
     finally:
         for module, mode in modes:
+            # Not 'train(mode)', which would pass the mode on to all modules below.
             module.training = mode
 
 
@@ -200,7 +201,7 @@ def _modules(part: object) -> list[nn.Module]:
 
 
 def _without_autocast(x: Tensor) -> torch.autocast:
-    """No autocast: only the model may be computed in half precision."""
+    """Switches autocast off: only the model may be computed in half precision."""
     return torch.autocast(x.device.type, enabled=False)
 
 
@@ -274,6 +275,7 @@ def _ascend(
             total = value.sum()
         best = best.keep_better(_Candidates(x.detach(), value.detach()))
         if not last:
+            # Not 'backward', which would also add to the gradients of the model.
             (shift.grad,) = torch.autograd.grad(total, shift)
             optimizer.step()
     return best

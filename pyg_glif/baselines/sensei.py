@@ -93,10 +93,11 @@ class RobustTerm(nn.Module):
             return
         spent = float(sq_dist.mean())
         gap = (spent - self.eps) / max(spent, self.eps)
+        # A factor, not a difference: the price stays positive.
         self.dual.mul_(math.exp(self.dual_lr * gap)).clamp_(min=_MIN_DUAL)
 
     def _free_directions(self, num_features: int) -> Tensor:
-        """Those of the distance, found anew whenever its tensors have changed."""
+        """Free directions of the distance, kept until one of its tensors changes."""
         tensors = [*self.distance.parameters(), *self.distance.buffers()]
         if self._last is None or not self._last[0].are(tensors):
             directions = free_directions(self.distance, num_features)

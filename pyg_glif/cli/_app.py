@@ -34,7 +34,7 @@ exit codes:
 
 
 def commands() -> list[str]:
-    """Every module of this folder without a leading underscore is a command."""
+    """Names of all commands: the modules here without a leading underscore."""
     found = (module.name for module in pkgutil.iter_modules(cli.__path__))
     return [name for name in found if not name.startswith("_")]
 
@@ -101,13 +101,14 @@ class _Interrupts:
         return self
 
     def _handle(self, number: int) -> None:
-        """Takes over a signal, and remembers who had it."""
+        """Installs our handler for a signal, and keeps the one before."""
         self._before.setdefault(number, signal.signal(number, self._raise))
 
     def _raise(self, *_: object) -> NoReturn:
         self.seen = True
         if hasattr(signal, "setitimer"):  # not every system has alarms
             self._handle(signal.SIGALRM)
+            # Raises once more in half a second, unless this one ends the call.
             signal.setitimer(signal.ITIMER_REAL, 0.5)
         raise KeyboardInterrupt
 
@@ -119,12 +120,13 @@ class _Interrupts:
 
 
 def _say(outcome: Outcome, as_json: bool) -> None:
-    """Prints an outcome."""
+    """Prints an outcome, as JSON or as text."""
     print(json.dumps(plain(outcome.data), indent=2) if as_json else outcome.text)
 
 
 def _fail(error: BaseException, words: list[str]) -> int:
-    """Tells an error, and says which code it has."""
+    """Prints an error, as JSON too if asked for, and returns its exit code."""
+    # Parsing itself may have failed, so there need not be parsed options.
     if "--debug" in words:
         traceback.print_exception(error)
     code, message = _verdict(error)
@@ -135,7 +137,7 @@ def _fail(error: BaseException, words: list[str]) -> int:
 
 
 def _verdict(error: BaseException) -> tuple[int, str]:
-    """Exit code and message."""
+    """The exit code for an error, and its message in one line."""
     if isinstance(error, KeyboardInterrupt):
         return 130, "interrupted"
     message = " ".join(str(error).split()) or type(error).__name__
@@ -148,7 +150,7 @@ def _verdict(error: BaseException) -> tuple[int, str]:
 
 @contextlib.contextmanager
 def _surroundings() -> Iterator[None]:
-    """Keeps standard output for the outcome, and warnings short."""
+    """Sends what is printed inside to standard error, and shortens warnings."""
     with contextlib.redirect_stdout(sys.stderr), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta")
         warnings.showwarning = _show_warning
@@ -161,10 +163,10 @@ def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Raises in place of printing and leaving."""
+    """A parser that raises :class:`UsageError` instead of ending the process."""
 
     def error(self, message: str) -> NoReturn:
-        """Says what is wrong and where to read on."""
+        """Raises with what is wrong and the command that shows the help."""
         raise UsageError(f"{message}. See '{self.prog} --help'")
 
 
@@ -172,7 +174,7 @@ class _Version(argparse.Action):
     """Looks the version up when it is asked for: reading metadata takes its time."""
 
     def __call__(self, *_: object, **__: object) -> NoReturn:
-        """Prints the version and leaves."""
+        """Prints the version and raises :class:`SystemExit` with code 0."""
         from importlib.metadata import version
 
         print(f"pyg-glif {version('pyg_glif')}")
@@ -180,7 +182,7 @@ class _Version(argparse.Action):
 
 
 def _parser() -> argparse.ArgumentParser:
-    """All commands."""
+    """The parser of the command line, with one sub-parser per command."""
     raw = argparse.RawDescriptionHelpFormatter
     parser = _Parser(
         prog="pyg-glif",

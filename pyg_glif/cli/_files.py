@@ -51,13 +51,13 @@ def check_targets(
 
 
 def write_text(path: str, text: str) -> None:
-    """A text file."""
+    """Writes a text file in UTF-8."""
     with replacing(path) as file:
         file.write(text.encode())
 
 
 def write_table(path: str, columns: dict[str, NDArray[Any]]) -> None:
-    """Columns, or matrices under one name, in the format of the suffix."""
+    """Writes columns, or matrices by name, in the format of the suffix."""
     kind = Path(path).suffix.lower()
     with replacing(path) as file:
         if kind == ".npy":
@@ -84,14 +84,14 @@ def flat(columns: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
 
 
 def _frame(columns: dict[str, NDArray[Any]]) -> Any:
-    """Columns as a frame."""
+    """A pandas frame of the columns, matrices taken apart."""
     import pandas as pd
 
     return pd.DataFrame(flat(columns))
 
 
 def _write_csv(file: BinaryIO, columns: dict[str, NDArray[Any]], sep: str) -> None:
-    """Text with as many digits as it takes to get the same numbers back."""
+    """Writes text, with enough digits to read the same numbers back."""
     frame = _frame(columns)
     texts = [*frame, *(c for a in columns.values() if a.dtype.kind in "OU" for c in a)]
     # Older Pythons leave a carriage return without quotes, and the row falls apart.
@@ -103,7 +103,7 @@ def _write_csv(file: BinaryIO, columns: dict[str, NDArray[Any]], sep: str) -> No
 
 
 def _write_npz(file: BinaryIO, columns: dict[str, NDArray[Any]]) -> None:
-    """Arrays by name; ``np.savez`` has no room for one that is called ``file``."""
+    """Writes arrays by name, also one called ``file``, which ``np.savez`` cannot."""
     with zipfile.ZipFile(file, "w") as archive:
         for name, array in columns.items():
             if array.dtype == object:  # text, which would be pickled
@@ -125,7 +125,7 @@ def formulas(columns: dict[str, NDArray[Any]]) -> dict[str, int]:
 
 
 def without_formulas(columns: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """The same with an apostrophe before every text that a spreadsheet would run."""
+    """The columns, with an apostrophe before texts that a spreadsheet would run."""
     out = {}
     for name, array in flat(columns).items():
         if array.dtype.kind in "OU":
@@ -135,12 +135,12 @@ def without_formulas(columns: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]
 
 
 def _quoted(cell: Any) -> Any:
-    """A cell that no spreadsheet runs."""
+    """The cell, with an apostrophe in front if a spreadsheet would run it."""
     return f"'{cell}" if _is_formula(cell) else cell
 
 
 def unquoted(cell: str) -> str:
-    """A cell as it was before an apostrophe kept it from being run."""
+    """The cell without the apostrophe that :func:`without_formulas` adds."""
     return cell[1:] if cell.startswith("'") and _is_formula(cell[1:]) else cell
 
 

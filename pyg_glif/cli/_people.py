@@ -95,7 +95,7 @@ class People:
             raise UsageError("--labels must name the column with the true class")
         there = known(self.labels)
         if not there.any():
-            msg = "--labels must have a value for somebody (got empty cells)"
+            msg = "--labels must have a value in some row (got empty cells)"
             raise UsageError(msg)
         out = np.zeros(len(there), dtype=np.int64)
         out[there] = self._known_classes(self.labels[there], positive)

@@ -41,7 +41,7 @@ class _Scale:
         return (rows.double() - self._mean) / self._std
 
     def directions(self, rows: Tensor) -> Tensor:
-        """Directions, which have no place, in standard deviations."""
+        """Directions in standard deviations; the mean is not subtracted."""
         return rows.double() / self._std
 
     def absorb(self, distance: SensitiveSubspace | None) -> FairDistance:
@@ -109,7 +109,8 @@ def _rows(path: str, people: People, option: str) -> Tensor:
     if lost and isinstance(table, ArrayTable):
         if len(table.names) != len(features):
             got = f"got {len(table.names)} for {len(features)} features"
-            raise UsageError(f"{option}: '{path}' must have a column each ({got})")
+            msg = f"{option}: '{path}' must have one column per feature"
+            raise UsageError(f"{msg} ({got})")
         features = table.names
     elif lost:
         msg = f"{option}: '{path}' has no column {', '.join(map(repr, lost))}"

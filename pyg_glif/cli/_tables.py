@@ -74,12 +74,12 @@ class CellError(UsageError):
 
 
 def _them(names: Sequence[str]) -> str:
-    """The pronoun for one or several."""
+    """The pronoun "it" or "them", by the number of names."""
     return "it" if len(names) == 1 else "them"
 
 
 def _some(faults: Sequence[Fault], most: int = 12) -> str:
-    """Faults for a message, not more than can be read."""
+    """The first ``most`` faults as one text, and how many more there are."""
     shown = "; ".join(str(fault) for fault in faults[:most])
     return shown + (f"; and {len(faults) - most} more" if len(faults) > most else "")
 
@@ -108,7 +108,9 @@ class FileTable(ABC):
         twice = [name for name, count in Counter(names).items() if count > 1]
         if twice:
             of = "column" if len(twice) == 1 else "columns"
-            raise UsageError(f"'{path}': {of} {listed(twice)} must be there once only")
+            raise UsageError(
+                f"'{path}': {of} {listed(twice)} must not appear more than once"
+            )
 
     @abstractmethod
     def numbers(self, names: Sequence[str]) -> NDArray[Any]:
@@ -119,7 +121,7 @@ class FileTable(ABC):
         """A column as it is stored, ``[N]``; text as objects."""
 
     def place(self, row: int) -> str:
-        """Where a row is, in words."""
+        """The place of a row, as messages name it."""
         return f"row {row}"
 
     def outputs(self, names: Sequence[str]) -> NDArray[Any]:
@@ -132,11 +134,12 @@ class FileTable(ABC):
         return next((key for key, all in self.blocks.items() if all == names), None)
 
     def find(self, name: str) -> list[str]:
-        """Columns for a name, an array or a pattern; none if there is nothing."""
+        """Columns that a name, an array or a pattern with ``*`` stands for."""
         if name in self.names:
             return [name]
         if name in self.blocks:
             return self.blocks[name]
+        # Only '*' is special: names of columns may hold the other characters.
         pattern = name.replace("[", "[[]").replace("?", "[?]")
         return [one for one in self.names if "*" in name and fnmatchcase(one, pattern)]
 
@@ -178,6 +181,7 @@ class TextTable(FileTable):
                 self._header = _header(
                     path, next(self._records(path, file), (1, []))[1]
                 )
+            # This pass also checks the number of cells in every row.
             self.num_rows = sum(1 for _ in self._rows(path))
         except UnicodeDecodeError as error:
             raise self._encoding_error(path) from error
@@ -187,6 +191,8 @@ class TextTable(FileTable):
     def numbers(self, names: Sequence[str]) -> NDArray[Any]:
         """Finite numbers, one column per name, ``[N, C]``."""
         try:
+            # Quickly by pandas. What it refuses is read again cell by cell, so that the
+            # error can name the line.
             frame = self._frame(names, np.float64)
         except (ValueError, OverflowError):
             return self._one_by_one(names)
@@ -199,7 +205,7 @@ class TextTable(FileTable):
         return value
 
     def _at(self, names: Sequence[str]) -> list[int]:
-        """Where columns are."""
+        """Positions of the named columns in the file."""
         where = {name: k for k, name in enumerate(self._header)}
         return [where[name] for name in names]
 
@@ -254,7 +260,7 @@ class TextTable(FileTable):
         return np.concatenate(parts)
 
     def place(self, row: int) -> str:
-        """The line in which a row ends, which quoted line breaks shift."""
+        """The line in which a row ends; quoted line breaks are counted."""
         return f"line {next(islice(self._rows(self.path), row, None))[0]}"
 
     def _rows(self, path: Path) -> Iterator[tuple[int, list[str]]]:
@@ -291,6 +297,7 @@ class TextTable(FileTable):
         """The error for the first byte that is not UTF-8."""
         with _open(path, errors="surrogateescape") as file:
             header: list[str] = []
+            # Without NUL, which would be reported instead of the encoding.
             text = (line.replace("\0", "") for line in file)
             for line, row in self._records(path, text):
                 for j, cell in enumerate(row):
@@ -307,7 +314,7 @@ class TextTable(FileTable):
 
 
 def _open(path: Path, errors: str = "strict") -> Any:
-    """A text file as the csv module wants it, without the mark some programs add."""
+    """Opens a text file for the csv module, and skips a byte order mark."""
     return path.open(encoding="utf-8-sig", errors=errors, newline="")
 
 
@@ -324,7 +331,7 @@ def _delimiter(path: Path) -> str:
 
 
 def _header(path: Path, cells: list[str]) -> list[str]:
-    """Names of columns."""
+    """Names of the columns, from the cells of the first record."""
     header = [cell.strip() for cell in cells]
     named = [name for name in header if name]
     if not named:
@@ -348,7 +355,7 @@ def _is_number(cell: str) -> bool:
 
 
 def _number(cell: str) -> float:
-    """A cell as a number, NaN if it is none."""
+    """The number in a cell, NaN if the cell does not hold one."""
     return float(cell) if _is_number(cell) else np.nan
 
 
@@ -391,13 +398,14 @@ class ParquetTable(FileTable):
         if series.dtype.kind in "fiub":
             return np.asarray(series.to_numpy())
         cells = [None if _is_missing(cell) else cell for cell in series.tolist()]
+        # Not 'np.array(cells)', which makes a matrix of lists of equal length.
         out = np.empty(len(cells), dtype=object)
         out[:] = cells
         return out
 
 
 def _is_missing(cell: Any) -> bool:
-    """Whether a cell is empty; only then is it a number unlike itself."""
+    """Whether a cell is ``None``, the NA of pandas or NaN."""
     import pandas as pd
 
     return cell is None or cell is pd.NA or (isinstance(cell, float) and cell != cell)

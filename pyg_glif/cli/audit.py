@@ -48,7 +48,7 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds what the command takes."""
+    """Adds the arguments of the command."""
     add_files(parser)
     parser.add_argument(
         "--after", metavar="FILE", help="outputs after, for the same people in order"
@@ -64,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Outcome:
-    """Reports, and writes the report."""
+    """Audits the people of the files, and prints or writes the report."""
     from pyg_glif.cli._files import check_targets
     from pyg_glif.cli._people import input_files, read_people
 
@@ -99,7 +99,7 @@ def run(args: argparse.Namespace) -> Outcome:
 
 
 def audit_options(args: argparse.Namespace, people: "People") -> dict[str, Any]:
-    """What every audit is told, be it of a file or of a fit."""
+    """Keywords for an audit, from the options: of files and of fits alike."""
     from pyg_glif.postprocessor import audit
 
     k = args.nearest
@@ -119,7 +119,7 @@ def completed(
     people: "People",
     after: "Tensor | None",
 ) -> "AuditReport":
-    """Adds to a report what only the file knows: accuracy and ids."""
+    """The report with accuracy, where there are labels, and with ids."""
     from pyg_glif.tuning import tune
 
     if people.labels is not None:
@@ -152,7 +152,7 @@ def write_report(path: str, report: "AuditReport") -> None:
 
 
 def _after(args: argparse.Namespace, people: "People") -> "Tensor":
-    """Outputs after, of the same people."""
+    """Reads the outputs of ``--after``, which must be of the same people."""
     from pyg_glif._arrays import to_tensor
     from pyg_glif.cli._people import check_same_ids
     from pyg_glif.cli._tables import open_table

@@ -32,11 +32,11 @@ _DATA = {"sentiment": True, "bios": False, "toxicity": False}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds nothing: the options that all commands have are enough."""
+    """Adds no arguments: the command has only the options that all share."""
 
 
 def run(args: argparse.Namespace) -> Outcome:
-    """Looks around; nothing optional is imported."""
+    """Collects versions, hardware and data; imports no optional package."""
     import torch
 
     from pyg_glif._data import VARIABLE, data_folder
@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> Outcome:
 
 
 def _version(name: str) -> str | None:
-    """The version of an installed distribution."""
+    """The version of a distribution, ``None`` if it is not installed."""
     from importlib import metadata
 
     try:
@@ -82,7 +82,7 @@ def _text(
     optional: dict[str, dict[str, str | None]],
     data: dict[str, Any],
 ) -> str:
-    """The same in lines."""
+    """The facts that :func:`run` collects, as lines of text in two columns."""
     rows: list[tuple[str, Any]] = [(k, v) for k, v in versions.items() if v]
     cuda = f"{machine['cuda_devices']} devices" if machine["cuda"] else "none"
     rows += [("", ""), ("threads", machine["threads"]), ("CUDA", cuda), ("", "")]

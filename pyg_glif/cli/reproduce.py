@@ -26,7 +26,7 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds what the command takes."""
+    """Adds the arguments of the command."""
     names = ", ".join(EXPERIMENTS)
     parser.add_argument("name", metavar="NAME", help=f"one of {names}")
     parser.add_argument(

@@ -62,7 +62,7 @@ _FIT = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds what the command takes."""
+    """Adds the arguments of the command."""
     add_files(parser)
     parser.add_argument(
         "--out", required=True, metavar="FILE", help="fair outputs, by suffix as DATA"
@@ -237,7 +237,7 @@ def _facts(people: "People", post: "GLIFPostProcessor", metric: str) -> dict[str
 
 
 def _movement(before: "Tensor", after: "Tensor") -> dict[str, float]:
-    """How far outputs moved."""
+    """Mean and largest distance of the outputs before and after."""
     moved = (after - before).double().reshape(len(before), -1).norm(dim=1)
     return {
         "mean_movement": float(moved.mean()),
@@ -248,7 +248,7 @@ def _movement(before: "Tensor", after: "Tensor") -> dict[str, float]:
 def _load(
     args: argparse.Namespace,
 ) -> "tuple[GLIFPostProcessor, dict[str, list[str]]]":
-    """A fit and its columns, as far as whoever fitted it named them."""
+    """Loads the fit of ``--post``, and the column names saved with it."""
     from pathlib import Path
 
     from pyg_glif.postprocessor import GLIFPostProcessor

@@ -49,7 +49,7 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds what the command takes."""
+    """Adds the arguments of the command."""
     add_files(parser)
     add(parser, "columns", PEOPLE)
     add(parser, "similarity", METRIC)
@@ -106,7 +106,7 @@ def run(args: argparse.Namespace) -> Outcome:
 
 
 def _sweep(args: argparse.Namespace, people: "People") -> "TuneResult":
-    """Tries all settings."""
+    """Runs the sweep over radii and strengths that the options describe."""
     from pyg_glif.cli._similarity import fair_distance, link
     from pyg_glif.tuning import tune
 
@@ -129,7 +129,7 @@ def _sweep(args: argparse.Namespace, people: "People") -> "TuneResult":
 
 
 def _mask(cells: list[Any]) -> "Tensor":
-    """Where labels count."""
+    """The column of ``--mask`` as truth values; an empty cell is false."""
     import torch
 
     words = {"1": True, "1.0": True, "true": True}
@@ -142,7 +142,7 @@ def _mask(cells: list[Any]) -> "Tensor":
 
 
 def _pairs(path: str) -> Any:
-    """Pairs of row numbers."""
+    """Reads pairs of row numbers from a file with two columns."""
     from pyg_glif.cli._tables import open_table
 
     table = open_table(path)
@@ -153,7 +153,7 @@ def _pairs(path: str) -> Any:
 
 
 def _call(args: argparse.Namespace, found: "TuneResult") -> str | None:
-    """How to use the choice; nothing to do if the model is the fairest allowed."""
+    """The command that applies the choice, ``None`` if it is the model as it is."""
     if found.best == found.baseline:
         return None
     tables = (PEOPLE, METRIC, WEIGHTS, LINK)
@@ -173,7 +173,7 @@ def _call(args: argparse.Namespace, found: "TuneResult") -> str | None:
 
 
 def _text(args: argparse.Namespace, found: "TuneResult", call: str | None) -> str:
-    """The front, the choice, the call."""
+    """The text to print: the front, the choice and the command to use it."""
     best, base = found.best, found.baseline
     lines = [found.to_markdown(), ""]
     names = f"{found.names[0]} %.4g, {found.names[1]} %.4g"

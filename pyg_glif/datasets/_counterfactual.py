@@ -157,7 +157,7 @@ class CounterfactualDataset(LocalDataset):
 
     @property
     def has_process(self) -> bool:
-        """PyG stores what it processes, and this is not stored: encodings are."""
+        """False, so that PyG stores nothing: only encodings are stored."""
         return False
 
     @abstractmethod
@@ -225,7 +225,7 @@ class CounterfactualDataset(LocalDataset):
 
 
 def distinct_texts(rows: Iterable[dict[str, str]]) -> list[dict[str, str]]:
-    """The first row of each text: in two splits it would be learned, then tested."""
+    """The first row of each text, so that no text is in two splits."""
     first: dict[str, dict[str, str]] = {}
     for row in rows:
         first.setdefault(row["text"], row)

@@ -54,11 +54,11 @@ class LocalDataset(InMemoryDataset):  # type: ignore[misc]
 
     @property
     def raw_paths(self) -> list[str]:
-        """Where the files of the source are; an error names one that is not."""
+        """Paths of the files of the source; raises if one is missing."""
         return [str(self.find(name)) for name in self.raw_file_names]
 
     def find(self, name: str, expected: str = "") -> Path:
-        """Where a raw file is, or an error that says where it was looked for."""
+        """The path of a raw file; raises, naming the places searched, if missing."""
         root, shared = self._root, data_folder()
         places = [] if root is None else [root / "raw", root, root / self.folder]
         places += [] if shared is None else [shared / self.folder]
@@ -73,7 +73,7 @@ class LocalDataset(InMemoryDataset):  # type: ignore[misc]
         raise FileNotFoundError(f"{msg}. It must be in {where}. {self._origin()}")
 
     def _origin(self) -> str:
-        """Where a file that is missing can be had."""
+        """The sentence of an error that says where to get a missing file."""
         return "The page on experiments lists all files"
 
 
@@ -126,7 +126,7 @@ def find_array(
 
 
 def _read_header(path: Path, expected: str) -> ArrayFile:
-    """Shape and type, after a look at the size of the file."""
+    """Shape and type from the header; raises if the file is too short for them."""
     try:
         with path.open("rb") as file:
             version = np.lib.format.read_magic(file)
@@ -137,6 +137,7 @@ def _read_header(path: Path, expected: str) -> ArrayFile:
         size = path.stat().st_size
         raise ValueError(f"{msg} (got {size} bytes without a header)") from error
     wanted, size = start + math.prod(shape) * dtype.itemsize, path.stat().st_size
+    # Pickled objects have no fixed size to compare with.
     if size < wanted and not dtype.hasobject:
         msg = f"'{path}' must have {wanted} bytes, {dtype} of shape {shape}"
         raise ValueError(f"{msg} (got {size}). The file is truncated")

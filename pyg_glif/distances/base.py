@@ -96,7 +96,7 @@ class FairDistance(nn.Module, Kind, ABC):
         for name, one in inspect.signature(type(self)).parameters.items():
             named = one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
             if named and one.default is one.empty:
-                msg = f"'{type(self).__name__}.to_config' must be written to be saved"
+                msg = f"'{type(self).__name__}' must override 'to_config' to be saved"
                 raise TypeError(f"{msg}, because the constructor needs '{name}'")
         return {}
 

@@ -131,13 +131,14 @@ class Mahalanobis(FairDistance):
                     [1.]])
         """
         factor = self.factor.detach()
+        # Full, because the columns of 'left' beyond the rank span the null space.
         left, values, _ = torch.linalg.svd(factor.double(), full_matrices=True)
         limit = max(factor.shape) * torch.finfo(factor.dtype).eps * values[0]
         free: Tensor = left[:, int((values > limit).sum()) :]
         return free.to(factor.dtype)
 
     def to_config(self) -> dict[str, Any]:
-        """Whether the factor is learned."""
+        """The keyword ``learnable``; the factor is in the state dict."""
         return {"learnable": isinstance(self.factor, nn.Parameter)}
 
     @classmethod

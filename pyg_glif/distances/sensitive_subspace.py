@@ -93,7 +93,7 @@ class SensitiveSubspace(FairDistance):
         return self.directions.clone()
 
     def to_config(self) -> dict[str, Any]:
-        """Nothing beside the directions."""
+        """An empty configuration: the directions are in the state dict."""
         return {}
 
     @classmethod

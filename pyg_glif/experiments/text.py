@@ -160,7 +160,7 @@ class JudgedTexts:
         return 1.0 - float(prediction_consistency(logits, self.group))
 
     def measure(self, logits: Tensor) -> dict[str, float]:
-        """Both, as the paper reports them; NaN where there is no solution."""
+        """Balanced accuracy and consistency; NaN where there is no solution."""
         if logits.isnan().any():
             return {"balanced_accuracy": math.nan, "consistency": math.nan}
         return {

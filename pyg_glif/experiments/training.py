@@ -56,7 +56,7 @@ class Recipe:
         num_unlabelled: int = 0,
         progress: bool | None = None,
     ) -> Tensor:  # x: [N, F] -> [N, C]
-        """What a fresh network, trained on ``data``, makes of the rows ``x``."""
+        """Logits of the rows ``x`` by a fresh network trained on ``data``."""
         network = self.network(data.num_features, num_classes, seed)
         classifier = fit(
             make(network),
@@ -132,7 +132,7 @@ def fit(
 
 @torch.no_grad()
 def logits_of(classifier: FairClassifier, x: Tensor) -> Tensor:  # [N, F] -> [N, C]
-    """What a trained network makes of some rows."""
+    """Logits of a trained network for some rows."""
     logits: Tensor = classifier(x)
     return logits
 
@@ -156,7 +156,7 @@ def same_numbers() -> Iterator[None]:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Keeps Lightning from telling about devices and loaders."""
+    """Silences Lightning's log and warnings for a while."""
     loggers = [logging.getLogger(name) for name in _LOGGERS]
     levels = [logger.level for logger in loggers]
     try:

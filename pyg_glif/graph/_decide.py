@@ -59,6 +59,8 @@ def decide(
     bound, error = right.bound(tau), right.error(norms)
     dtype, scale = right.z.dtype, right.scale
     if dtype == torch.float64:
+        # Float32 products cannot give distances in float64: all that may be edges are
+        # evaluated from the coordinates.
         unsure = sq <= bound + error
     else:
         inaccurate = error > sq * sq_dist_error(dtype, right.num_features)

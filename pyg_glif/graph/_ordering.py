@@ -72,6 +72,7 @@ def compact_order(w: Tensor, leaf_size: int) -> tuple[Tensor, int]:
     levels = max(0, math.ceil(math.log2(max(1, num_points) / leaf_size)))
     leaf = math.ceil(num_points / 2**levels)
     coords = torch.cat([w[:, :_SPLIT_AXES], w[:, -1:]], dim=1)
+    # One more row, which the fillers below look up.
     coords = torch.cat([coords, coords.mean(0, keepdim=True)])
     # Fillers (index num_points) make all runs equally long; they sort last.
     order = torch.arange(leaf * 2**levels, device=w.device).clamp_(max=num_points)

@@ -97,6 +97,7 @@ class Points:
     @classmethod
     def from_embedding(cls, z: Tensor, batch: Tensor | None) -> "Points":
         """Copies ``z`` only where float32 would otherwise lose too much."""
+        # Any centre is valid, so that of a sample will do.
         rows = z[:: max(1, z.size(0) // _SAMPLE_ROWS)].double()
         centre = rows.mean(0)
         spread = float((rows - centre).square().sum(1).mean())
@@ -105,6 +106,8 @@ class Points:
             sq_norm = _sq_norm(z)
             if float(sq_norm.max()) < _SAFE_SQUARES[1]:
                 return cls(z, z, sq_norm, None, 1.0, batch)
+        # Far from the origin, norms are large beside distances, and their difference
+        # loses digits.
         y = z - centre.to(z.dtype)
         largest = float(y.abs().max())
         if not math.isfinite(largest):

@@ -125,6 +125,7 @@ class Screen:
         parts = _box_coordinates(w)
         lo, hi = parts.amin(0), parts.amax(0)
         gap = torch.maximum(self._lo[first:] - hi, lo - self._hi[first:]).clamp_(min=0)
+        # A little beyond the radius, to cover the rounding of the sum.
         near = gap.square_().sum(1) <= radius**2 * (1.0 + 64.0 * _EPS)
         return near.nonzero().view(-1) + first
 
@@ -141,6 +142,7 @@ class Screen:
         centre = w.mean(0)  # close to both sides, so that little cancels
         a = w - centre
         sq_a = a.square().sum(1)
+        # One product then gives |b|^2 - 2 a.b, without another pass over the block.
         a = torch.cat([a * -2.0, torch.ones_like(a[:, :1])], dim=1)
         for leaves in leaves_near.split(self._width):
             b = self._leaves[leaves].flatten(0, 1).sub_(centre)

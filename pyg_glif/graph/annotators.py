@@ -108,6 +108,7 @@ def _combine(
 def _largest(key: Tensor, weight: Tensor, rank: int) -> tuple[Tensor, Tensor]:
     """The entry of each key that ``rank`` others precede by weight, if there is one."""
     order = weight.argsort(descending=True)
+    # Stable, so that the weights of each key stay in descending order.
     order = order[key[order].argsort(stable=True)]
     key, weight = key[order], weight[order]
     distinct, count = torch.unique_consecutive(key, return_counts=True)

@@ -77,6 +77,7 @@ def sample_pairs(
     if generator is None:
         generator = torch.Generator().manual_seed(0)
     order = torch.randperm(num_nodes, generator=generator)
+    # From both ends, so that the two samples overlap only where nodes are few.
     rows, cols = order[: size[0]].to(device), order[-size[1] :].to(device)
     num_sampled, dist, place = 0, [], []
     for start in range(0, rows.numel(), _SAMPLE_TILE):
@@ -138,7 +139,7 @@ def free_memory(device: torch.device) -> int:
 
 
 def _bytes(num_edges: float, workspace: int) -> float:
-    """What so many directed edges take beside the workspace."""
+    """Bytes that directed edges and the workspace take together."""
     return num_edges * BYTES_PER_EDGE + workspace
 
 

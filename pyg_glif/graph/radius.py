@@ -185,11 +185,13 @@ def _called_pairs(
 def _both_directions(pairs: Iterator[Pairs], x: Tensor) -> tuple[Tensor, Tensor]:
     """Edges in both directions, sorted by (row, column), and what came with them."""
     size = x.size(0)
+    # Pairs are held until all are found: in int32 they take half the memory.
     narrow = torch.int32 if size < 2**31 else torch.int64
     parts = [(i.to(narrow), j.to(narrow), v) for i, j, v in pairs if i.numel()]
     if not parts:
         return torch.empty(2, 0, dtype=torch.long, device=x.device), x.new_empty(0)
     first, second, value = (torch.cat(part) for part in zip(*parts, strict=True))
+    # The pieces are joined: free them before the keys are allocated.
     del parts
     count = first.numel()
     key = torch.empty(2, count, dtype=torch.long, device=x.device)

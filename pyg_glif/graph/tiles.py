@@ -28,7 +28,7 @@ class Tile(NamedTuple):
 
 
 class PairDistances(ABC):
-    """Who is how far from whom; ``scale`` times the distance in tiles."""
+    """Distances between people; those in tiles are multiplied by ``scale``."""
 
     scale: float = 1.0
 
@@ -80,7 +80,7 @@ class CalledDistances(PairDistances):
         self._x, self._distance = x, distance
 
     def tile(self, rows: slice, cols: slice) -> Tile:
-        """What the function says is exact; squaring it rounds."""
+        """Squares of what the function returns; ``error`` covers their rounding."""
         dist = self._distance(self._x[rows], self._x[cols]).double()
         sq_dist = dist.square()
         error = sq_dist * (8 * torch.finfo(torch.float64).eps)

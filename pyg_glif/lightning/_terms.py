@@ -24,7 +24,7 @@ class Terms(nn.ModuleList):
             unknown = [key for key, needed in names.items() if needed]
             unknown = [key for key in unknown if key not in _OFFERED]
             if unknown:
-                msg = f"'{name}' must ask for some of {', '.join(_OFFERED)} only"
+                msg = f"'{name}' must need no parameters beside {', '.join(_OFFERED)}"
                 raise ValueError(f"{msg} (got {', '.join(unknown)})")
             if "model" in names and "edge_index" in parameters_of(model):
                 # It moves people one by one, which in a graph moves others as well.
@@ -46,7 +46,7 @@ class Terms(nn.ModuleList):
         return total
 
     def duals(self) -> list[Tensor]:
-        """Prices of SenSeI and SenSR."""
+        """The tensors ``dual`` of those terms that have one, as SenSeI and SenSR do."""
         found = [getattr(part, "dual", None) for part in self]
         return [dual for dual in found if isinstance(dual, Tensor)]
 

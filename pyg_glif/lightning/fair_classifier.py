@@ -161,7 +161,7 @@ class FairClassifier(LightningModule):
         return loss
 
     def on_validation_epoch_start(self) -> None:
-        """Begins to count."""
+        """Resets the counts of the epoch."""
         self.val_tally.start()
 
     def validation_step(self, batch: Any, batch_idx: int) -> Tensor:
@@ -169,11 +169,11 @@ class FairClassifier(LightningModule):
         return self._evaluate(batch, "val", self.val_tally)
 
     def on_validation_epoch_end(self) -> None:
-        """Logs what all labelled rows have shown."""
+        """Logs loss and accuracies over all labelled rows of the epoch."""
         self._log_tally("val", self.val_tally)
 
     def on_test_epoch_start(self) -> None:
-        """Begins to count."""
+        """Resets the counts of the epoch."""
         self.test_tally.start()
 
     def test_step(self, batch: Any, batch_idx: int) -> Tensor:
@@ -181,7 +181,7 @@ class FairClassifier(LightningModule):
         return self._evaluate(batch, "test", self.test_tally)
 
     def on_test_epoch_end(self) -> None:
-        """Logs what all labelled rows have shown."""
+        """Logs loss and accuracies over all labelled rows of the epoch."""
         self._log_tally("test", self.test_tally)
 
     def predict_step(
@@ -197,7 +197,7 @@ class FairClassifier(LightningModule):
         )
 
     def _logits(self, rows: Rows) -> Tensor:  # [B, C]
-        """What the model makes of a batch, with the graph it may want."""
+        """Logits of a batch; inputs that ``forward`` names come from the ``Data``."""
         data = {} if rows.data is None else rows.data.to_dict()
         data.pop("y", None)  # no model sees the labels
         inputs = {}
@@ -221,14 +221,14 @@ class FairClassifier(LightningModule):
         return logits[: len(rows.x)]
 
     def _convert(self, value: Any) -> Any:
-        """In the precision of the trainer, which converts batches but no ``Data``."""
+        """Converts to the precision of the trainer, which leaves a ``Data`` alone."""
         trainer = self._trainer
         return (
             value if trainer is None else trainer.precision_plugin.convert_input(value)
         )
 
     def _compared(self, rows: Rows, logits: Tensor) -> tuple[Rows, Tensor]:
-        """Whom the terms see, and their logits."""
+        """The rows that the terms compare, and their logits."""
         if rows.data is not None or self.graph == "batch":
             return rows, logits
         if self._everybody is None:
@@ -257,7 +257,7 @@ class FairClassifier(LightningModule):
         return {**parts, "f": parts["logits"], "model": self.model}
 
     def _evaluate(self, batch: Any, split: str, tally: "_Tally") -> Tensor:
-        """Counts the labelled rows of a batch."""
+        """Counts the labelled rows of a batch, and returns the logits of all rows."""
         rows = to_rows(batch, split)
         logits, labelled = self._logits(rows), rows.labelled
         assert rows.y is not None
@@ -265,7 +265,7 @@ class FairClassifier(LightningModule):
         return logits
 
     def _log_tally(self, split: str, tally: "_Tally") -> None:
-        """Logs the same numbers in every process, or nothing in any."""
+        """Logs what was counted, the same in every process; nothing without rows."""
         found = {f"{split}_{key}": value for key, value in tally.compute().items()}
         self.log_dict(found, prog_bar=split == "val", sync_dist=True)
 
@@ -291,7 +291,7 @@ class _Tally(Metric):
         self.add_state("num_rows", per_class.clone(), dist_reduce_fx="sum")
 
     def start(self) -> None:
-        """Forgets all rows."""
+        """Sets all counts to zero."""
         self.reset()
         # torchmetrics warns of a process that has not counted anything at all.
         no_score = self.loss.new_zeros(0, len(self.num_rows))
@@ -306,7 +306,7 @@ class _Tally(Metric):
         self.num_rows += target.bincount(minlength=size)
 
     def compute(self) -> dict[str, Tensor]:
-        """Means over rows and over classes that occur; nothing without any row."""
+        """Means over rows, and over classes that occur; empty without any row."""
         occurs = self.num_rows > 0
         if not bool(occurs.any()):
             return {}
@@ -319,10 +319,11 @@ class _Tally(Metric):
 
 
 def _cross_entropy(logits: Tensor, rows: Rows) -> Tensor:
-    """Mean over labelled rows, zero without any."""
+    """Mean cross-entropy of the labelled rows, zero if there are none."""
     labelled = rows.labelled
     assert rows.y is not None
     if not bool(labelled.any()):
+        # A function of the logits, so that 'backward' still works.
         return 0.0 * logits.sum()
     return F.cross_entropy(full_precision(logits[labelled]), rows.y[labelled])
 

@@ -107,6 +107,8 @@ class FairDataModule(LightningDataModule):
         """Refuses several processes, each of which would see all rows."""
         if self.trainer is not None:
             check_one_process(type(self).__name__, self.trainer.world_size)
+        # Batches are slices of tensors in memory: Lightning's advice to use worker
+        # processes does not apply.
         warnings.filterwarnings("ignore", ".*does not have many workers", UserWarning)
 
     def train_dataloader(self) -> DataLoader[Any]:
@@ -155,11 +157,11 @@ class FairDataModule(LightningDataModule):
         return _unbatched(_Slices(self.data.x, self._labels()), sampler)
 
     def _whole(self, num_batches: int) -> DataLoader[Any]:
-        """The whole data, again and again."""
+        """A loader that gives the whole data ``num_batches`` times."""
         return _unbatched([self.data] * num_batches, range(num_batches))
 
     def _labels(self) -> Tensor:
-        """The labels as they are now."""
+        """The labels of ``data``, read anew and checked."""
         return check_group("y", self.data.y, len(self.data.x))
 
     def _rows(self, key: str) -> Tensor:
@@ -200,7 +202,7 @@ class _EpochSampler:
         self._epoch = 0
 
     def set_epoch(self, epoch: int) -> None:
-        """Says which epoch the next iteration is."""
+        """Sets the number of the epoch that the next iteration draws."""
         self._epoch = epoch
 
     def __len__(self) -> int:
@@ -211,16 +213,17 @@ class _EpochSampler:
         entropy = np.random.SeedSequence((self._seed, self._epoch))
         seed = int(entropy.generate_state(1, np.uint64)[0])
         generator = torch.Generator().manual_seed(seed)
+        # Where nobody calls 'set_epoch', the next iteration is the next epoch.
         self._epoch += 1
         yield from islice(self._draw(generator), self._num_batches)
 
     def _draw(self, generator: torch.Generator) -> Iterable[Tensor]:
-        """Batches without end."""
+        """Yields batches of row numbers without end."""
         raise NotImplementedError
 
 
 class _ShuffledSampler(_EpochSampler):
-    """All rows in random order, then again in another."""
+    """Draws all rows in random order, then all again in another order."""
 
     def __init__(
         self, rows: Tensor, batch_size: int, num_batches: int | None, seed: int
@@ -236,7 +239,7 @@ class _ShuffledSampler(_EpochSampler):
 
 
 class _BalancedSampler(_EpochSampler):
-    """Equally many rows of each class, then some without one, with replacement."""
+    """Draws as many rows of each class, then unlabelled ones, with replacement."""
 
     def __init__(
         self,

@@ -105,7 +105,7 @@ class GLIFCallback(Callback):
 
     @property
     def metrics_(self) -> dict[str, float]:
-        """What was logged."""
+        """The metrics that were logged, by name."""
         return dict(self._result.metrics)
 
     @property
@@ -119,11 +119,11 @@ class GLIFCallback(Callback):
         return self._result.post
 
     def on_test_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Forgets an earlier run."""
+        """Checks the trainer, and drops what an earlier run left."""
         self._start(trainer, len(trainer.num_test_batches))
 
     def on_predict_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Forgets an earlier run."""
+        """Checks the trainer, and drops what an earlier run left."""
         self._start(trainer, len(trainer.num_predict_batches))
 
     def on_test_batch_end(
@@ -158,7 +158,7 @@ class GLIFCallback(Callback):
     def on_predict_epoch_end(
         self, trainer: Trainer, pl_module: LightningModule
     ) -> None:
-        """Smooths, and hands what it shows to the loggers."""
+        """Smooths, and hands the metrics to the loggers of the trainer."""
         found = self._finish()
         for logger in trainer.loggers:
             logger.log_metrics(found.metrics, step=trainer.global_step)
@@ -172,7 +172,7 @@ class GLIFCallback(Callback):
         return self._found
 
     def _start(self, trainer: Trainer, num_loaders: int) -> None:
-        """Refuses what cannot be gathered."""
+        """Raises on several processes or loaders; drops what an earlier run left."""
         check_one_process(type(self).__name__, trainer.world_size)
         check_one_loader(type(self).__name__, num_loaders)
         self._parts, self._found = [], None
@@ -204,7 +204,7 @@ class GLIFCallback(Callback):
         return self._found
 
     def _smooth(self, x: Tensor, y_hat: Tensor, label: Tensor) -> "_Found":
-        """A fit, and how outputs were before and after."""
+        """Fits the post-processor, and measures outputs before and after."""
         settings = self.post.get_params()
         if settings["distance"] is not None:
             # It may be part of the model as well, and have moved with it.
@@ -237,7 +237,7 @@ class GLIFCallback(Callback):
 
 
 class _Found(NamedTuple):
-    """What a run has shown."""
+    """Outputs, fitted post-processor and metrics of one run."""
 
     y_hat: Tensor
     post: GLIFPostProcessor
@@ -245,7 +245,7 @@ class _Found(NamedTuple):
 
 
 def _copied(value: Tensor) -> Tensor:
-    """On the CPU, and in single precision if it is in half."""
+    """A copy on the CPU, in float32 if the tensor is in half precision."""
     return full_precision(value.detach().to("cpu", copy=True))
 
 

@@ -94,7 +94,7 @@ class SimilarityPenalty(nn.Module):
     def _laplacian(
         self, x: Tensor, edge_index: Any, edge_weight: Tensor | None
     ) -> LaplacianOperator:
-        """That of the last call, if it was for the same tensors."""
+        """The Laplacian, kept from the last call if the tensors are the same."""
         given = (x,) if self.tau is not None else (x, edge_index, edge_weight)
         if self._last is None or not self._last[0].are(given):
             lap = self._new_laplacian(x, edge_index, edge_weight)

@@ -95,6 +95,7 @@ def scatter_matrix(  # [N, F] -> [F, F]
 def principal_directions(moment: Tensor) -> tuple[Tensor, Tensor, int]:
     """Descending eigenvalues ``[F]``, eigenvectors as rows, and the rank."""
     values, vectors = torch.linalg.eigh(moment)
+    # Rounding may leave an eigenvalue of zero slightly below it.
     values, rows = values.flip(0).clamp_(min=0), vectors.T.flip(0)
     rank = int((values > RANK_RTOL * values[0]).sum())
     return values, rows, rank

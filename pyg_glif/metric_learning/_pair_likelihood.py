@@ -78,7 +78,7 @@ class PairLikelihood:
         return self.pairs.sq_dist(self.whitener @ factor)
 
     def neg_log_likelihood(self, sq_dist: Tensor) -> float:
-        """Its mean; infinite where a dissimilar pair is at distance zero."""
+        """Mean over pairs; infinite where a dissimilar pair is at distance zero."""
         y = self.pairs.similar
         apart = torch.where(y < 1, sq_dist.clamp(min=0), 1.0)
         # -log(2 / (1 + exp(s))) and -log(tanh(s / 2)).

@@ -259,6 +259,7 @@ def _minimize(
             bar.update()
             if residual <= rtol:
                 break
+            # Steps may grow again where the objective is flatter.
             curvature *= 0.9
     fit = MetricFit(
         log_likelihood=-problem.neg_log_likelihood(best.sq_dist),

@@ -132,6 +132,7 @@ def _sampler(
         share = torch.rand(
             num_rows, dtype=torch.float64, device=device, generator=generator
         )
+        # Rows of a stratum lie together in 'order', so a draw stays in its own.
         return (order[first + (share * size).long()],)
 
     return draw

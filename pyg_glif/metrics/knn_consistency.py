@@ -100,6 +100,7 @@ def _nearest(tile: Tile, start: int, k: int) -> tuple[Tensor, Tensor, Tensor]:
 def _kth_in_row(value: Tensor, row: Tensor, num_rows: int, k: int) -> Tensor:
     """The k-th smallest value of each row, for rows in ascending order."""
     by_value = value.argsort()
+    # Stable, so that the values of each row stay in ascending order.
     order = by_value[row[by_value].argsort(stable=True)]
     first = torch.searchsorted(row, torch.arange(num_rows, device=row.device))
     return value[order[first + k - 1]]

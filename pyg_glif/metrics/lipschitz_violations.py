@@ -172,7 +172,7 @@ class _ViolationCount:
         self._histogram = torch.zeros(shape, dtype=torch.long, device=device)
 
     def run(self, size: int, progress: bool | None) -> None:
-        """Looks at every pair once."""
+        """Counts every pair once, tile by tile."""
         steps = -(-self._num_rows // size)
         total = steps * (steps + 1) // 2
         with Progress(total, "Lipschitz violations", progress) as bar:
@@ -187,7 +187,7 @@ class _ViolationCount:
         return violations, pairs
 
     def _add(self, rows: slice, cols: slice) -> None:
-        """Counts one tile."""
+        """Counts the pairs of one tile."""
         dist, gap = self._dists.tile(rows, cols), self._gaps.tile(rows, cols)
         excess = gap.sq_dist - self._factor * dist.sq_dist
         error = gap.error + self._factor * dist.error

@@ -122,6 +122,7 @@ def edge_ratios(
     ]
     gap = torch.cat(gaps)
     ratio = gap / sq_dist.to(y.device).double().sqrt()
+    # Equal outputs of identical people are no violation, though 0 / 0 is NaN.
     return torch.where(gap == 0, 0.0, ratio).to(y.dtype), edge_index
 
 

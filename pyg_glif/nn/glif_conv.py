@@ -138,7 +138,7 @@ class GLIFConv(MessagePassing):  # type: ignore[misc]
         edge_weight: Tensor | None,
         batch: Tensor | None,
     ) -> LaplacianOperator:
-        """The graph in the form solvers use, from the cache if it is still that."""
+        """The Laplacian of the graph, from the cache if the graph is unchanged."""
         if self.explain:
             edge_weight = self._masked_weight(edge_index, edge_weight)
         source = _source(edge_index, edge_weight, batch) if self.cached else None

@@ -27,7 +27,7 @@ _BLOCK = 1 << 14
 
 @dataclass(frozen=True, eq=False)
 class Settings:
-    """The parameters of a fit, the radius decided."""
+    """The parameters of a fit, with the radius that is used."""
 
     distance: FairDistance | None
     tau: float
@@ -40,7 +40,7 @@ class Settings:
 
     @classmethod
     def of(cls, params: Mapping[str, Any], tau: float) -> "Settings":
-        """The parameters of a post-processor, the radius decided."""
+        """The settings for parameters of a post-processor and a radius."""
         return cls(
             distance=params["distance"],
             tau=float(tau),
@@ -66,7 +66,7 @@ class Settings:
         return outputs_of_people(self.link, eta, y, alone)
 
     def strength(self, like: Tensor) -> Tensor:
-        """``lam`` as solvers take it."""
+        """``lam`` as a float64 tensor on the device of ``like``."""
         return torch.tensor(self.lam, dtype=torch.float64, device=like.device)
 
     def search(self, x: Tensor) -> SimilarityGraph:
@@ -79,7 +79,7 @@ class Settings:
         )
 
     def laplacian(self, graph: SimilarityGraph) -> LaplacianOperator:
-        """The operator of a graph."""
+        """The Laplacian of a graph with these settings."""
         return graph.laplacian(self.theta, self.normalization)
 
 
@@ -129,7 +129,7 @@ class Fitted:
 
     @property
     def mu(self) -> Tensor:
-        """``lam`` times its scale."""
+        """``lam`` times the factor by which the Laplacian scales it."""
         return self.settings.lam * self.lap.lam_scale
 
     def beside(self, x_new: Tensor, *, joint: bool = False) -> GroundedOperator:
@@ -143,7 +143,7 @@ class Fitted:
         return GroundedOperator(self.lap, outer, inner, len(x_new))
 
     def update(self, x_new: Tensor, y_new: Tensor) -> tuple[Tensor, TransformInfo]:
-        """One coordinate update per new person."""
+        """Outputs of new people after one coordinate update each, by blocks of rows."""
         values, counts = [y_new[:0]], [torch.empty(0, dtype=torch.long)]
         for start in range(0, len(x_new), _BLOCK):
             rows = slice(start, start + _BLOCK)
@@ -157,7 +157,7 @@ class Fitted:
     def solve_jointly(
         self, x_new: Tensor, y_new: Tensor
     ) -> tuple[Tensor, TransformInfo]:
-        """All new people together, fitted ones fixed."""
+        """Outputs of new people, solved together while fitted outputs stay fixed."""
         if len(x_new) == 0:
             return self.update(x_new, y_new)
         lap = self.beside(x_new, joint=True)
@@ -180,6 +180,7 @@ class Fitted:
         parts = [self.graph.edge_index, forth, forth.flip(0), inner.edge_index + old]
         edges = torch.cat(parts, 1)
         sq_dist = torch.cat([self.graph.sq_dist, outer, outer, inner.sq_dist])
+        # By row, then by column, as a search returns edges.
         order = (edges[0] * size + edges[1]).argsort()
         edges, sq_dist = edges[:, order], sq_dist[order]
         graph = SimilarityGraph(edges, sq_dist, size, settings.tau)
@@ -190,7 +191,7 @@ class Fitted:
         return _solved(settings, x, y_hat, graph, self.names, start)
 
     def row(self, i: int) -> Solution:
-        """Row ``i`` of the inverse; the matrix is symmetric."""
+        """Row ``i`` of the inverse, solved as a column: the matrix is symmetric."""
         unit = torch.zeros(len(self.x), 1, dtype=torch.float64, device=self.x.device)
         unit[i] = 1.0
         return self._explained(unit)
@@ -227,7 +228,7 @@ class Fitted:
 def fit_people(
     settings: Settings, x: Tensor, y_hat: Tensor, names: tuple[Names, Names]
 ) -> Fitted:
-    """Searches, weighs and solves."""
+    """Searches the neighbours of everybody and solves for smoothed outputs."""
     settings.to_dual(y_hat)  # refuses bad outputs before the search
     return _solved(settings, x, y_hat, settings.search(x), names)
 

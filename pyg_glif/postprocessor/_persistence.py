@@ -114,7 +114,7 @@ def read_fitted(
 
 
 def _kinds_in(header: dict[str, Any]) -> dict[str, str | None]:
-    """Names of classes; empty where the file leaves an object out."""
+    """Class name of each object; empty if it was left out, ``None`` if not set."""
     kinds: dict[str, str | None] = dict.fromkeys(header["omitted"], "")
     for name in _OBJECTS:
         if name not in kinds:
@@ -171,12 +171,12 @@ def _rebuilt(
 
 
 def _names(names: Any) -> Any:
-    """Column names, whose tuples JSON has as lists."""
+    """Column names with lists, as JSON reads tuples, turned back into tuples."""
     return tuple(map(_names, names)) if isinstance(names, list) else names
 
 
 def _tensors(fitted: Fitted, with_distance: bool) -> dict[str, Tensor]:
-    """Everything large, on the CPU."""
+    """The tensors of a fit by name, contiguous on the CPU."""
     narrow = torch.int32 if len(fitted.x) < 2**31 else torch.int64
     tensors = {
         "x": fitted.x,
@@ -195,13 +195,13 @@ def _tensors(fitted: Fitted, with_distance: bool) -> dict[str, Tensor]:
 
 
 def _content(tensor: Tensor) -> memoryview:
-    """The bytes of a tensor, shared with it."""
+    """The bytes of a tensor, as a view of its memory."""
     array: Any = tensor.reshape(-1).view(torch.uint8).numpy()
     return memoryview(array)
 
 
 def _checksum(text: str, tensors: Mapping[str, Tensor]) -> str:
-    """Against damage on disk or on the way, which safetensors does not notice."""
+    """SHA-256 of header and tensors: safetensors itself notices no damage."""
     shapes = {name: [str(t.dtype), list(t.shape)] for name, t in tensors.items()}
     total = hashlib.sha256(json.dumps([text, shapes], sort_keys=True).encode())
     for name in sorted(tensors):
@@ -210,7 +210,7 @@ def _checksum(text: str, tensors: Mapping[str, Tensor]) -> str:
 
 
 def _old_checksum(tensors: Mapping[str, Tensor]) -> int:
-    """That of version 1."""
+    """The checksum of version 1, a CRC over the tensors alone."""
     total = 0
     for name in sorted(tensors):
         total = zlib.crc32(_content(tensors[name]), total)
@@ -218,7 +218,7 @@ def _old_checksum(tensors: Mapping[str, Tensor]) -> int:
 
 
 def _plain(value: Any) -> Any:
-    """A number as JSON has it, whatever kind of number it was."""
+    """A parameter for JSON: any number as a float, text and ``None`` as they are."""
     return value if value is None or isinstance(value, str) else float(value)
 
 
@@ -258,6 +258,7 @@ def _write(
             "data_offsets": [start, end],
         }
     text = json.dumps(layout).encode()
+    # Padded, so that the tensors start at a multiple of 8 bytes.
     text += b" " * (-len(text) % 8)
     file.write(len(text).to_bytes(8, "little"))
     file.write(text)
@@ -292,7 +293,7 @@ def _load(file: BinaryIO) -> tuple[dict[str, str], dict[str, Tensor]]:
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Header and tensors of a file that is what it should be."""
+    """Header and tensors of a file, once format and checksum are verified."""
     with open(path, "rb") as file, damage_in(path):
         metadata, tensors = _load(file)
         text = metadata.get(_HEADER)
@@ -361,6 +362,6 @@ def _from_version_1(family: str, record: dict[str, Any] | None) -> Any:
 
 
 def _not_ours(path: Path, got: str) -> str:
-    """Wording for a file that ``save`` did not write, or that was damaged since."""
+    """The message for a file that ``save`` did not write or that is damaged."""
     kind = "a file that 'GLIFPostProcessor.save' wrote"
     return f"'path' must be {kind} (got {got} in '{path}')"

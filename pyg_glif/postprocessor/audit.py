@@ -213,7 +213,7 @@ class _Treatment:
         return {**facts, **moved}
 
     def worst(self, when: int, count: int) -> tuple[Person, ...]:
-        """Those with the largest deviation, on ties the first."""
+        """The people with the largest deviation; of equal ones the first come first."""
         order = self.deviation[:, when].sort(descending=True, stable=True).indices
         out = []
         for i in order[:count].tolist():
@@ -291,7 +291,7 @@ def _edge_measures(
 
 
 def _plain(name: str, title: str, values: list[float]) -> Measure:
-    """A measure without an interval; equal infinities have no difference."""
+    """A measure without an interval; two equal infinities have change 0."""
     found = [Estimate(value) for value in values]
     if len(values) == 2:
         before, after = values
@@ -305,6 +305,7 @@ def _peer_deviation(lap: LaplacianOperator, both: Tensor) -> Tensor:  # -> [N, T
         return both.new_zeros(both.size(1), len(both))
     matrix = lap.pattern.csr(lap.weight)
     alone = lap.deg.detach() == 0
+    # Any divisor will do for people without weight: they are set to zero below.
     deg = torch.where(alone, 1.0, lap.deg.detach()).unsqueeze(1)
     apart = [torch.linalg.vector_norm(y - matrix @ y / deg, dim=1) for y in both]
     return torch.stack(apart, dim=1).masked_fill_(alone.unsqueeze(1), 0.0)
@@ -326,6 +327,7 @@ def _group_measures(
 
     spread = []
     for y in both:
+        # Groups of one give 0 / 0, and are left out below.
         square = mean((y - mean(y)[index]).square()) * size / (size - 1.0)
         spread.append(square[several].sqrt().mean(1))
     title = "standard deviation in groups"
@@ -336,6 +338,7 @@ def _group_measures(
     for y in both:
         decision = y.argmax(1) if y.size(1) > 1 else (y[:, 0] > threshold).long()
         low = decision.new_zeros(count.numel())
+        # The zeros to start from are no decisions, hence 'include_self=False'.
         high = low.scatter_reduce(0, index, decision, "amax", include_self=False)
         low = low.scatter_reduce(0, index, decision, "amin", include_self=False)
         agree.append((low == high)[several].double())
@@ -344,6 +347,6 @@ def _group_measures(
 
 
 def _pairs(ratios: LipschitzRatios) -> tuple[Pair, ...]:
-    """The worst pairs."""
+    """The worst pairs as :class:`Pair` objects, in their order."""
     found = zip(ratios.worst_pairs.tolist(), ratios.worst_ratios.tolist(), strict=True)
     return tuple(Pair(i, j, ratio) for (i, j), ratio in found)

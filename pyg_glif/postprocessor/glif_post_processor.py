@@ -416,7 +416,7 @@ class GLIFPostProcessor(Parameters):
 
     @staticmethod
     def _settings(x: Tensor, params: Mapping[str, Any]) -> Settings:
-        """The parameters, the radius chosen if need be."""
+        """Settings for a fit to ``x``; without ``tau``, the radius is suggested."""
         tau, degree = params["tau"], params["target_degree"]
         if tau is None:
             tau = suggest_tau(x, degree, distance=params["distance"])
@@ -437,7 +437,7 @@ class GLIFPostProcessor(Parameters):
                 setattr(self, attribute, np.array(names, dtype=object))
 
     def _require_fit(self, method: str) -> Fitted:
-        """The fit, if there is one."""
+        """The fit; raises :class:`NotFittedError` without one."""
         if self._fitted is None:
             msg = f"'{type(self).__name__}.{method}' needs a fit. Call 'fit' first"
             raise NotFittedError(msg)
@@ -460,7 +460,7 @@ class GLIFPostProcessor(Parameters):
     def _new_people(
         self, features: tuple[str, Any], outputs: tuple[str, Any]
     ) -> tuple[Tensor, Tensor, list[int] | None]:
-        """Features and outputs of new people, and where the outputs came from."""
+        """Features and outputs of new people, and the order of the output columns."""
         fitted = self._require_fit("transform")
         x, name = self._new_features(*features), outputs[0]
         order = column_order(name, column_names(*outputs), fitted.names[1], 4)

@@ -51,13 +51,13 @@ class Ties:
 
     @classmethod
     def among(cls, graph: SimilarityGraph, theta: float) -> "Ties":
-        """Those of new people with each other, both directions."""
+        """The edges of new people with each other, in both directions."""
         row, col = graph.edge_index
         return cls(row, col, graph.weights(theta).double())
 
     @classmethod
     def none(cls, like: Tensor) -> "Ties":
-        """No pairs."""
+        """Ties without any pair, on the device of ``like``."""
         row = torch.empty(0, dtype=torch.long, device=like.device)
         return cls(row, row, torch.empty(0, dtype=torch.float64, device=like.device))
 
@@ -86,12 +86,12 @@ class GroundedOperator(LaplacianOperator):
 
     @property
     def keeps_constants(self) -> bool:
-        """Never: the fitted people pull."""
+        """False: ties to fitted people add to the diagonal, so rows do not sum to 0."""
         return False
 
     @cached_property
     def surplus(self) -> Tensor | None:  # [M]
-        """The ties, added up; a difference for ``"nrw"``, as everywhere."""
+        """Sum of the ties of each row; for ``"nrw"`` as in the base class."""
         if self.normalization == "nrw":
             return super().surplus
         zero = self.outer.new_zeros(self.num_nodes)
@@ -105,12 +105,12 @@ class GroundedOperator(LaplacianOperator):
 
     @property
     def roundings(self) -> int:
-        """Those of the fit, whose degrees enter, and of the new rows."""
+        """Roundings of the fit, whose degrees enter, plus those of the new rows."""
         return super().roundings + self._fitted.roundings + self.longest_row
 
     @cached_property
     def lam_scale(self) -> Tensor:
-        """That of the fit."""
+        """The factor of ``lam`` in the fit."""
         return self._fitted.lam_scale
 
     @property

@@ -142,7 +142,7 @@ class AuditReport:
         raise KeyError(f"{name!r} is not one of {names}")
 
     def with_ids(self, ids: Iterable[Any]) -> "AuditReport":
-        """The same report with names of people, one for each, beside their numbers."""
+        """A copy of the report that names people by ``ids``, one for each person."""
         names = tuple(str(one) for one in ids)
         if len(names) != self.facts["num_people"]:
             msg = "'ids' must have one entry per person"
@@ -151,7 +151,7 @@ class AuditReport:
         return replace(self, ids=names)
 
     def with_facts(self, **facts: Any) -> "AuditReport":
-        """The same report with more facts, such as a radius or an accuracy."""
+        """A copy of the report with more facts, such as a radius or an accuracy."""
         return replace(self, facts={**self.facts, **facts})
 
     def to_dict(self) -> dict[str, Any]:
@@ -217,13 +217,13 @@ class AuditReport:
 
     @property
     def _whens(self) -> tuple[str, ...]:
-        """What the estimates of a measure are called."""
+        """Column titles for the estimates of a measure."""
         return ("value",) if self.moved is None else ("before", "after", "change")
 
     def _lists(
         self,
     ) -> Iterator[tuple[str, tuple[Person, ...], tuple[Pair, ...]]]:
-        """When, people and pairs that stand out."""
+        """For each set of outputs its name, the worst people and the worst pairs."""
         if self.moved is None:
             yield "", self.worst_before, self.pairs_before
         else:
@@ -231,7 +231,7 @@ class AuditReport:
             yield "after", self.worst_after, self.pairs_after
 
     def _person(self, person: Person) -> dict[str, Any]:
-        """One who stands out, as plain data."""
+        """A person of the report as plain data, with the id if there are ids."""
         out = asdict(person)
         if self.moved is None:
             out = {"index": person.index, "num_peers": person.num_peers}
@@ -239,7 +239,7 @@ class AuditReport:
         return out if self.ids is None else {"id": self.ids[person.index], **out}
 
     def _pair(self, pair: Pair) -> dict[str, Any]:
-        """Two who stand out, as plain data."""
+        """A pair of the report as plain data, with the ids if there are ids."""
         out = asdict(pair)
         if self.ids is None:
             return out
@@ -267,23 +267,23 @@ class AuditReport:
 
 
 def _estimates(measure: Measure) -> list[Estimate]:
-    """The estimates that there are."""
+    """The estimates of a measure that are not ``None``."""
     found = (measure.before, measure.after, measure.change)
     return [one for one in found if one is not None]
 
 
 def _facts(title: str, facts: dict[str, Any]) -> Section:
-    """A table of facts."""
+    """A section that lists facts and their values."""
     rows = [[_in_words(name), value] for name, value in facts.items()]
     return Section(title, ["fact", "value"], rows)
 
 
 def _records(title: str, records: list[dict[str, Any]]) -> Section:
-    """A table of people or pairs."""
+    """A section with one row per person or pair."""
     header = [_in_words(name) for name in records[0]] if records else ["none"]
     return Section(title, header, [list(one.values()) for one in records])
 
 
 def _in_words(name: str) -> str:
-    """An identifier as a person reads it."""
+    """A title for an identifier: from a list, or with spaces for underscores."""
     return _IN_WORDS.get(name, name.replace("_", " "))

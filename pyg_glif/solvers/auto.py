@@ -50,7 +50,7 @@ class Auto(Solver):
         return CG(rtol=self.rtol, max_iter=self.max_iter, throw=self.throw)
 
     def attempt(self, system: System, rhs: Tensor, x0: Tensor | None) -> Attempt:
-        """Hands the system on."""
+        """Solves with the solver that :meth:`choose` picks."""
         return self.choose(system).attempt(system, rhs, x0)
 
     def _is_small(self, system: System) -> bool:

@@ -35,7 +35,7 @@ class SolveStatus(Enum):
 
     @property
     def is_failure(self) -> bool:
-        """Whether a solver that may raise does so."""
+        """Whether the solve failed, on which ``throw=True`` raises."""
         return self not in (SolveStatus.CONVERGED, SolveStatus.EPOCHS_DONE)
 
 
@@ -91,7 +91,7 @@ class Solution:
 
 
 class Attempt(NamedTuple):
-    """What a solver hands to certification."""
+    """What :meth:`Solver.attempt` returns, before the residual is verified."""
 
     value: Tensor  # [N, C] float64
     status: SolveStatus
@@ -117,10 +117,10 @@ class Solver(Kind, ABC):
 
     @abstractmethod
     def attempt(self, system: System, rhs: Tensor, x0: Tensor | None) -> Attempt:
-        """Solves in float64, with the status this solver believes in."""
+        """Solves in float64; :meth:`solve` verifies the status that is returned."""
 
     def saddle(self, system: System, rhs: Tensor) -> Tensor:
-        """What to return, beside an error, where there is no minimum: NaN."""
+        """The value where the objective has no minimum: NaN, unless overridden."""
         return torch.full_like(rhs, torch.nan)
 
     def choose(self, system: System) -> "Solver":
@@ -156,6 +156,8 @@ class Solver(Kind, ABC):
         smallest = system.smallest_eigenvalue()
         if smallest > 0:
             value, status, num_iter, low = self.attempt(system, y, x0)
+            # Who has no neighbour keeps the output to the last digit, whatever the
+            # solver rounds on its way.
             alone = system.alone().unsqueeze(1)
             if bool(alone.any()):
                 value = torch.where(alone, y, value)
@@ -167,6 +169,7 @@ class Solver(Kind, ABC):
         found = system.residual(y, value, low, limit)
         norm, noise = found.norm, found.noise
         if status is SolveStatus.CONVERGED and limit is not None:
+            # Noise above the limit could hide a residual above it.
             met = (norm <= limit) & (noise <= limit)
             if not bool(met.all()):
                 status = SolveStatus.STAGNATED

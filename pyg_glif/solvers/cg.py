@@ -130,6 +130,8 @@ class CG(Solver):
         """Iterations after which CG must have converged, up to rounding."""
         if self.max_iter is not None:
             return self.max_iter
+        # With unit diagonal, eigenvalues of a PSD system lie between 1 / max(s) and 2,
+        # and CG takes iterations in proportion to the root of their ratio.
         condition = 2.0 * float(system.diagonal.max())
         root = math.sqrt(condition)
         digits = math.log(2.0 * condition / max(self.rtol, 1e-16))
@@ -163,6 +165,8 @@ class CG(Solver):
                 return Attempt(x, SolveStatus.CONVERGED, num_iter, low)
             if num_iter >= max_iter:
                 return Attempt(x, SolveStatus.MAX_ITER, num_iter, low)
+            # A cycle that does not halve the worst residual has met rounding. From
+            # float32 there is a way on, from float64 there is none.
             if excess > 0.5 * last:
                 if dtype == torch.float64:
                     return Attempt(x, SolveStatus.STAGNATED, num_iter, low)
@@ -230,7 +234,7 @@ class _Scaled:
         return None if self._means is None else self._means.mean(r)
 
     def unscale(self, value: Tensor) -> Tensor:
-        """A correction in the original variables."""
+        """Turns a correction of the scaled system into one of the original."""
         x = self.scaling.unsqueeze(1) * value
         return x if self._means is None else x.sub_(self._means.mean(x))
 
@@ -277,6 +281,7 @@ class _Cycle:
         self._work = work
         scaled = work.scaling.unsqueeze(1) * r
         self._norm = torch.linalg.vector_norm(scaled, dim=0)
+        # Unit length first, or small columns would be dropped as dependent.
         unit = scaled.div_(torch.where(self._norm > 0, self._norm, 1.0)).to(dtype)
         self._q, xi = _orthonormal(unit, torch.empty_like(unit))
         self._c = xi * self._norm  # [K, C] float64
@@ -303,6 +308,8 @@ class _Cycle:
                 break
             inverse = torch.cholesky_inverse(factor)
             self.directions = _Directions(self._s, image, inverse)
+            # S' Q is the identity, except where S has just been made conjugate to
+            # directions of the cycle before.
             step = inverse if self._fresh else inverse @ _gram(self._s, self._q)
             self._fresh = True
             self.value.addmm_(self._s, (step @ self._c).to(dtype))

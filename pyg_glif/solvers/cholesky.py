@@ -159,6 +159,7 @@ def _cholesky(
     """
     M = _matrices(system, group)
     if shift:
+        # Zero in the padding, which is no part of the component.
         member = y.new_zeros(group.num_blocks, group.size, 1)
         member[group.block, group.place] = 1.0
         count = member.sum((1, 2), keepdim=True)
@@ -171,7 +172,7 @@ def _cholesky(
 
 
 def _general(system: System, group: _Group, y: Tensor) -> tuple[Tensor, bool]:
-    """By pivoting, for matrices that are not definite; NaN if they are singular."""
+    """Solves with pivoting where a matrix is indefinite; NaN if it is singular."""
     x, info = torch.linalg.solve_ex(_matrices(system, group), y)
     return x.masked_fill_((info != 0).view(-1, 1, 1), torch.nan), True
 
@@ -248,6 +249,7 @@ def _matrices(system: System, group: _Group) -> Tensor:  # [B, S, S]
     index[group.nodes, 0] = group.block
     index[group.nodes, 1] = group.place
     row, col = system.pattern.row, system.pattern.col
+    # Groups are whole components: one end in the group means both.
     inside = index[row, 0] >= 0
     i, j = index[row[inside]], index[col[inside], 1]
     M[i[:, 0], i[:, 1], j] = -system.off_diagonal[inside]

@@ -99,6 +99,7 @@ def _batches(
     ptr = system.pattern.rowptr.long()
     begin, count = ptr[order], ptr.diff()[order]
     ends = torch.cat([count.new_zeros(1), count.cumsum(0)])
+    # Positions of all edges, row by row in the order of this epoch.
     shift = (begin - ends[:-1]).repeat_interleave(count)
     edge = shift.add_(torch.arange(shift.numel(), device=shift.device))
     col, value = system.pattern.colidx[edge], system.off_diagonal[edge]

@@ -73,6 +73,7 @@ def _check_size(s: Tensor, strength: Tensor) -> None:
     if s.numel() == 0:
         return
     largest = max(float(s.max()), float(strength.max()))
+    # Written so that NaN is refused as well.
     if not largest <= LARGEST_ENTRY:
         msg = "'lam' times the largest degree must be at most"
         msg = f"{msg} {LARGEST_ENTRY:g} (got {largest:g})"
@@ -103,6 +104,8 @@ class _Solve(Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         s, t, f = ctx.saved_tensors
         job = replace(ctx.job, dtype=None, x0=None, found=[])
+        # The matrix is symmetric, so the adjoint system is the system itself. Solved by
+        # this same function, it can be differentiated again.
         g: Tensor = _Solve.apply(s, t, grad, job)  # type: ignore[no-untyped-call]
         by_s, by_t, by_y = ctx.needs_input_grad[:3]
         ds = -(g * f).sum(1) if by_s else None

@@ -169,7 +169,7 @@ class System:
         return gamma(self.op.roundings + 2 * self._row_length + 16).to(size) * size
 
     def _by_product(self, y: Tensor, x: Tensor) -> Residual:
-        """The residual from the first form of a row."""
+        """The residual as ``y`` minus a matrix product, and a bound on its rounding."""
         noise = self._row_noise
         # No sum over a row exceeds its diagonal times the largest entry.
         each = noise.unsqueeze(1) * x.abs()
@@ -178,7 +178,7 @@ class System:
         return Residual(y - self.matmul(x), self._slack * bound)
 
     def _by_differences(self, y: Tensor, x: Tensor, low: Tensor | None) -> Residual:
-        """The residual of ``x + low`` from the second form of a row."""
+        """The residual of ``x + low`` from differences along edges, with bounds."""
         gap = y - x
         size = gap.abs()
         if low is not None:
@@ -218,7 +218,7 @@ class System:
 
     @cached_property
     def _slack(self) -> float:
-        """For norms, which are rounded too, and for products of small errors."""
+        """Factor above 1 that covers rounding in norms and products of errors."""
         longest = int(self._row_length.max()) if self.num_nodes else 0
         return 1.0 + 8.0 * float(gamma(self.num_nodes + longest + 128))
 
@@ -241,6 +241,8 @@ class System:
         gap = self.diagonal - self.pattern.row_sum(self.off_diagonal)  # Gershgorin
         error = gamma(self.op.roundings + 2 * self._row_length + 16).to(gap)
         disc = float((gap - error * self._surplus_size).min())
+        # Discs cost one pass over the edges; the eigenvalue itself is estimated only
+        # where they do not settle the sign.
         return disc if disc > 0 else self._eigenvalue[0]
 
     @cached_property
@@ -253,7 +255,7 @@ class System:
         return 1.0 + self.lam * low, 1.0 + self.lam * high
 
     def indefinite_reason(self) -> str:
-        """Names the largest safe ``lam``."""
+        """Says why there is no minimum, and names the largest safe ``lam``."""
         low, high = self._eigenvalue
         safe = f"{self.lam / (1.0 - low):.3g}" if low < 1.0 else "inf"
         sure = "is not" if high <= 0 else "cannot be shown to be"
@@ -281,6 +283,7 @@ def _peak(x: Tensor) -> Tensor:  # [N, C] -> [C]
     """Largest absolute value of each column."""
     if x.size(0) == 0:
         return x.new_zeros(x.size(1))
+    # Not 'x.abs().amax(0)', which would copy the whole block first.
     low, high = torch.aminmax(x, dim=0)
     return torch.maximum(-low, high)
 

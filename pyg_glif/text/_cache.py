@@ -61,6 +61,7 @@ class EncodingCache:
         os.close(handle)
         try:
             save_file(tensors, draft, metadata={**self._about, "sha256": digest})
+            # Renamed in one step: others find the whole file or none.
             os.replace(draft, self.folder / f"{digest[:32]}.safetensors")
         finally:
             Path(draft).unlink(missing_ok=True)

@@ -81,6 +81,7 @@ def encode(
     missing = dict(zip(keys, texts, strict=True))
     missing = {key: text for key, text in missing.items() if key not in rows}
     if not texts:
+        # Encoding any text tells the number of features.
         return load_encoder(folder, device)(["none"])[:0].float().cpu()
     if missing:
         run = load_encoder(folder, device)
@@ -168,7 +169,7 @@ def load_encoder(folder: Path, device: torch.device | str | None) -> Encoder:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without the bar of transformers, which is full before it can be read."""
+    """Hides the progress bar of transformers for a while."""
     logging = require("transformers", _FEATURE, "text").utils.logging
     shown = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()

@@ -149,7 +149,7 @@ def tune(
     measure, gauge_name = gauge
 
     def refit(point: TunePoint) -> TunePoint:
-        """The same setting by the search and the solve of a fit."""
+        """The setting of a point, searched and solved anew the way a fit does it."""
         again = SimilarityGraph.search(x, point.tau, distance=distance, progress=False)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # the status says so
@@ -203,16 +203,17 @@ class _Measures:
             chosen = to_labels("mask", mask).bool()
             chosen = check_mask("mask", chosen, len(y)).to(y.device)
             self._rows = self._rows[chosen]
-            check_not_empty("mask", self._rows)
+            if len(self._rows) == 0:
+                raise ValueError("'mask' must select at least one row (got none)")
 
     def decide(self, y: Tensor) -> Tensor:  # [N] or [N, C] -> [N]
-        """Classes."""
+        """Predicted classes: the largest column, or 1 above the threshold."""
         if y.dim() == 2 and y.size(1) > 1:
             return y.argmax(1)
         return (y.reshape(len(y)) > self._threshold).long()
 
     def score(self, given: Callable[[Tensor], float] | None) -> tuple[_Function, str]:
-        """The user's score, or accuracy."""
+        """The user's score or else accuracy, and its name."""
         check_exclusive("score", given, "labels", self._labels)
         if given is not None:
             check_callable("score", given)
@@ -225,7 +226,7 @@ class _Measures:
     def unfairness(
         self, given: Callable[[Tensor], float] | None, pairs: Any
     ) -> tuple[_Function, str] | None:
-        """The user's measure, or disagreement of pairs, if there is either."""
+        """The user's measure, or that of ``pairs``, and its name; ``None`` without."""
         check_exclusive("unfairness", given, "pairs", pairs)
         if given is not None:
             check_callable("unfairness", given)
@@ -252,26 +253,26 @@ def _mean(value: Tensor) -> float:
 
 
 def _gap(a: Tensor, b: Tensor) -> Tensor:  # [P] or [P, C] -> [P]
-    """Distances of outputs."""
+    """Euclidean distance of the outputs in each row."""
     out: Tensor = torch.linalg.vector_norm((a - b).reshape(len(a), -1), dim=1)
     return out
 
 
 def _name(function: Callable[..., Any]) -> str:
-    """What a function is called."""
+    """The name of a function, or the class name of a callable object."""
     return str(getattr(function, "__name__", type(function).__name__))
 
 
 def _numbers(name: str, values: Sequence[float]) -> list[float]:
-    """Non-negative numbers, at least one, before anything is computed."""
+    """Checks numbers: not negative, at least one."""
     out = [check_scalar(name, value, minimum=0.0) for value in values]
     if not out:
-        raise ValueError(f"'{name}' must not be empty")
+        raise ValueError(f"'{name}' must hold at least one number (got none)")
     return out
 
 
 def _radii(x: Tensor, distance: FairDistance | None) -> list[float]:
-    """Radii of the usual degrees, as far as there are people enough."""
+    """Radii for the usual degrees that are below the number of people."""
     degrees = [degree for degree in _DEGREES if degree < len(x)] or [1.0]
     return [suggest_tau(x, degree, distance=distance) for degree in degrees]
 

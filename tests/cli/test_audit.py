@@ -271,7 +271,7 @@ def test_labels_of_several_scores(
             ["--positive", "Yes"],
             "--positive must be a value of --labels (got 'Yes', there are 'no', 'yes')",
         ),
-        (["", ""], [], "--labels must have a value for somebody (got empty cells)"),
+        (["", ""], [], "--labels must have a value in some row (got empty cells)"),
     ],
 )
 def test_labels_that_mean_nothing(

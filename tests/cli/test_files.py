@@ -23,7 +23,7 @@ BAD_CSV = {
     "a,y\n1,2\n1,x\n": "column 'y' must hold numbers (got 'x' in line 3). Pick other "
     "outputs with --outputs",
     'a,y\n1,2\n"1,2\n': "line 3 is broken (unexpected end of data)",
-    "a,y,a\n1,2,3\n": "column 'a' must be there once only",
+    "a,y,a\n1,2,3\n": "column 'a' must not appear more than once",
 }
 
 

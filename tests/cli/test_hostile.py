@@ -33,7 +33,7 @@ SAME_FOLDER = settings(
         ("a,y\n1,2\n".encode("utf-16"), "line 1 must be UTF-8 text (got the byte 0xff"),
         (b"a,y\n1,2\n3,\x004\n", "line 3 is broken (it holds the character NUL)"),
         (b'a,"y\n1,2\n', "line 2 is broken (unexpected end of data)"),
-        (b"a,y,a,y\n1,2,3,4\n", "columns 'a', 'y' must be there once only"),
+        (b"a,y,a,y\n1,2,3,4\n", "columns 'a', 'y' must not appear more than once"),
         (
             b"a,y\n" + b"9" * 5000 + b",1\n",
             "column 'a', line 2 must be finite (got inf)",

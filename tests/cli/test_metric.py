@@ -112,7 +112,8 @@ def test_rows_follow_the_features_by_name(shell: Shell) -> None:
         ),
         (
             ["--metric", "subspace", "--directions", "y.npy"],
-            "--directions: 'y.npy' must have a column each (got 1 for 4 features)",
+            "--directions: 'y.npy' must have one column per feature "
+            "(got 1 for 4 features)",
         ),
         (
             ["--metric", "svd", "--side-rows", "x.npy", "--num-components", "4"],

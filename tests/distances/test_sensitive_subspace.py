@@ -92,7 +92,7 @@ def test_precision_follows_the_features() -> None:
 @pytest.mark.parametrize(
     ("basis", "message"),
     [
-        (torch.zeros(2, 3), "'basis' must span a direction (got zeros only)"),
+        (torch.zeros(2, 3), "'basis' must have a rank of at least 1 (got zeros only)"),
         (torch.zeros(0, 3), "'basis' must not be empty (got shape (0, 3))"),
         (torch.ones(3), "'basis' must be 2-dimensional (got shape (3,))"),
         (
@@ -101,8 +101,8 @@ def test_precision_follows_the_features() -> None:
         ),
         (
             torch.tensor([[1.0, 1.0], [1.0, 0.0], [2.0, 1.0]]),
-            "'basis' must leave a direction over (got rank 2 of 2 features). "
-            "Every pair would be at distance 0",
+            "'basis' must have a rank below the number of features "
+            "(got rank 2 of 2 features). Every pair would be at distance 0",
         ),
     ],
 )

@@ -451,8 +451,8 @@ def test_terms_that_ask_for_too_much_are_refused(
 
     term: Any = odd
     message = (
-        "'term' must ask for some of model, x, y, logits, f, index, edge_index, "
-        "edge_weight only (got weather)"
+        "'term' must need no parameters beside model, x, y, logits, f, index, "
+        "edge_index, edge_weight (got weather)"
     )
     with pytest.raises(ValueError, match=re.escape(message)):
         FairClassifier(make_model(), term=term)

@@ -215,7 +215,7 @@ def test_missing_estimate_is_announced(generator: torch.Generator) -> None:
     with pytest.raises(ValueError, match="similar") as caught:
         EXPLORE().fit(x1, x2, similar)
     assert str(caught.value) == (
-        "'similar' must have similar pairs in every direction of difference "
+        "'similar' must judge pairs similar in all directions in which pairs differ "
         "(got 1 of 10). Add such pairs or pass 'penalty=1e-3'"
     )
     assert EXPLORE(penalty=1e-3).fit(x1, x2, similar).fit_result.converged

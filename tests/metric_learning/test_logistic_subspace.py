@@ -308,7 +308,7 @@ _X = torch.tensor([[0.0, 1.0, 2.0], [1.0, 0.0, 5.0], [0.0, 3.0, 1.0]])
             (),
             torch.ones(3, 2),
             torch.tensor([0, 1, 1]),
-            "'x' must vary (got constant columns only)",
+            "'x' must have a column that varies (got constant columns only)",
         ),
         (
             (),
@@ -332,20 +332,20 @@ _X = torch.tensor([[0.0, 1.0, 2.0], [1.0, 0.0, 5.0], [0.0, 3.0, 1.0]])
             (0, 0),
             _X,
             torch.tensor([0, 1, 1]),
-            "'protected_columns' must be different columns (got [0, 0])",
+            "'protected_columns' must not repeat a column (got [0, 0])",
         ),
         (
             (0, 1, 2),
             _X,
             torch.tensor([0, 1, 1]),
-            "'protected_columns' must leave a column over (got all 3)",
+            "'protected_columns' must not name every column (got all 3)",
         ),
         (
             (1, 2),
             _X,
             torch.tensor([0, 1, 0]),
-            "'attributes' must leave a direction over (got rank 3 of 3 features). "
-            "Every pair would be at distance 0",
+            "'attributes' must have a rank below the number of features "
+            "(got rank 3 of 3 features). Every pair would be at distance 0",
         ),
     ],
 )

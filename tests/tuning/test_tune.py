@@ -299,9 +299,13 @@ def test_plot() -> None:
             ValueError,
             "'score(...)' must be finite (got nan)",
         ),
-        ({"mask": [0, 0, 0]}, ValueError, "'mask' must not be empty (got shape (0,))"),
-        ({"lams": []}, ValueError, "'lams' must not be empty"),
-        ({"taus": []}, ValueError, "'taus' must not be empty"),
+        (
+            {"mask": [0, 0, 0]},
+            ValueError,
+            "'mask' must select at least one row (got none)",
+        ),
+        ({"lams": []}, ValueError, "'lams' must hold at least one number (got none)"),
+        ({"taus": []}, ValueError, "'taus' must hold at least one number (got none)"),
         ({"taus": [-1]}, ValueError, "'taus' must be non-negative (got -1.0)"),
     ],
 )
