@@ -1,9 +1,8 @@
-"""The only functions that word argument errors.
+"""Checks of arguments that several modules share.
 
 Every check takes the caller's own argument name first and raises
-``'name' must be <condition> (got <value>)``. The module is long because all checks
-are here, so that wording is settled in one place; each is a few lines and independent
-of the others.
+``'name' must be <condition> (got <value>)``. A check with a single user stands beside
+that user, in the same form.
 """
 
 import math
@@ -54,15 +53,6 @@ def check_count(
     if below is not None and value >= below:
         raise ValueError(f"'{name}' must be below {below} (got {value})")
     return value
-
-
-def check_seeds(name: str, value: Iterable[int]) -> list[int]:
-    """Different seeds, at least one."""
-    seeds = [check_count(name, seed, minimum=0) for seed in value]
-    if not seeds or len(set(seeds)) < len(seeds):
-        msg = f"'{name}' must hold one or more different seeds"
-        raise ValueError(f"{msg} (got {seeds})")
-    return seeds
 
 
 def check_choice(name: str, value: object, choices: tuple[object, ...]) -> None:
@@ -215,44 +205,6 @@ def check_non_negative(name: str, value: Tensor) -> None:
         raise ValueError(f"'{name}' must be non-negative (got {low:g})")
 
 
-def check_positive(name: str, value: Tensor) -> None:
-    """Raises on entries that are zero or negative."""
-    low = float(value.detach().min()) if value.numel() else 1.0
-    if low <= 0:
-        raise ValueError(f"'{name}' must be positive (got {low:g})")
-
-
-def check_between(name: str, value: Tensor, low: float, high: float) -> None:
-    """Entries from ``low`` to ``high``, give or take rounding."""
-    if value.numel() == 0:
-        return
-    least, most = (float(end) for end in torch.aminmax(value.detach()))
-    if least < low - 1e-6 or most > high + 1e-6:
-        got = least if least < low else most
-        msg = f"'{name}' must be between {low:g} and {high:g} (got {got:g})"
-        raise ValueError(msg)
-
-
-def check_row_sums(name: str, value: Tensor, *, tolerance: float = 1e-3) -> None:
-    """Rows that sum to 1; the message names the worst one."""
-    if value.numel() == 0:
-        return
-    off = (value.detach().sum(dim=-1) - 1).abs().flatten()
-    worst = int(off.argmax())
-    if float(off[worst]) > tolerance:
-        total = float(value.detach().sum(dim=-1).flatten()[worst])
-        msg = f"'{name}' must have rows that sum to 1 (got {total:g} in row {worst})"
-        raise ValueError(msg)
-
-
-def check_classes(name: str, value: Tensor) -> None:
-    """Raises unless the last dimension has at least two entries."""
-    if value.dim() == 0 or value.size(-1) < 2:
-        msg = f"'{name}' must have at least 2 classes in its last dimension"
-        shape = tuple(value.shape)
-        raise ValueError(f"{msg} (got shape {shape}). Use 'Logit' for one probability")
-
-
 def check_rows(name: str, value: object, width: int | None = None) -> Tensor:
     """Rows of floating-point features; what needs no look at the values."""
     value = check_tensor(name, value)
@@ -308,27 +260,6 @@ def check_not_empty(name: str, value: Tensor) -> None:
         raise ValueError(msg)
 
 
-def check_symmetric(name: str, value: Tensor, rtol: float) -> None:
-    """A square matrix, equal to its transpose up to rounding."""
-    if value.dim() != 2 or value.size(0) != value.size(1):
-        raise ValueError(f"'{name}' must be square (got shape {tuple(value.shape)})")
-    gap = float((value - value.T).abs().max())
-    if gap > rtol * float(value.abs().max()):
-        msg = f"'{name}' must be symmetric (got entries that differ by {gap:.3g})"
-        raise ValueError(f"{msg}. Use '({name} + {name}.T) / 2'")
-
-
-def check_eigenvalues(name: str, value: Tensor, rtol: float) -> None:
-    """Ascending eigenvalues of a positive semi-definite matrix that is not zero."""
-    low, high = float(value[0]), float(value[-1])
-    if low < -rtol * max(abs(low), abs(high)):
-        msg = f"'{name}' must be positive semi-definite"
-        raise ValueError(f"{msg} (got smallest eigenvalue {low:.6g})")
-    if high <= 0:
-        msg = f"'{name}' must not be zero (got rank 0)"
-        raise ValueError(f"{msg}. Every pair would be at distance 0")
-
-
 def check_subspace_rank(name: str, rank: int, num_features: int) -> None:
     """Raises unless the rank is above 0 and below the number of features."""
     if rank == 0:
@@ -343,18 +274,6 @@ def check_callable(name: str, value: object) -> None:
     """Raises unless the value is callable."""
     if not callable(value):
         raise TypeError(f"'{name}' must be callable (got {type(value).__name__})")
-
-
-def check_dist(name: str, value: object, num_rows: int, num_cols: int) -> Tensor:
-    """Finite, non-negative distances ``[A, B]``."""
-    value = check_tensor(name, value)
-    if tuple(value.shape) != (num_rows, num_cols):
-        msg = f"'{name}' must have shape {(num_rows, num_cols)}"
-        raise ValueError(f"{msg} (got {tuple(value.shape)})")
-    check_floating(name, value)
-    check_finite(name, value)
-    check_non_negative(name, value)
-    return value
 
 
 def check_annotators(
@@ -423,41 +342,11 @@ def check_attribute(name: str, keys: Iterable[str], key: str) -> None:
         raise ValueError(f"'{name}' must have the attribute '{key}' (got {got})")
 
 
-def check_free(name: str, taken: list[str]) -> None:
-    """Raises if there is a graph already, whose attributes are ``taken``."""
-    if taken:
-        got = ", ".join(repr(key) for key in taken)
-        msg = f"'{name}' must not have a graph yet (got {got})"
-        raise ValueError(f"{msg}. Pass 'overwrite=True' to replace it")
-
-
 def check_node_rows(name: str, value: Tensor, num_nodes: int) -> None:
     """Raises unless there is one row per node."""
     if value.dim() == 0 or value.size(0) != num_nodes:
         msg = f"'{name}' must have one row per node"
         raise ValueError(f"{msg} (got shape {tuple(value.shape)} for {num_nodes})")
-
-
-def check_single_graph(name: str, batch: Tensor | None) -> None:
-    """Raises on a batch of several graphs."""
-    if batch is not None and batch.numel():
-        num_graphs = int(torch.unique(batch).numel())
-        if num_graphs > 1:
-            msg = f"'{name}' must be one graph (got a batch of {num_graphs})"
-            raise ValueError(f"{msg}. Transform the graphs before they are batched")
-
-
-def check_num_directions(
-    name: str, value: int, data: str, rank: int, num_features: int
-) -> None:
-    """Raises unless there are at most ``rank`` directions, fewer than features."""
-    if value > rank:
-        msg = f"'{name}' must be at most the rank of {data}, {rank}"
-        raise ValueError(f"{msg} (got {value})")
-    if value >= num_features:
-        msg = f"'{name}' must be below the number of features, {num_features}"
-        msg = f"{msg} (got {value}). Every pair would be at distance 0"
-        raise ValueError(msg)
 
 
 def check_group(name: str, value: object, num_rows: int) -> Tensor:
@@ -544,14 +433,6 @@ def check_mask(name: str, value: object, num_rows: int) -> Tensor:
     return value
 
 
-def check_scores(name: str, value: Tensor) -> None:
-    """Raises unless there are two columns or more, one per class."""
-    if value.size(1) < 2:
-        msg = f"'{name}' must have at least 2 columns, one per class"
-        remedy = "Turn single scores into labels first"
-        raise ValueError(f"{msg} (got shape {tuple(value.shape)}). {remedy}")
-
-
 def check_comparisons(name: str, num_comparable: int, num_groups: int) -> None:
     """Raises unless some group has two rows or more."""
     if num_comparable == 0:
@@ -566,76 +447,12 @@ def check_num_groups(name: str, num_groups: int) -> None:
         raise ValueError(f"'{name}' must hold at least 2 groups (got {num_groups})")
 
 
-def check_bin_edges(name: str, value: Iterable[float] | Tensor) -> Tensor:
-    """Two or more finite, ascending, non-negative numbers, as float64."""
-    if not isinstance(value, Tensor):
-        value = torch.tensor(
-            [check_scalar(name, edge) for edge in value], dtype=torch.float64
-        )
-    value = value.double()
-    check_rank(name, value, 1)
-    if value.numel() < 2:
-        msg = f"'{name}' must hold at least 2 edges (got {value.numel()})"
-        raise ValueError(msg)
-    check_finite(name, value)
-    check_non_negative(name, value)
-    if bool((value.diff() <= 0).any()):
-        raise ValueError(f"'{name}' must be ascending (got {value.tolist()})")
-    return value
-
-
 def check_share(name: str, value: float) -> float:
     """A number from 0 to 1."""
     value = check_scalar(name, value)
     if not 0.0 <= value <= 1.0:
         raise ValueError(f"'{name}' must be between 0 and 1 (got {value})")
     return value
-
-
-def check_pair_rows(name: str, value: Tensor, num_pairs: int) -> None:
-    """Raises unless there is one row per pair."""
-    if len(value) != num_pairs:
-        msg = f"'{name}' must have one row per pair (got {len(value)} for {num_pairs})"
-        raise ValueError(msg)
-
-
-def check_similar(name: str, value: object, num_pairs: int) -> Tensor:
-    """One judgement from 0 to 1 per pair, of any dtype, as float64."""
-    value = check_tensor(name, value)
-    if not value.dtype.is_floating_point and not value.dtype.is_complex:
-        value = value.double()
-    return check_judgements(name, value, num_pairs).detach().double()
-
-
-def check_both_judgements(name: str, value: Tensor) -> None:
-    """Raises unless some pairs are judged similar and some dissimilar."""
-    for kind, value_is, found in (
-        ("similar (above 0)", 0, value > 0),
-        ("dissimilar (below 1)", 1, value < 1),
-    ):
-        if not bool(found.any()):
-            msg = f"'{name}' must judge at least one pair {kind}"
-            msg = f"{msg} (got {len(value)} pairs, all {value_is})"
-            raise ValueError(f"{msg}. Nothing can be learned from one kind of pair")
-
-
-def check_separable_pairs(name: str, contradicts: Tensor) -> None:
-    """Raises on identical rows that are judged dissimilar."""
-    if bool(contradicts.any()):
-        where, count = int(contradicts.nonzero()[0]), int(contradicts.sum())
-        msg = f"'{name}' must not call identical rows dissimilar"
-        msg = f"{msg} (got pair {where}, {count} such pairs)"
-        raise ValueError(f"{msg}. Drop them: no metric tells them apart")
-
-
-def check_spanning_pairs(name: str, num_spanned: int, num_directions: int) -> None:
-    """Raises unless similar pairs span all directions in which pairs differ."""
-    if num_spanned < num_directions:
-        msg = (
-            f"'{name}' must judge pairs similar in all directions in which pairs differ"
-        )
-        msg = f"{msg} (got {num_spanned} of {num_directions})"
-        raise ValueError(f"{msg}. Add such pairs or pass 'penalty=1e-3'")
 
 
 def check_attributes(name: str, value: object, num_rows: int) -> Tensor:
@@ -650,63 +467,12 @@ def check_attributes(name: str, value: object, num_rows: int) -> Tensor:
     return value.long().reshape(num_rows, -1)
 
 
-def check_columns(name: str, value: Iterable[int], num_features: int) -> None:
-    """Raises unless these are different column numbers, and not all columns."""
-    columns = list(value)
-    for column in columns:
-        check_count(name, column, minimum=0)
-        if column >= num_features:
-            msg = f"'{name}' must be below the number of features, {num_features}"
-            raise ValueError(f"{msg} (got {column})")
-    if len(set(columns)) < len(columns):
-        raise ValueError(f"'{name}' must not repeat a column (got {columns})")
-    if len(columns) == num_features:
-        raise ValueError(
-            f"'{name}' must not name every column (got all {num_features})"
-        )
-
-
-def check_varies(name: str, variances: Tensor) -> None:
-    """Raises if every column is constant."""
-    if not bool((variances > 0).any()):
-        raise ValueError(
-            f"'{name}' must have a column that varies (got constant columns only)"
-        )
-
-
 def check_exclusive(
     name: str, value: object | None, other_name: str, other: object | None
 ) -> None:
     """Raises if both of two options are given."""
     if value is not None and other is not None:
         raise ValueError(f"'{name}' must not be given together with '{other_name}'")
-
-
-def check_limit(name: str, value: float | None) -> None:
-    """A whole number of at least 1, or a share above 0 and at most 1."""
-    if isinstance(value, float):
-        check_scalar(name, value, above=0)
-        if value > 1:
-            msg = f"'{name}' must be a whole number or a share of at most 1"
-            raise ValueError(f"{msg} (got {value})")
-    elif value is not None:
-        check_count(name, value)
-
-
-def check_batch_form(name: str, parts: object, given: object) -> None:
-    """Raises unless a batch has one to three parts: features, labels, positions."""
-    forms = "'x', '(x, y)', '(x, y, index)' or a Data"
-    if not isinstance(parts, (list, tuple)) or not 1 <= len(parts) <= 3:
-        size = f" of {len(parts)}" if isinstance(parts, (list, tuple)) else ""
-        raise TypeError(f"'{name}' must be {forms} (got {type(given).__name__}{size})")
-
-
-def check_multiple(name: str, value: int, unit_name: str, unit: int) -> None:
-    """Raises unless the value is a multiple of ``unit``."""
-    if value % unit:
-        raise ValueError(
-            f"'{name}' must be a multiple of {unit_name}, {unit} (got {value})"
-        )
 
 
 def check_one_process(name: str, world_size: int) -> None:
@@ -721,64 +487,6 @@ def check_embedding(name: str, value: object) -> None:
     if not getattr(value, "is_embedding", False):
         got = type(value).__name__
         raise TypeError(f"'{name}' must have an embedding (got {got})")
-
-
-def check_row_values(name: str, value: object, num_rows: int) -> Tensor:
-    """One floating-point value per row, ``[N]``."""
-    value = check_tensor(name, value)
-    check_floating(name, value)
-    if value.dim() != 1 or value.numel() != num_rows:
-        msg = f"'{name}' must have one entry per row"
-        raise ValueError(f"{msg} (got shape {tuple(value.shape)} for {num_rows})")
-    return value
-
-
-def check_differentiable(name: str, value: Tensor, argument: str) -> None:
-    """Raises unless gradients flow through the result."""
-    if not value.requires_grad:
-        msg = f"'{name}' must be differentiable in '{argument}'"
-        raise ValueError(f"{msg} (got a result without gradient)")
-
-
-def check_similarity(name: str, value: Tensor, num_nodes: int) -> None:
-    """A symmetric, non-negative sparse matrix, ``[N, N]``."""
-    if tuple(value.shape) != (num_nodes, num_nodes):
-        shape = " x ".join(str(size) for size in value.shape)
-        msg = f"'{name}' must be {num_nodes} x {num_nodes}, one row per row of 'result'"
-        raise ValueError(f"{msg} (got {shape})")
-    entries = value.detach().values()
-    check_finite(name, entries)
-    check_non_negative(name, entries)
-    if entries.numel() == 0:
-        return
-    gap = float((value.detach() - value.detach().t()).coalesce().values().abs().max())
-    if gap > 1e-4 * float(entries.max()):
-        msg = f"'{name}' must be symmetric (got entries that differ by {gap:.3g})"
-        raise ValueError(f"{msg}. Use '({name} + {name}.T) / 2'")
-
-
-def check_one_loader(name: str, num_loaders: int) -> None:
-    """Raises unless there is exactly one loader."""
-    if num_loaders != 1:
-        msg = f"'{name}' must see one dataloader (got {num_loaders})"
-        raise ValueError(f"{msg}. Run them one after another")
-
-
-def check_step_output(name: str, value: object) -> Tensor:
-    """The outputs that a step returned, bare or as ``"logits"`` of a dictionary."""
-    if isinstance(value, dict):
-        value = value.get("logits")
-    if not isinstance(value, Tensor):
-        msg = f"'{name}' must return outputs, or a dictionary with 'logits'"
-        raise TypeError(f"{msg} (got {type(value).__name__})")
-    return value
-
-
-def check_features_only(name: str, takes: Iterable[str]) -> None:
-    """Raises on a model that takes ``edge_index``, so that rows depend on others."""
-    if "edge_index" in takes:
-        msg = f"'{name}' must be a function of the features alone"
-        raise ValueError(f"{msg} (got a forward with 'edge_index')")
 
 
 def check_texts(name: str, value: object, *, minimum: int = 0) -> list[str]:

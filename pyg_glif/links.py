@@ -30,13 +30,9 @@ import torch
 from torch import Tensor
 
 from pyg_glif._validate import (
-    check_between,
     check_choice,
-    check_classes,
     check_finite,
     check_floating,
-    check_positive,
-    check_row_sums,
     check_scalar,
     check_tensor,
     check_unbatched,
@@ -151,11 +147,11 @@ class Softmax(Link):
     def to_dual(self, y_hat: Tensor) -> Tensor:
         """Logarithms of probabilities; logits as they are."""
         y_hat = _check_outputs(y_hat)
-        check_classes("y_hat", y_hat)
+        _check_classes("y_hat", y_hat)
         if self.inputs == "logits":
             return y_hat
-        check_between("y_hat", y_hat, 0.0, 1.0)
-        check_row_sums("y_hat", y_hat)
+        _check_between("y_hat", y_hat, 0.0, 1.0)
+        _check_row_sums("y_hat", y_hat)
         return y_hat.clamp(min=_default_eps(self.eps, y_hat)).log()
 
     def from_dual(self, eta: Tensor) -> Tensor:
@@ -196,7 +192,7 @@ class Logit(Link):
     def to_dual(self, y_hat: Tensor) -> Tensor:
         """Log-odds."""
         y_hat = _check_outputs(y_hat)
-        check_between("y_hat", y_hat, 0.0, 1.0)
+        _check_between("y_hat", y_hat, 0.0, 1.0)
         eps = _default_eps(self.eps, y_hat)
         y_hat = y_hat.clamp(min=eps, max=1.0 - eps)
         return y_hat.log() - (-y_hat).log1p()
@@ -227,7 +223,7 @@ class Log(Link):
     def to_dual(self, y_hat: Tensor) -> Tensor:
         """Logarithm."""
         y_hat = _check_outputs(y_hat)
-        check_positive("y_hat", y_hat)
+        _check_positive("y_hat", y_hat)
         return y_hat.log()
 
     def from_dual(self, eta: Tensor) -> Tensor:
@@ -278,3 +274,41 @@ def _check_eps(eps: float | None) -> None:
 def _default_eps(eps: float | None, y_hat: Tensor) -> float:
     """``eps`` if it is given, else the machine precision of ``y_hat``."""
     return torch.finfo(y_hat.dtype).eps if eps is None else eps
+
+
+def _check_positive(name: str, value: Tensor) -> None:
+    """Raises on entries that are zero or negative."""
+    low = float(value.detach().min()) if value.numel() else 1.0
+    if low <= 0:
+        raise ValueError(f"'{name}' must be positive (got {low:g})")
+
+
+def _check_between(name: str, value: Tensor, low: float, high: float) -> None:
+    """Entries from ``low`` to ``high``, give or take rounding."""
+    if value.numel() == 0:
+        return
+    least, most = (float(end) for end in torch.aminmax(value.detach()))
+    if least < low - 1e-6 or most > high + 1e-6:
+        got = least if least < low else most
+        msg = f"'{name}' must be between {low:g} and {high:g} (got {got:g})"
+        raise ValueError(msg)
+
+
+def _check_row_sums(name: str, value: Tensor, *, tolerance: float = 1e-3) -> None:
+    """Rows that sum to 1; the message names the worst one."""
+    if value.numel() == 0:
+        return
+    off = (value.detach().sum(dim=-1) - 1).abs().flatten()
+    worst = int(off.argmax())
+    if float(off[worst]) > tolerance:
+        total = float(value.detach().sum(dim=-1).flatten()[worst])
+        msg = f"'{name}' must have rows that sum to 1 (got {total:g} in row {worst})"
+        raise ValueError(msg)
+
+
+def _check_classes(name: str, value: Tensor) -> None:
+    """Raises unless the last dimension has at least two entries."""
+    if value.dim() == 0 or value.size(-1) < 2:
+        msg = f"'{name}' must have at least 2 classes in its last dimension"
+        shape = tuple(value.shape)
+        raise ValueError(f"{msg} (got shape {shape}). Use 'Logit' for one probability")

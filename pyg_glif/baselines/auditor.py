@@ -11,10 +11,9 @@ from torch import Tensor, nn
 from pyg_glif._validate import (
     check_coefficient,
     check_count,
-    check_differentiable,
     check_embedding,
     check_features,
-    check_row_values,
+    check_floating,
     check_rows,
     check_scalar,
     check_tensor,
@@ -229,9 +228,9 @@ class _Objective:
     def __call__(self, x: Tensor) -> Tensor:  # [N, F] -> [N]
         # A model under autocast may give half precision.
         gain = full_precision(check_tensor("gain(x)", self.gain(x)))
-        gain = check_row_values("gain(x)", gain, len(x))
+        gain = _check_row_values("gain(x)", gain, len(x))
         if x.requires_grad:
-            check_differentiable("gain(x)", gain, "x")
+            _check_differentiable("gain(x)", gain, "x")
         return gain - self.dual * self.sq_dist(x)
 
 
@@ -279,3 +278,20 @@ def _ascend(
             (shift.grad,) = torch.autograd.grad(total, shift)
             optimizer.step()
     return best
+
+
+def _check_row_values(name: str, value: object, num_rows: int) -> Tensor:
+    """One floating-point value per row, ``[N]``."""
+    value = check_tensor(name, value)
+    check_floating(name, value)
+    if value.dim() != 1 or value.numel() != num_rows:
+        msg = f"'{name}' must have one entry per row"
+        raise ValueError(f"{msg} (got shape {tuple(value.shape)} for {num_rows})")
+    return value
+
+
+def _check_differentiable(name: str, value: Tensor, argument: str) -> None:
+    """Raises unless gradients flow through the result."""
+    if not value.requires_grad:
+        msg = f"'{name}' must be differentiable in '{argument}'"
+        raise ValueError(f"{msg} (got a result without gradient)")

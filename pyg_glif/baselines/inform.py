@@ -10,8 +10,9 @@ from pyg_glif._arrays import like, to_tensor
 from pyg_glif._validate import (
     check_coefficient,
     check_edges,
+    check_finite,
+    check_non_negative,
     check_signal,
-    check_similarity,
     full_precision,
 )
 from pyg_glif.functional import glif_smooth
@@ -77,7 +78,7 @@ def inform_debias(
         if graph.layout == torch.strided:
             check_edges(graph, len(value), name="similarity")
         else:
-            check_similarity("similarity", graph, len(value))
+            _check_similarity("similarity", graph, len(value))
             if edge_weight is not None:
                 msg = "'edge_weight' must be None when 'similarity' is a matrix"
                 raise ValueError(f"{msg}. Its values are the weights")
@@ -105,3 +106,20 @@ def _to_graph(similarity: Any) -> Any:
     if similarity.is_floating_point() and similarity.layout != torch.sparse_coo:
         similarity = similarity.to_sparse_coo()  # whole numbers are edges
     return similarity.coalesce() if similarity.is_sparse else similarity
+
+
+def _check_similarity(name: str, value: Tensor, num_nodes: int) -> None:
+    """A symmetric, non-negative sparse matrix, ``[N, N]``."""
+    if tuple(value.shape) != (num_nodes, num_nodes):
+        shape = " x ".join(str(size) for size in value.shape)
+        msg = f"'{name}' must be {num_nodes} x {num_nodes}, one row per row of 'result'"
+        raise ValueError(f"{msg} (got {shape})")
+    entries = value.detach().values()
+    check_finite(name, entries)
+    check_non_negative(name, entries)
+    if entries.numel() == 0:
+        return
+    gap = float((value.detach() - value.detach().t()).coalesce().values().abs().max())
+    if gap > 1e-4 * float(entries.max()):
+        msg = f"'{name}' must be symmetric (got entries that differ by {gap:.3g})"
+        raise ValueError(f"{msg}. Use '({name} + {name}.T) / 2'")

@@ -12,7 +12,11 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from pyg_glif._validate import check_choice, check_count, check_limit, check_scalar
+from pyg_glif._validate import (
+    check_choice,
+    check_count,
+    check_scalar,
+)
 from pyg_glif.datasets._files import ArrayFile, LocalDataset, Transform
 from pyg_glif.text import encode
 
@@ -139,7 +143,7 @@ class CounterfactualDataset(LocalDataset):
         check_choice("source", source, ("text", "embeddings"))
         # What NumPy's legacy generator, which the authors used, takes as a seed.
         self.seed = check_count("seed", seed, minimum=0, below=2**32)
-        check_limit("limit", limit)
+        _check_limit("limit", limit)
         if face_limit is not None:
             check_count("face_limit", face_limit)
         test, val = self.shares[source]
@@ -278,3 +282,14 @@ def carve_validation(
     split = torch.cat([torch.full_like(rows, split) for rows, split in kept])
     number, order = torch.cat([rows for rows, _ in kept]).sort()
     return number, split[order]
+
+
+def _check_limit(name: str, value: float | None) -> None:
+    """A whole number of at least 1, or a share above 0 and at most 1."""
+    if isinstance(value, float):
+        check_scalar(name, value, above=0)
+        if value > 1:
+            msg = f"'{name}' must be a whole number or a share of at most 1"
+            raise ValueError(f"{msg} (got {value})")
+    elif value is not None:
+        check_count(name, value)

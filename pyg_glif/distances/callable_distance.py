@@ -4,7 +4,13 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
-from pyg_glif._validate import check_callable, check_dist
+from pyg_glif._validate import (
+    check_callable,
+    check_finite,
+    check_floating,
+    check_non_negative,
+    check_tensor,
+)
 from pyg_glif.distances.base import FairDistance
 from pyg_glif.typing import PairwiseFunction
 
@@ -57,10 +63,22 @@ class CallableDistance(FairDistance):
     def forward(self, x1: Tensor, x2: Tensor) -> Tensor:
         r"""All distances between rows of ``x1`` and rows of ``x2``."""
         self._check_inputs(x1, x2)
-        return check_dist("function(x1, x2)", self.function(x1, x2), len(x1), len(x2))
+        return _check_dist("function(x1, x2)", self.function(x1, x2), len(x1), len(x2))
 
     def extra_repr(self) -> str:
         """What the printed distance shows."""
         if isinstance(self.function, nn.Module):
             return ""  # printed as a child
         return getattr(self.function, "__name__", type(self.function).__name__)
+
+
+def _check_dist(name: str, value: object, num_rows: int, num_cols: int) -> Tensor:
+    """Finite, non-negative distances ``[A, B]``."""
+    value = check_tensor(name, value)
+    if tuple(value.shape) != (num_rows, num_cols):
+        msg = f"'{name}' must have shape {(num_rows, num_cols)}"
+        raise ValueError(f"{msg} (got {tuple(value.shape)})")
+    check_floating(name, value)
+    check_finite(name, value)
+    check_non_negative(name, value)
+    return value

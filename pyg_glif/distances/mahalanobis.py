@@ -7,12 +7,10 @@ import torch
 from torch import Tensor, nn
 
 from pyg_glif._validate import (
-    check_eigenvalues,
     check_features,
     check_not_empty,
     check_rows,
     check_scalar,
-    check_symmetric,
 )
 from pyg_glif.distances.base import FairDistance
 from pyg_glif.kinds import register
@@ -72,7 +70,7 @@ class Mahalanobis(FairDistance):
         if rtol is None:
             rtol = sigma.size(0) * torch.finfo(sigma.dtype).eps
         rtol = check_scalar("rtol", rtol, minimum=0)
-        check_symmetric("sigma", sigma, rtol)
+        _check_symmetric("sigma", sigma, rtol)
         self._set_factor(_factorize(sigma, rtol), learnable)
 
     @classmethod
@@ -160,7 +158,28 @@ def _factorize(sigma: Tensor, rtol: float) -> Tensor:  # [F, F] -> [F, R]
     # eigh reads one triangle: hand it the symmetric part, not an arbitrary half.
     symmetric = (sigma.double() + sigma.T.double()) / 2
     eigenvalues, vectors = torch.linalg.eigh(symmetric)
-    check_eigenvalues("sigma", eigenvalues, rtol)
+    _check_eigenvalues("sigma", eigenvalues, rtol)
     keep = eigenvalues > rtol * eigenvalues[-1]
     factor: Tensor = vectors[:, keep] * eigenvalues[keep].sqrt()
     return factor.to(sigma.dtype)
+
+
+def _check_symmetric(name: str, value: Tensor, rtol: float) -> None:
+    """A square matrix, equal to its transpose up to rounding."""
+    if value.dim() != 2 or value.size(0) != value.size(1):
+        raise ValueError(f"'{name}' must be square (got shape {tuple(value.shape)})")
+    gap = float((value - value.T).abs().max())
+    if gap > rtol * float(value.abs().max()):
+        msg = f"'{name}' must be symmetric (got entries that differ by {gap:.3g})"
+        raise ValueError(f"{msg}. Use '({name} + {name}.T) / 2'")
+
+
+def _check_eigenvalues(name: str, value: Tensor, rtol: float) -> None:
+    """Ascending eigenvalues of a positive semi-definite matrix that is not zero."""
+    low, high = float(value[0]), float(value[-1])
+    if low < -rtol * max(abs(low), abs(high)):
+        msg = f"'{name}' must be positive semi-definite"
+        raise ValueError(f"{msg} (got smallest eigenvalue {low:.6g})")
+    if high <= 0:
+        msg = f"'{name}' must not be zero (got rank 0)"
+        raise ValueError(f"{msg}. Every pair would be at distance 0")

@@ -15,7 +15,9 @@ from typing import Any, ClassVar, TypeVar
 from torch import Tensor
 
 from pyg_glif._runtime import Progress
-from pyg_glif._validate import check_seeds
+from pyg_glif._validate import (
+    check_count,
+)
 from pyg_glif.distances import FairDistance
 from pyg_glif.experiments import plots
 from pyg_glif.experiments.records import Record, Run, Runtime, versions
@@ -188,7 +190,7 @@ class Experiment(ABC):
                 shows them on a terminal. (default: :obj:`None`)
         """
         experiment, folder = self.configured(variant, limit), Path(out)
-        numbers = check_seeds("seeds", seeds)
+        numbers = _check_seeds("seeds", seeds)
         folder.mkdir(parents=True, exist_ok=True)
         runs: list[Run] = []
         files: list[Path] = []
@@ -206,3 +208,12 @@ class Experiment(ABC):
             for kind, figure in experiment.draw(runs).items()
         ]
         return replace(report, files=(*files, table, *drawn))
+
+
+def _check_seeds(name: str, value: Iterable[int]) -> list[int]:
+    """Different seeds, at least one."""
+    seeds = [check_count(name, seed, minimum=0) for seed in value]
+    if not seeds or len(set(seeds)) < len(seeds):
+        msg = f"'{name}' must hold one or more different seeds"
+        raise ValueError(f"{msg} (got {seeds})")
+    return seeds

@@ -8,7 +8,6 @@ from torch import Tensor
 from torch_geometric.data import Batch, Data
 
 from pyg_glif._validate import (
-    check_batch_form,
     check_group,
     check_mask,
     check_rank,
@@ -45,7 +44,7 @@ def to_rows(batch: Any, split: str | None = None) -> Rows:
     if isinstance(batch, Data):
         return _rows_of_data(batch, split)
     parts = (batch,) if isinstance(batch, Tensor) else batch
-    check_batch_form("batch", parts, batch)
+    _check_batch_form("batch", parts, batch)
     x, y, index = (*parts, None, None)[:3]
     x = _features(x)
     return Rows(x, None if y is None else check_group("y", y, len(x)), index)
@@ -73,3 +72,11 @@ def _features(x: object) -> Tensor:
         check_rank("x", x, 2)
         return x
     return check_rows("x", x)
+
+
+def _check_batch_form(name: str, parts: object, given: object) -> None:
+    """Raises unless a batch has one to three parts: features, labels, positions."""
+    forms = "'x', '(x, y)', '(x, y, index)' or a Data"
+    if not isinstance(parts, (list, tuple)) or not 1 <= len(parts) <= 3:
+        size = f" of {len(parts)}" if isinstance(parts, (list, tuple)) else ""
+        raise TypeError(f"'{name}' must be {forms} (got {type(given).__name__}{size})")

@@ -19,7 +19,6 @@ from pyg_glif._validate import (
     check_group,
     check_kind,
     check_mask,
-    check_multiple,
     check_one_process,
     check_two_classes,
 )
@@ -254,7 +253,7 @@ class _BalancedSampler(_EpochSampler):
         label = y[rows]
         classes = label[label >= 0].unique()
         check_two_classes("y", classes)
-        check_multiple("batch_size", batch_size, "the number of classes", len(classes))
+        _check_multiple("batch_size", batch_size, "the number of classes", len(classes))
         per_class = batch_size // len(classes)
         self._parts = [(rows[label == c], per_class) for c in classes]
         if num_unlabelled:
@@ -272,3 +271,11 @@ class _BalancedSampler(_EpochSampler):
                 for rows, size in self._parts
             ]
             yield torch.cat(parts)
+
+
+def _check_multiple(name: str, value: int, unit_name: str, unit: int) -> None:
+    """Raises unless the value is a multiple of ``unit``."""
+    if value % unit:
+        raise ValueError(
+            f"'{name}' must be a multiple of {unit_name}, {unit} (got {value})"
+        )

@@ -7,11 +7,9 @@ import torch
 from torch import Tensor
 
 from pyg_glif._validate import (
-    check_one_loader,
     check_one_process,
     check_outputs,
     check_same_rows,
-    check_step_output,
     full_precision,
 )
 from pyg_glif.errors import NotFittedError
@@ -174,7 +172,7 @@ class GLIFCallback(Callback):
     def _start(self, trainer: Trainer, num_loaders: int) -> None:
         """Raises on several processes or loaders; drops what an earlier run left."""
         check_one_process(type(self).__name__, trainer.world_size)
-        check_one_loader(type(self).__name__, num_loaders)
+        _check_one_loader(type(self).__name__, num_loaders)
         self._parts, self._found = [], None
 
     def _gather(self, split: str, outputs: Any, batch: Any) -> None:
@@ -182,7 +180,7 @@ class GLIFCallback(Callback):
 
         Kept are copies: a loader may fill the same memory again for the next batch.
         """
-        y_hat = check_step_output(f"{split}_step", outputs)
+        y_hat = _check_step_output(f"{split}_step", outputs)
         rows = to_rows(batch, split)
         check_same_rows(f"{split}_step(...)", y_hat, "x", rows.x)
         label = rows.y if rows.y is not None else torch.full((len(rows.x),), -1)
@@ -255,3 +253,20 @@ def _accuracy(y: Tensor, label: Tensor) -> float | None:
     if y.dim() < 2 or y.size(1) < 2 or not bool(known.any()):
         return None
     return float((y.argmax(1) == label)[known].double().mean())
+
+
+def _check_one_loader(name: str, num_loaders: int) -> None:
+    """Raises unless there is exactly one loader."""
+    if num_loaders != 1:
+        msg = f"'{name}' must see one dataloader (got {num_loaders})"
+        raise ValueError(f"{msg}. Run them one after another")
+
+
+def _check_step_output(name: str, value: object) -> Tensor:
+    """The outputs that a step returned, bare or as ``"logits"`` of a dictionary."""
+    if isinstance(value, dict):
+        value = value.get("logits")
+    if not isinstance(value, Tensor):
+        msg = f"'{name}' must return outputs, or a dictionary with 'logits'"
+        raise TypeError(f"{msg} (got {type(value).__name__})")
+    return value

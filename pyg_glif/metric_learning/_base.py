@@ -8,7 +8,9 @@ import torch
 from torch import Tensor
 
 from pyg_glif._arrays import to_labels, to_tensor
-from pyg_glif._validate import check_features, check_num_directions
+from pyg_glif._validate import (
+    check_features,
+)
 from pyg_glif.distances import SensitiveSubspace
 
 # Variances below this share of the largest count as zero: deviations under a
@@ -106,5 +108,18 @@ def leading_subspace(
 ) -> tuple[SensitiveSubspace, Tensor]:
     """The distance that ignores the top directions of ``moment``, and its values."""
     values, rows, rank = principal_directions(moment)
-    check_num_directions(name, count, data, rank, moment.size(0))
+    _check_num_directions(name, count, data, rank, moment.size(0))
     return SensitiveSubspace(rows[:count].to(dtype)), values
+
+
+def _check_num_directions(
+    name: str, value: int, data: str, rank: int, num_features: int
+) -> None:
+    """Raises unless there are at most ``rank`` directions, fewer than features."""
+    if value > rank:
+        msg = f"'{name}' must be at most the rank of {data}, {rank}"
+        raise ValueError(f"{msg} (got {value})")
+    if value >= num_features:
+        msg = f"'{name}' must be below the number of features, {num_features}"
+        msg = f"{msg} (got {value}). Every pair would be at distance 0"
+        raise ValueError(msg)

@@ -11,15 +11,12 @@ from torch import Tensor
 from pyg_glif._arrays import to_tensor
 from pyg_glif._runtime import Progress
 from pyg_glif._validate import (
-    check_both_judgements,
     check_comparable,
     check_count,
+    check_judgements,
     check_not_empty,
-    check_pair_rows,
     check_scalar,
-    check_separable_pairs,
-    check_similar,
-    check_spanning_pairs,
+    check_tensor,
 )
 from pyg_glif.distances import Mahalanobis
 from pyg_glif.errors import ConvergenceError, ConvergenceWarning
@@ -173,14 +170,14 @@ def _checked_pairs(x1: Any, x2: Any, similar: Any, chunk_size: int) -> JudgedPai
     if not isinstance(similar, Tensor):
         similar = to_tensor("similar", similar)
     check_comparable("x2", x2, "x1", x1)
-    check_pair_rows("x2", x2, len(x1))
+    _check_pair_rows("x2", x2, len(x1))
     check_not_empty("x1", x1)
-    similar = check_similar("similar", similar, len(x1)).to(x1.device)
-    check_both_judgements("similar", similar)
+    similar = _check_similar("similar", similar, len(x1)).to(x1.device)
+    _check_both_judgements("similar", similar)
     pairs = JudgedPairs(x1, x2, similar, chunk_size)
     chunks = row_chunks(len(x1), chunk_size)
     same = torch.cat([(x1[rows] == x2[rows]).all(1) for rows in chunks])
-    check_separable_pairs("similar", same & (similar < 1))
+    _check_separable_pairs("similar", same & (similar < 1))
     return pairs
 
 
@@ -194,7 +191,7 @@ def _check_estimate_exists(pairs: JudgedPairs, whitener: Tensor) -> None:
     values = torch.linalg.eigvalsh(spread)
     # To be compared with 1, the mean square over typical pairs.
     num_spanned = int((values > 1e-10).sum())
-    check_spanning_pairs("similar", num_spanned, len(values))
+    _check_spanning_pairs("similar", num_spanned, len(values))
 
 
 @dataclass
@@ -289,3 +286,49 @@ def _step(
         if new.value <= model + slack:
             return new, curvature
         curvature *= 2
+
+
+def _check_pair_rows(name: str, value: Tensor, num_pairs: int) -> None:
+    """Raises unless there is one row per pair."""
+    if len(value) != num_pairs:
+        msg = f"'{name}' must have one row per pair (got {len(value)} for {num_pairs})"
+        raise ValueError(msg)
+
+
+def _check_similar(name: str, value: object, num_pairs: int) -> Tensor:
+    """One judgement from 0 to 1 per pair, of any dtype, as float64."""
+    value = check_tensor(name, value)
+    if not value.dtype.is_floating_point and not value.dtype.is_complex:
+        value = value.double()
+    return check_judgements(name, value, num_pairs).detach().double()
+
+
+def _check_both_judgements(name: str, value: Tensor) -> None:
+    """Raises unless some pairs are judged similar and some dissimilar."""
+    for kind, value_is, found in (
+        ("similar (above 0)", 0, value > 0),
+        ("dissimilar (below 1)", 1, value < 1),
+    ):
+        if not bool(found.any()):
+            msg = f"'{name}' must judge at least one pair {kind}"
+            msg = f"{msg} (got {len(value)} pairs, all {value_is})"
+            raise ValueError(f"{msg}. Nothing can be learned from one kind of pair")
+
+
+def _check_separable_pairs(name: str, contradicts: Tensor) -> None:
+    """Raises on identical rows that are judged dissimilar."""
+    if bool(contradicts.any()):
+        where, count = int(contradicts.nonzero()[0]), int(contradicts.sum())
+        msg = f"'{name}' must not call identical rows dissimilar"
+        msg = f"{msg} (got pair {where}, {count} such pairs)"
+        raise ValueError(f"{msg}. Drop them: no metric tells them apart")
+
+
+def _check_spanning_pairs(name: str, num_spanned: int, num_directions: int) -> None:
+    """Raises unless similar pairs span all directions in which pairs differ."""
+    if num_spanned < num_directions:
+        msg = (
+            f"'{name}' must judge pairs similar in all directions in which pairs differ"
+        )
+        msg = f"{msg} (got {num_spanned} of {num_directions})"
+        raise ValueError(f"{msg}. Add such pairs or pass 'penalty=1e-3'")

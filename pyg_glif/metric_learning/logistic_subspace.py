@@ -1,6 +1,7 @@
 """Directions that predict protected attributes."""
 
 import warnings
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,13 +11,11 @@ from torch.nn.functional import normalize
 
 from pyg_glif._validate import (
     check_attributes,
-    check_columns,
     check_count,
     check_not_empty,
     check_scalar,
     check_subspace_rank,
     check_two_classes,
-    check_varies,
 )
 from pyg_glif.distances import SensitiveSubspace
 from pyg_glif.errors import ConvergenceError, ConvergenceWarning
@@ -155,11 +154,11 @@ class LogisticSubspace:
         check_not_empty("x", x)
         attributes = labels("attributes", attributes)
         attributes = check_attributes("attributes", attributes, len(x)).to(x.device)
-        check_columns("protected_columns", self.protected_columns, x.size(1))
+        _check_columns("protected_columns", self.protected_columns, x.size(1))
         protected = torch.eye(x.size(1), dtype=torch.float64, device=x.device)
         protected = protected[list(self.protected_columns)]
         mask = 1 - protected.sum(dim=0)
-        check_varies("x", mask * (x.amax(dim=0) - x.amin(dim=0)))
+        _check_varies("x", mask * (x.amax(dim=0) - x.amin(dim=0)))
         design = Design.of(x, mask, self.ridge, self.chunk_size)
         fits = tuple(
             self._fit_one(design, f"attributes[:, {k}]", column)
@@ -208,3 +207,27 @@ class LogisticSubspace:
         if self.throw:
             raise ConvergenceError(msg)
         warnings.warn(msg, ConvergenceWarning, stacklevel=4)
+
+
+def _check_columns(name: str, value: Iterable[int], num_features: int) -> None:
+    """Raises unless these are different column numbers, and not all columns."""
+    columns = list(value)
+    for column in columns:
+        check_count(name, column, minimum=0)
+        if column >= num_features:
+            msg = f"'{name}' must be below the number of features, {num_features}"
+            raise ValueError(f"{msg} (got {column})")
+    if len(set(columns)) < len(columns):
+        raise ValueError(f"'{name}' must not repeat a column (got {columns})")
+    if len(columns) == num_features:
+        raise ValueError(
+            f"'{name}' must not name every column (got all {num_features})"
+        )
+
+
+def _check_varies(name: str, variances: Tensor) -> None:
+    """Raises if every column is constant."""
+    if not bool((variances > 0).any()):
+        raise ValueError(
+            f"'{name}' must have a column that varies (got constant columns only)"
+        )

@@ -8,12 +8,14 @@ from torch import Tensor
 
 from pyg_glif._runtime import Progress, without_autocast
 from pyg_glif._validate import (
-    check_bin_edges,
     check_count,
     check_features,
+    check_finite,
     check_mask,
+    check_non_negative,
     check_num_rows,
     check_outputs,
+    check_rank,
     check_same_rows,
     check_scalar,
 )
@@ -122,7 +124,7 @@ def lipschitz_violations(
     bound = check_scalar("lipschitz", lipschitz, minimum=0.0)
     bound *= 1.0 + check_scalar("rtol", rtol, minimum=0.0)
     check_count("tile_size", tile_size)
-    edges = None if bins is None else check_bin_edges("bins", bins).to(x.device)
+    edges = None if bins is None else _check_bin_edges("bins", bins).to(x.device)
     keep = torch.ones(len(x), dtype=torch.bool, device=x.device)
     if mask is not None:
         keep = check_mask("mask", mask, len(x)).to(x.device)
@@ -233,3 +235,21 @@ class _ViolationCount:
         both = low.mul_(2).add_(violated).view(-1).bincount(minlength=size).view(-1, 2)
         self._histogram[0] += both.sum(1)
         self._histogram[1] += both[:, 1]
+
+
+def _check_bin_edges(name: str, value: Iterable[float] | Tensor) -> Tensor:
+    """Two or more finite, ascending, non-negative numbers, as float64."""
+    if not isinstance(value, Tensor):
+        value = torch.tensor(
+            [check_scalar(name, edge) for edge in value], dtype=torch.float64
+        )
+    value = value.double()
+    check_rank(name, value, 1)
+    if value.numel() < 2:
+        msg = f"'{name}' must hold at least 2 edges (got {value.numel()})"
+        raise ValueError(msg)
+    check_finite(name, value)
+    check_non_negative(name, value)
+    if bool((value.diff() <= 0).any()):
+        raise ValueError(f"'{name}' must be ascending (got {value.tolist()})")
+    return value

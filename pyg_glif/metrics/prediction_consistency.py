@@ -9,7 +9,6 @@ from pyg_glif._validate import (
     check_floating,
     check_labels,
     check_rank,
-    check_scores,
     check_tensor,
 )
 from pyg_glif.metrics._groups import number_groups
@@ -55,7 +54,7 @@ def predicted_label(y: Tensor) -> Tensor:  # [N, C] or [N] -> [N]
     if y.dim() == 1:
         return check_labels("y", y, y.numel())
     check_floating("y", y)
-    check_scores("y", y)
+    _check_scores("y", y)
     check_finite("y", y)
     return y.argmax(dim=1)
 
@@ -70,3 +69,11 @@ def _consistency(label: Tensor, group: Tensor) -> Tensor:
     check_comparisons("group", int(compared.sum()), count.numel())
     agree = (least == most)[compared]
     return agree.double().mean().to(torch.get_default_dtype())
+
+
+def _check_scores(name: str, value: Tensor) -> None:
+    """Raises unless there are two columns or more, one per class."""
+    if value.size(1) < 2:
+        msg = f"'{name}' must have at least 2 columns, one per class"
+        remedy = "Turn single scores into labels first"
+        raise ValueError(f"{msg} (got shape {tuple(value.shape)}). {remedy}")

@@ -6,7 +6,6 @@ from torch_geometric.data import Batch, Data
 
 from pyg_glif._validate import (
     check_attribute,
-    check_free,
     check_kind,
     check_node_rows,
     check_tensor,
@@ -25,7 +24,7 @@ def check_graph_target(data: object, overwrite: bool) -> Data:
     if isinstance(data, Batch):
         check_attribute("data", data.keys(), "batch")
     if not overwrite:
-        check_free("data", _graph_keys(data))
+        _check_free("data", _graph_keys(data))
     return data
 
 
@@ -89,3 +88,11 @@ def _tell_where_to_cut(data: Batch, key: str, cut: Tensor, shift: Tensor) -> Non
     # New dictionaries: a shallow copy of the batch shares the old ones.
     data._slice_dict = {**data._slice_dict, key: cut.cpu()}
     data._inc_dict = {**data._inc_dict, key: shift.cpu()}
+
+
+def _check_free(name: str, taken: list[str]) -> None:
+    """Raises if there is a graph already, whose attributes are ``taken``."""
+    if taken:
+        got = ", ".join(repr(key) for key in taken)
+        msg = f"'{name}' must not have a graph yet (got {got})"
+        raise ValueError(f"{msg}. Pass 'overwrite=True' to replace it")

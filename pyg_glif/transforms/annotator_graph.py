@@ -4,12 +4,16 @@ from collections.abc import Sequence
 from copy import deepcopy
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.data.datapipes import functional_transform
 from torch_geometric.transforms import BaseTransform
 
-from pyg_glif._validate import check_annotators, check_choice, check_single_graph
+from pyg_glif._validate import (
+    check_annotators,
+    check_choice,
+)
 from pyg_glif.graph import annotator_graph
 from pyg_glif.transforms._storage import check_graph_target, count_nodes, write_graph
 from pyg_glif.typing import Combine
@@ -66,7 +70,7 @@ class AnnotatorGraph(BaseTransform):  # type: ignore[misc]
     def forward(self, data: Data) -> Data:
         """Returns ``data`` with the graph."""
         data = check_graph_target(data, self.overwrite)
-        check_single_graph("data", data.get("batch"))
+        _check_single_graph("data", data.get("batch"))
         edge_index, edge_weight = annotator_graph(
             self.pairs,
             count_nodes(data),
@@ -80,3 +84,12 @@ class AnnotatorGraph(BaseTransform):  # type: ignore[misc]
     def __repr__(self) -> str:
         name = self.__class__.__name__
         return f"{name}(num_annotators={self.num_annotators}, combine={self.combine!r})"
+
+
+def _check_single_graph(name: str, batch: Tensor | None) -> None:
+    """Raises on a batch of several graphs."""
+    if batch is not None and batch.numel():
+        num_graphs = int(torch.unique(batch).numel())
+        if num_graphs > 1:
+            msg = f"'{name}' must be one graph (got a batch of {num_graphs})"
+            raise ValueError(f"{msg}. Transform the graphs before they are batched")
