@@ -177,7 +177,7 @@ class FineTuning:
         """Embeddings and logits of the given rows."""
         length = torch.tensor([len(self.texts[row]) for row in rows.tolist()])
         order = length.argsort(stable=True)  # like lengths together, little padding
-        loader = DataLoader(rows[order].tolist(), 32, collate_fn=self.tokens)
+        loader = DataLoader(rows[order].tolist(), batch_size=32, collate_fn=self.tokens)
         parts = self.trainer().predict(model, loader)
         embedding, logits = (torch.cat(part) for part in zip(*parts, strict=True))
         return embedding[order.argsort()], logits[order.argsort()]
@@ -194,7 +194,9 @@ class FineTuning:
 
         order = torch.Generator().manual_seed(self.args.seed)
         people = range(len(self.label))
-        batches = DataLoader(people, 16, True, generator=order, collate_fn=collate)
+        batches = DataLoader(
+            people, batch_size=16, shuffle=True, generator=order, collate_fn=collate
+        )
         self.trainer().fit(model.train(), batches)  # checkpoints come in eval mode
         return model
 
