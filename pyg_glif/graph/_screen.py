@@ -138,6 +138,8 @@ class Screen:
         with later positions only.
         """
         leaves_near = self._near_leaves(w, radius, first)
+        if leaves_near.numel() == 0:  # which 'split' would return as one empty part
+            return
         within = torch.arange(self._leaf, device=w.device)
         centre = w.mean(0)  # close to both sides, so that little cancels
         a = w - centre

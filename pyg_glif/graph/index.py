@@ -96,13 +96,16 @@ class RadiusIndex:
         """
         x_new = check_features("x_new", x_new).detach()
         check_comparable("x_new", x_new, "x", self._like)
+        empty = torch.empty(0, dtype=torch.long, device=x_new.device)
+        nobody = empty, empty.clone(), x_new.new_empty(0)
         if x_new.size(0) == 0:
-            empty = torch.empty(0, dtype=torch.long, device=x_new.device)
-            return empty, empty.clone(), x_new.new_empty(0)
+            return nobody
         found = self._called(x_new)
         if self.distance.is_embedding:
             found = self._searched(coordinates(self.distance, x_new, "x_new"), progress)
-        row, col, sq_dist = (torch.cat(part) for part in zip(*found, strict=True))
+        # The search yields nothing for rows that are far from everybody.
+        parts = zip(nobody, *found, strict=True)
+        row, col, sq_dist = (torch.cat(part) for part in parts)
         order = (row * self._num_nodes + col).argsort()
         return row[order], col[order], sq_dist[order]
 

@@ -121,6 +121,17 @@ def test_radius_index_with_pruning(generator):
     assert row.bincount(minlength=20).tolist() == [part[0].numel() for part in one]
 
 
+@pytest.mark.parametrize("num_near", [0, 300])
+def test_radius_index_of_newcomers_far_from_everybody(num_near, generator):
+    # Whole tiles of them have no box of known people in reach.
+    known = torch.randn(3000, 64, generator=generator) * 2.0 ** -torch.arange(64.0)
+    far = 50.0 * torch.eye(64)[:1] + torch.randn(600, 64, generator=generator)
+    new = torch.cat([known[:num_near] + 0.01, far])
+    index = RadiusIndex(known, 0.3)
+    assert index._screen is not None
+    _assert_exact(index, new, new, known, 0.3)
+
+
 def test_radius_index_in_fair_space(generator):
     x = torch.randn(200, 8, generator=generator)
     new = torch.randn(30, 8, generator=generator)
