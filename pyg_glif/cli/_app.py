@@ -71,7 +71,7 @@ def _run(words: list[str]) -> int:
     interrupts = _Interrupts()
     try:
         with interrupts:
-            args = _parser().parse_args(words)
+            args = _parsed(words)
             with _surroundings():
                 outcome = import_module(f"{cli.__name__}.{args.command}").run(args)
     except SystemExit as stop:  # --help and --version
@@ -179,6 +179,15 @@ class _Version(argparse.Action):
 
         print(f"pyg-glif {version('pyg_glif')}")
         raise SystemExit(0)
+
+
+def _parsed(words: list[str]) -> argparse.Namespace:
+    """The arguments of a call; ends the process for help, versions and mistakes."""
+    try:
+        return _parser().parse_args(words)
+    except BrokenPipeError as closed:
+        # Python 3.10 raises this where nobody reads the help; later ones go on.
+        raise SystemExit(0) from closed
 
 
 def _parser() -> argparse.ArgumentParser:

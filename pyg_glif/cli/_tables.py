@@ -27,6 +27,7 @@ from pyg_glif.cli._command import UsageError, listed, words_of
 SUFFIXES = (".csv", ".tsv", ".parquet", ".npy", ".npz")
 # Rows whose text is held at once when numbers are looked at one by one.
 _CHUNK = 4096
+_NUL = "it holds the character NUL"
 
 
 class Fault(NamedTuple):
@@ -287,10 +288,12 @@ class TextTable(FileTable):
         try:
             for row in reader:
                 if "\0" in "".join(row):  # pandas would end the cell there
-                    raise csv.Error("it holds the character NUL")
+                    raise csv.Error(_NUL)
                 yield reader.line_num, row
         except csv.Error as error:
-            msg = f"'{path}': line {max(reader.line_num, 1)} is broken ({error})"
+            # Python 3.10 refuses NUL by itself, in other words.
+            reason = _NUL if "NUL" in str(error) else error
+            msg = f"'{path}': line {max(reader.line_num, 1)} is broken ({reason})"
             raise UsageError(msg) from error
 
     def _encoding_error(self, path: Path) -> UsageError:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import HealthCheck, given, settings, strategies as st
+from hypothesis import HealthCheck, assume, given, settings, strategies as st
 
 from pyg_glif.cli._files import write_table
 from pyg_glif.cli._tables import CellError, open_table
@@ -183,8 +183,12 @@ def test_random_tables(
     shell: Shell, header: list[str], rows: list[list[str]], delimiter: str
 ) -> None:
     text = io.StringIO(newline="")
-    csv.writer(text, delimiter=delimiter).writerows([[*header, "y"], *rows])
-    Path("p.csv").write_bytes(text.getvalue().encode("utf-8", "surrogatepass"))
+    # Python 3.10 writes no NUL: another character stands in for it until then.
+    cells = [[c.replace("\0", "\ue000") for c in row] for row in [header, *rows]]
+    cells[0].append("y")
+    csv.writer(text, delimiter=delimiter).writerows(cells)
+    content = text.getvalue().replace("\ue000", "\0")
+    Path("p.csv").write_bytes(content.encode("utf-8", "surrogatepass"))
     call = shell("smooth", "p.csv", *OUT)
     assert call.code in (0, 2), call.err
     assert "Traceback" not in call.err
@@ -206,13 +210,12 @@ def test_cells_are_read_as_python_reads_them(
     tmp_path_factory: pytest.TempPathFactory, cells: list[str]
 ) -> None:
     path = tmp_path_factory.getbasetemp() / "cells.csv"
+    assume(not any("\0" in cell for cell in cells))
     with path.open("w", encoding="utf-8", errors="replace", newline="") as file:
         csv.writer(file, quoting=csv.QUOTE_ALL).writerows(
             [["a"], *[[c] for c in cells]]
         )
     written = [cell.encode(errors="replace").decode() for cell in cells]
-    if any("\0" in cell for cell in cells):
-        return
     table = open_table(str(path))
     assert table.column("a").tolist() == written
     expected = [as_python_reads(cell) for cell in written]
