@@ -79,6 +79,7 @@ class Recorder(nn.Module):
     not (WITH_PYG_LIB or WITH_TORCH_SPARSE),
     reason="PyG samples neighbours with 'pyg-lib' or 'torch-sparse'",
 )
+@pytest.mark.filterwarnings("ignore:Using 'NeighborSampler' without a 'pyg-lib'")
 def test_sampled_neighbourhoods_count_their_seeds_only(
     graph: Data, make_trainer: TrainerFactory
 ) -> None:
