@@ -95,6 +95,7 @@ def test_sampled_neighbourhoods_count_their_seeds_only(
         num_neighbors=[2, 2],
         batch_size=7,
         num_workers=0,
+        pin_memory=False,
     )
     trainer = make_trainer(max_epochs=1, limit_val_batches=0)
     trainer.fit(classifier, module)
