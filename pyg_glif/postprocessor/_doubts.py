@@ -1,13 +1,13 @@
 """Signs that who counts as similar is not what was meant, said as warnings."""
 
 import math
-import re
 import warnings
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from pyg_glif._outcomes import outcome_like
 from pyg_glif.distances import Euclidean, FairDistance
 from pyg_glif.errors import SimilarityWarning
 
@@ -20,13 +20,6 @@ ALMOST_ALL = 0.9
 UNEVEN = 100.0
 # Arrays wider than this are embeddings rather than tables.
 _TABLE_WIDTH = 64
-# What people call what they want to predict.
-_OUTCOMES = re.compile(
-    "y|y_true|label|target|truth|outcome|response|decision|class_label|income|bad|"
-    "good_bad|default(ed)?|repaid|paid_back|charged?_off|loan_status|credit_risk|"
-    "accepted|admitted|approved|denied|granted|hired|rejected|converted|churn(ed)?|"
-    "survived|(is_|two_year_)?recid(ivism|ivated)?"
-)
 
 
 def doubt_features(
@@ -37,7 +30,7 @@ def doubt_features(
         outcomes = [
             name
             for at, name in enumerate(names)
-            if _OUTCOMES.fullmatch(re.sub(r"\W+", "_", str(name).lower()).strip("_"))
+            if outcome_like(name)
             and bool(((x[:, at] == 0) | (x[:, at] == 1)).all())
         ]
         if outcomes:
