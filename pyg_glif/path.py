@@ -125,7 +125,7 @@ def glif_path(
         1.0 tensor([1., 2., 9.])
         2.0 tensor([1.8750, 3.7500, 6.3750])
     """
-    check_outputs("y_hat", y_hat)
+    y_hat = check_outputs("y_hat", y_hat)
     strengths = _grid("lams", lams)
     radii = None if taus is None else _grid("taus", taus)
     theta = check_scalar("theta", theta, minimum=0.0)
