@@ -421,13 +421,7 @@ def check_num_rows(name: str, num_rows: int, minimum: int) -> None:
 
 def check_labels(name: str, value: object, num_rows: int) -> Tensor:
     """One non-negative whole number (or truth value) per row."""
-    value = as_labels(name, value)
-    if value.dtype != torch.bool:
-        check_integer(name, value)
-    if value.dim() != 1 or value.numel() != num_rows:
-        msg = f"'{name}' must have one entry per row"
-        raise ValueError(f"{msg} (got shape {tuple(value.shape)} for {num_rows})")
-    value = value.long()
+    value = check_group(name, value, num_rows)
     check_non_negative(name, value)
     return value
 

@@ -11,7 +11,7 @@ from pyg_glif._validate import (
     check_choice,
     check_coefficient,
     check_count,
-    check_labels,
+    check_group,
     check_node_rows,
     check_scalar,
     check_signal,
@@ -221,7 +221,7 @@ def _checked_groups(
     if groups is None:
         raise ValueError("'groups' must be given for balance=True (got None)")
     check_choice("normalization", lap.normalization, (None, "density"))
-    return check_labels("groups", groups, lap.num_nodes).to(lap.deg.device)
+    return check_group("groups", groups, lap.num_nodes).to(lap.deg.device)
 
 
 def laplacian_penalty(
