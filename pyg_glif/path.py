@@ -301,7 +301,7 @@ def _spanning_forest(length: NDArray[np.float64]) -> list[tuple[float, int, int]
 
 def _sparse_sweep(
     graph: SimilarityGraph,
-    theta: float | None,
+    theta: float,
     normalization: Normalization,
     rhs: Tensor,
     lams: list[float],
@@ -310,7 +310,7 @@ def _sparse_sweep(
     """All strengths of a radius, on sparse matrices."""
 
     def sweep(tau: float) -> Iterator[tuple[float, Tensor, SolveStatus]]:
-        op = graph.within(tau).laplacian(decay_of(theta, tau), normalization)
+        op = graph.within(tau).laplacian(theta, normalization)
         return solve_strengths(op, rhs, lams, solver)
 
     return sweep
