@@ -14,12 +14,12 @@ from typing import Any, ClassVar, TypeVar
 
 from torch import Tensor
 
+import pyg_glif.experiments._plots as plots
 from pyg_glif._runtime import Progress
 from pyg_glif._validate import (
     check_count,
 )
 from pyg_glif.distances import FairDistance
-from pyg_glif.experiments import plots
 from pyg_glif.experiments.records import Record, Run, Runtime, versions
 from pyg_glif.experiments.report import Report
 from pyg_glif.experiments.training import same_numbers

@@ -15,10 +15,11 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torchmetrics.functional.classification import multiclass_accuracy
 
+import pyg_glif.experiments._plots as plots
 from pyg_glif.datasets import Bios, Toxicity
-from pyg_glif.experiments import plots
+from pyg_glif.experiments._paper import METHODS, TABLES
+from pyg_glif.experiments._runtimes import measure_runtimes, runtimes_table
 from pyg_glif.experiments.experiment import Experiment, Method, Trial
-from pyg_glif.experiments.paper import METHODS, TABLES
 from pyg_glif.experiments.records import (
     Record,
     Run,
@@ -28,7 +29,6 @@ from pyg_glif.experiments.records import (
     summarize_chosen,
 )
 from pyg_glif.experiments.report import Report, ResultTable, seeds_note
-from pyg_glif.experiments.runtimes import measure_runtimes, runtimes_table
 from pyg_glif.experiments.training import (
     Make,
     Recipe,

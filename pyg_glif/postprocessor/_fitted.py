@@ -14,7 +14,7 @@ from pyg_glif.functional import smooth_outputs
 from pyg_glif.graph import RadiusIndex, SimilarityGraph, edge_weights
 from pyg_glif.laplacian import LaplacianOperator
 from pyg_glif.links import Link, dual_of_people, outputs_of_people
-from pyg_glif.postprocessor.inductive import GroundedOperator, Ties
+from pyg_glif.postprocessor._inductive import GroundedOperator, Ties
 from pyg_glif.solvers import Auto, Solution, Solver, smooth
 from pyg_glif.typing import Normalization
 

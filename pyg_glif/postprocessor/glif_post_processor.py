@@ -189,7 +189,7 @@ class GLIFPostProcessor(Parameters):
             f_i = \frac{\hat y_i + \lambda \sum_j w_{ij} f_j}
             {1 + \lambda \sum_j w_{ij}}, \qquad j \text{ fitted}
 
-        for ``normalization=None`` (:mod:`pyg_glif.postprocessor.inductive` has the
+        for ``normalization=None`` (:mod:`pyg_glif.postprocessor._inductive` has the
         others): the paper's inductive step, section 3.2.3. Nobody's result depends on
         who else is in the batch.
 

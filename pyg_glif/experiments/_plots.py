@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from pyg_glif._optional import require
-from pyg_glif.experiments.paper import METHODS
+from pyg_glif.experiments._paper import METHODS
 from pyg_glif.experiments.records import Summary
 
 # The palette of Okabe and Ito with two more, and a marker each for print without
