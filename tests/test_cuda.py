@@ -212,6 +212,10 @@ CASES: dict[str, Callable[[People], Any]] = {
         graph.SimilarityGraph(p.edges, p.sq_dist, N, TAU).within(0.5).weights(0.5)
     ),
     "Softmax": lambda p: p.smooth(link=links.Softmax()),
+    "TaskDistance": lambda p: distances.TaskDistance(p.blind, torch.sin)(p.x, p.x),
+    "TaskEffect": lambda p: (
+        metric_learning.TaskEffect(p.blind).fit(p.x, p.label).embed(p.x)
+    ),
     "annotator_graph": lambda p: graph.annotator_graph(
         [torch.tensor([[0, 1]], device=p.device)], N
     ),
