@@ -125,7 +125,7 @@ def glif_path(
         1.0 tensor([1., 2., 9.])
         2.0 tensor([1.8750, 3.7500, 6.3750])
     """
-    check_outputs("y_hat", y_hat)
+    y_hat = check_outputs("y_hat", y_hat)
     strengths = _grid("lams", lams)
     radii = None if taus is None else _grid("taus", taus)
     theta = check_scalar("theta", theta, minimum=0.0)
@@ -141,7 +141,6 @@ def glif_path(
     if solver is None and len(eta) <= _DENSE_NODES:
         sweep = _dense_sweep(graph, radii, theta, normalization, rhs, strengths)
     else:
-        solver = replace(Auto() if solver is None else solver, throw=False)
         sweep = _sparse_sweep(graph, theta, normalization, rhs, strengths, solver)
 
     def outputs(value: Tensor, tau: float, lam: float) -> Tensor:
@@ -232,8 +231,7 @@ def _dense_sweep(
     before: list[Tensor] = []
 
     def exactly(tau: float, lam: float) -> tuple[Tensor, SolveStatus]:
-        solver = Auto(throw=False)
-        sparse = _sparse_sweep(graph, theta, normalization, rhs, [lam], solver)
+        sparse = _sparse_sweep(graph, theta, normalization, rhs, [lam], Auto())
         ((_, value, status),) = sparse(tau)
         return value, status
 
@@ -307,20 +305,50 @@ def _sparse_sweep(
     normalization: Normalization,
     rhs: Tensor,
     lams: list[float],
-    solver: Solver,
+    solver: Solver | None,
 ) -> _Sweep:
-    """One strength after another.
-
-    Starting from a neighbour does not pay: all columns share a Krylov space, which
-    converges slowly at first and fast at the end, whatever the start.
-    """
+    """All strengths of a radius, on sparse matrices."""
 
     def sweep(tau: float) -> Iterator[tuple[float, Tensor, SolveStatus]]:
         op = graph.within(tau).laplacian(theta, normalization)
-        for lam in lams:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", ConvergenceWarning)
-                _, found = smooth(op, rhs.new_tensor(lam), rhs, solver)
-            yield lam, found.value, found.status
+        return solve_strengths(op, rhs, lams, solver)
 
     return sweep
+
+
+def solve_strengths(
+    op: LaplacianOperator, rhs: Tensor, lams: Sequence[float], solver: Solver | None
+) -> Iterator[tuple[float, Tensor, SolveStatus]]:
+    """Solutions of ``(I + lam L) f = rhs`` for several strengths, with their status.
+
+    Without a solver, and if the Laplacian is positive semi-definite, all of them share
+    their products; what does not converge that way, and everything else, is solved
+    alone. Starting from a neighbour does not pay: all columns share a Krylov space,
+    which converges slowly at first and fast at the end, whatever the start.
+
+    Args:
+        op (LaplacianOperator): The Laplacian of one graph.
+        rhs (Tensor): Outputs in dual coordinates, ``[N, C]`` in float64.
+        lams (sequence of float): Strengths, ascending.
+        solver (Solver, optional): Used for every strength.
+    """
+    status = [SolveStatus.STAGNATED] * len(lams)
+    if solver is None and op.is_psd and rhs.numel():
+        with without_autocast():
+            values, status = solve_together(
+                op.diagonal,
+                op.pattern.csr(op.off_diagonal),
+                op.lam_scale,
+                rhs.new_tensor(lams),
+                rhs,
+                label=op.components[0],
+            )
+    alone = replace(Auto() if solver is None else solver, throw=False)
+    for k, lam in enumerate(lams):
+        if status[k] is SolveStatus.CONVERGED:
+            yield lam, values[:, k], status[k]
+            continue
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            _, found = smooth(op, rhs.new_tensor(lam), rhs, alone)
+        yield lam, found.value, found.status

@@ -208,6 +208,7 @@ CASES: dict[str, Callable[[People], Any]] = {
     ),
     "audit": _audit,
     "bootstrap_interval": _interval,
+    "decay_of": lambda p: graph.edge_weights(p.sq_dist, graph.decay_of(None, TAU)),
     "edge_sq_dist": lambda p: graph.edge_sq_dist(p.x, p.edges),
     "edge_weights": lambda p: graph.edge_weights(p.sq_dist, 2.0),
     "fair_radius_graph": lambda p: [

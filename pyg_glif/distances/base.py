@@ -112,7 +112,7 @@ class FairDistance(nn.Module, Kind, ABC):
 
     def forward(self, x1: Tensor, x2: Tensor) -> Tensor:
         r"""All distances between rows of ``x1`` and rows of ``x2``."""
-        self._check_inputs(x1, x2)
+        x1, x2 = self._check_inputs(x1, x2)
         # Together, because a matrix product may round the same row differently in
         # inputs of different height, and then duplicates would not coincide.
         z = self.embed(torch.cat([x1, x2]))
@@ -122,12 +122,12 @@ class FairDistance(nn.Module, Kind, ABC):
             z[: len(x1)], z[len(x1) :], compute_mode="donot_use_mm_for_euclid_dist"
         )
 
-    def _check_inputs(self, x1: Tensor, x2: Tensor) -> None:
+    def _check_inputs(self, x1: Tensor, x2: Tensor) -> tuple[Tensor, Tensor]:
         """Raises on anything but two sets of comparable, finite rows."""
-        for name, x in (("x1", x1), ("x2", x2)):
-            check_rows(name, x, self.num_features)
-            check_features(name, x)
+        x1 = check_features("x1", check_rows("x1", x1, self.num_features))
+        x2 = check_features("x2", check_rows("x2", x2, self.num_features))
         check_comparable("x2", x2, "x1", x1)
+        return x1, x2
 
     def _load_from_state_dict(
         self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any

@@ -5,12 +5,13 @@ from pyg_glif.graph.estimate import suggest_tau
 from pyg_glif.graph.index import RadiusIndex
 from pyg_glif.graph.radius import fair_radius_graph
 from pyg_glif.graph.similarity import SimilarityGraph
-from pyg_glif.graph.weights import edge_sq_dist, edge_weights
+from pyg_glif.graph.weights import decay_of, edge_sq_dist, edge_weights
 
 __all__ = [
     "RadiusIndex",
     "SimilarityGraph",
     "annotator_graph",
+    "decay_of",
     "edge_sq_dist",
     "edge_weights",
     "fair_radius_graph",

@@ -13,7 +13,7 @@ from pyg_glif.distances import FairDistance
 from pyg_glif.graph._decide import called_within, edges_within
 from pyg_glif.graph._points import own
 from pyg_glif.graph.radius import search_edges
-from pyg_glif.graph.weights import edge_weights
+from pyg_glif.graph.weights import decay_of, edge_weights
 from pyg_glif.laplacian import LaplacianOperator
 from pyg_glif.typing import Normalization
 
@@ -109,12 +109,14 @@ class SimilarityGraph:
         """Number of edges, both directions counted."""
         return self.edge_index.size(1)
 
-    def weights(self, theta: float | Tensor = 1e-4) -> Tensor:  # [E]
-        """Similarities ``exp(-theta * sq_dist)``, see :func:`~pyg_glif.edge_weights`.
+    def weights(self, theta: float | Tensor | None = None) -> Tensor:  # [E]
+        r"""Similarities ``exp(-theta * sq_dist)``, see :func:`~pyg_glif.edge_weights`.
 
-        Gradients reach ``theta``.
+        :obj:`None` stands for :math:`c / \tau^2`, see
+        :func:`~pyg_glif.graph.decay_of`: weights fall from 1 for duplicates to
+        :math:`e^{-c}` at the radius, whatever the unit. Gradients reach ``theta``.
         """
-        return edge_weights(self.sq_dist, theta)
+        return edge_weights(self.sq_dist, decay_of(theta, self.tau))
 
     def is_within(self, tau: float) -> Tensor:  # [E]
         """Which edges a radius up to that of the graph keeps."""
@@ -144,7 +146,9 @@ class SimilarityGraph:
         )
 
     def laplacian(
-        self, theta: float | Tensor = 1e-4, normalization: Normalization = None
+        self,
+        theta: float | Tensor | None = None,
+        normalization: Normalization = None,
     ) -> LaplacianOperator:
         """The Laplacian of the weights, see :class:`~pyg_glif.laplacian`."""
         return LaplacianOperator.from_sorted(
@@ -155,7 +159,7 @@ class SimilarityGraph:
             batch=self.batch,
         )
 
-    def to_data(self, theta: float | Tensor = 1e-4) -> "Data":
+    def to_data(self, theta: float | Tensor | None = None) -> "Data":
         """A PyG ``Data`` with ``edge_index``, ``edge_weight`` and the batch, if any."""
         from torch_geometric.data import Data
 

@@ -1,5 +1,7 @@
 """From distances to edge weights, with gradients of any order."""
 
+import math
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,6 +22,35 @@ from pyg_glif._validate import (
 # Coordinates gathered at a time: big enough to hide the overhead of a call, small
 # enough that a chunk and its temporaries stay in the cache of one core.
 _CHUNK_ELEMENTS = 2**18
+
+#: Decay of the default weights across the radius: at distance ``tau`` a weight is
+#: ``exp(-DECAY)``.
+DECAY = 2.0
+
+
+def decay_of(theta: float | Tensor | None, tau: float) -> float | Tensor:
+    r"""The decay that ``theta`` stands for in a graph of radius ``tau``.
+
+    .. math::
+        \theta = c / \tau^2, \qquad c = \mathrm{DECAY},
+
+    if ``theta`` is :obj:`None`: weights then depend on :math:`d / \tau` alone, so no
+    change of units changes them. Anything else is returned as it is.
+
+    Args:
+        theta (float or torch.Tensor, optional): A decay, or :obj:`None`.
+        tau (float): The radius. Where it is zero or infinite there is no scale, and
+            the decay is zero: all edges weigh the same.
+
+    Example:
+        >>> decay_of(None, tau=2.0), decay_of(1e-4, tau=2.0)
+        (0.5, 0.0001)
+    """
+    if theta is not None:
+        return theta
+    if tau == 0 or math.isinf(tau):
+        return 0.0
+    return min(DECAY / tau / tau, sys.float_info.max)
 
 
 def edge_weights(sq_dist: Tensor, theta: float | Tensor = 1e-4) -> Tensor:
@@ -50,6 +81,8 @@ def edge_weights(sq_dist: Tensor, theta: float | Tensor = 1e-4) -> Tensor:
     check_finite("sq_dist", sq_dist)
     check_non_negative("sq_dist", sq_dist)
     check_coefficient("theta", theta, minimum=0)
+    if isinstance(theta, float) and theta > torch.finfo(sq_dist.dtype).max:
+        return torch.exp(-theta * sq_dist.double()).to(sq_dist.dtype)
     return torch.exp(-theta * sq_dist)
 
 
