@@ -1,6 +1,5 @@
 from .bootstrap import Interval, bootstrap_interval
-from .group_gap import group_gap
-from .group_std import group_std
+from .groups import group_gap, group_std, prediction_consistency
 from .knn_consistency import knn_consistency, knn_deviation
 from .laplacian_energy import laplacian_energy
 from .lipschitz_violations import Violations, lipschitz_violations
@@ -14,7 +13,6 @@ from .modules import (
     LocalLipschitz,
     PredictionConsistency,
 )
-from .prediction_consistency import prediction_consistency
 
 __all__ = [
     "GroupGap",

@@ -23,20 +23,57 @@ from pyg_glif._validate import (
     check_share,
 )
 from pyg_glif.distances import FairDistance
-from pyg_glif.metrics.group_gap import group_gap
-from pyg_glif.metrics.group_std import group_std
+from pyg_glif.metrics.groups import (
+    group_gap,
+    group_std,
+    predicted_label,
+    prediction_consistency,
+)
 from pyg_glif.metrics.knn_consistency import knn_consistency
 from pyg_glif.metrics.laplacian_energy import laplacian_energy
 from pyg_glif.metrics.lipschitz_violations import lipschitz_violations
 from pyg_glif.metrics.local_lipschitz import edge_quantiles, edge_ratios
-from pyg_glif.metrics.prediction_consistency import (
-    predicted_label,
-    prediction_consistency,
-)
 from pyg_glif.typing import Normalization
 
 
-class GroupGap(Metric):
+class _Rows(Metric):
+    """Keeps the rows of every batch until the value is asked for."""
+
+    full_state_update = False
+
+    def __init__(self, *names: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        for name in names:
+            self.add_state(name, [], dist_reduce_fx="cat")
+
+    def _all(self, name: str) -> Tensor:
+        """The rows of all batches."""
+        rows: Tensor = dim_zero_cat(getattr(self, name))
+        return rows
+
+
+class _PeopleRows(_Rows):
+    """Keeps people and their outputs: pairs across batches count."""
+
+    x: list[Tensor]
+    y: list[Tensor]
+
+    def __init__(self, distance: FairDistance | None, **kwargs: Any) -> None:
+        super().__init__("x", "y", **kwargs)
+        if distance is not None:
+            check_kind("distance", distance, FairDistance)
+        self.distance = distance
+
+    def update(self, x: Tensor, y: Tensor) -> None:
+        """Adds people and their outputs."""
+        x, y = check_features("x", x), check_outputs("y", y)
+        check_same_rows("y", y, "x", x)
+        # Embedded when complete: a product may round a row differently in each batch.
+        self.x.append(x.detach())
+        self.y.append(y.detach())
+
+
+class GroupGap(_Rows):
     r"""Difference of average outputs between groups of people.
 
     :func:`group_gap` over all batches: a batch need not hold every group.
@@ -62,15 +99,12 @@ class GroupGap(Metric):
 
     is_differentiable = True
     higher_is_better = None
-    full_state_update = False
 
     y: list[Tensor]
     attribute: list[Tensor]
 
     def __init__(self, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.add_state("y", [], dist_reduce_fx="cat")
-        self.add_state("attribute", [], dist_reduce_fx="cat")
+        super().__init__("y", "attribute", **kwargs)
 
     def update(self, y: Tensor, attribute: Tensor) -> None:
         """Adds outputs and the groups of their people."""
@@ -80,10 +114,10 @@ class GroupGap(Metric):
 
     def compute(self) -> Tensor:
         """The gap over everything added."""
-        return group_gap(dim_zero_cat(self.y), dim_zero_cat(self.attribute))
+        return group_gap(self._all("y"), self._all("attribute"))
 
 
-class GroupStd(Metric):
+class GroupStd(_Rows):
     r"""Standard deviation of outputs over comparable people.
 
     :func:`group_std` over all batches: a group may be spread over several of them.
@@ -107,16 +141,13 @@ class GroupStd(Metric):
 
     is_differentiable = True
     higher_is_better = False
-    full_state_update = False
     plot_lower_bound = 0.0
 
     y: list[Tensor]
     group: list[Tensor]
 
     def __init__(self, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.add_state("y", [], dist_reduce_fx="cat")
-        self.add_state("group", [], dist_reduce_fx="cat")
+        super().__init__("y", "group", **kwargs)
 
     def update(self, y: Tensor, group: Tensor | None = None) -> None:
         """Adds outputs and the groups they belong to."""
@@ -128,10 +159,10 @@ class GroupStd(Metric):
 
     def compute(self) -> Tensor:
         """The standard deviation over everything added."""
-        return group_std(dim_zero_cat(self.y), dim_zero_cat(self.group))
+        return group_std(self._all("y"), self._all("group"))
 
 
-class KNNConsistency(Metric):
+class KNNConsistency(_PeopleRows):
     r"""Consistency with the nearest others in fair space.
 
     :func:`knn_consistency` over all batches: neighbours are looked for in all of
@@ -156,33 +187,17 @@ class KNNConsistency(Metric):
 
     is_differentiable = False
     higher_is_better = True
-    full_state_update = False
     plot_upper_bound = 1.0
-
-    x: list[Tensor]
-    y: list[Tensor]
 
     def __init__(
         self, k: int = 5, *, distance: FairDistance | None = None, **kwargs: Any
     ) -> None:
-        super().__init__(**kwargs)
+        super().__init__(distance, **kwargs)
         self.k = check_count("k", k)
-        if distance is not None:
-            check_kind("distance", distance, FairDistance)
-        self.distance = distance
-        self.add_state("x", [], dist_reduce_fx="cat")
-        self.add_state("y", [], dist_reduce_fx="cat")
-
-    def update(self, x: Tensor, y: Tensor) -> None:
-        """Adds people and their outputs."""
-        x, y = check_features("x", x), check_outputs("y", y)
-        check_same_rows("y", y, "x", x)
-        self.x.append(x.detach())
-        self.y.append(y.detach())
 
     def compute(self) -> Tensor:
         """The consistency over everything added."""
-        x, y = dim_zero_cat(self.x), dim_zero_cat(self.y)
+        x, y = self._all("x"), self._all("y")
         return knn_consistency(x, y, self.k, distance=self.distance)
 
 
@@ -236,7 +251,7 @@ class LaplacianEnergy(Metric):
         return self.energy
 
 
-class LipschitzViolations(Metric):
+class LipschitzViolations(_PeopleRows):
     r"""Share of pairs that global individual fairness forbids.
 
     ``lipschitz_violations(...).share`` over all batches: pairs across batches
@@ -263,12 +278,8 @@ class LipschitzViolations(Metric):
 
     is_differentiable = False
     higher_is_better = False
-    full_state_update = False
     plot_lower_bound = 0.0
     plot_upper_bound = 1.0
-
-    x: list[Tensor]
-    y: list[Tensor]
 
     def __init__(
         self,
@@ -278,28 +289,15 @@ class LipschitzViolations(Metric):
         rtol: float = 0.0,
         **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
+        super().__init__(distance, **kwargs)
         self.lipschitz = check_scalar("lipschitz", lipschitz, minimum=0.0)
         self.rtol = check_scalar("rtol", rtol, minimum=0.0)
-        if distance is not None:
-            check_kind("distance", distance, FairDistance)
-        self.distance = distance
-        self.add_state("x", [], dist_reduce_fx="cat")
-        self.add_state("y", [], dist_reduce_fx="cat")
-
-    def update(self, x: Tensor, y: Tensor) -> None:
-        """Adds people and their outputs."""
-        x, y = check_features("x", x), check_outputs("y", y)
-        check_same_rows("y", y, "x", x)
-        # Embedded when complete: a product may round a row differently in each batch.
-        self.x.append(x.detach())
-        self.y.append(y.detach())
 
     def compute(self) -> Tensor:
         """The share over everything added."""
         found = lipschitz_violations(
-            dim_zero_cat(self.x),
-            dim_zero_cat(self.y),
+            self._all("x"),
+            self._all("y"),
             self.lipschitz,
             distance=self.distance,
             rtol=self.rtol,
@@ -307,7 +305,7 @@ class LipschitzViolations(Metric):
         return torch.tensor(found.share, dtype=torch.float32, device=self.device)
 
 
-class LocalLipschitz(Metric):
+class LocalLipschitz(_Rows):
     r"""A quantile of the local Lipschitz constants of similarity graphs.
 
     :func:`local_lipschitz` over the edges of all batches: each update brings the
@@ -334,15 +332,13 @@ class LocalLipschitz(Metric):
 
     is_differentiable = False
     higher_is_better = False
-    full_state_update = False
     plot_lower_bound = 0.0
 
     ratio: list[Tensor]
 
     def __init__(self, quantile: float = 1.0, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+        super().__init__("ratio", **kwargs)
         self.quantile = check_share("quantile", quantile)
-        self.add_state("ratio", [], dist_reduce_fx="cat")
 
     def update(self, y: Tensor, edge_index: Tensor, sq_dist: Tensor) -> None:
         """Adds the edges of a graph."""
@@ -350,11 +346,10 @@ class LocalLipschitz(Metric):
 
     def compute(self) -> Tensor:
         """The quantile over all edges added."""
-        ratio: Tensor = dim_zero_cat(self.ratio)
-        return edge_quantiles(ratio.sort().values, [self.quantile])[0]
+        return edge_quantiles(self._all("ratio").sort().values, [self.quantile])[0]
 
 
-class PredictionConsistency(Metric):
+class PredictionConsistency(_Rows):
     r"""Share of groups of counterfactuals whose predicted classes all agree.
 
     :func:`prediction_consistency` over all batches: a group may be spread over
@@ -380,7 +375,6 @@ class PredictionConsistency(Metric):
 
     is_differentiable = False
     higher_is_better = True
-    full_state_update = False
     plot_lower_bound = 0.0
     plot_upper_bound = 1.0
 
@@ -388,9 +382,7 @@ class PredictionConsistency(Metric):
     group: list[Tensor]
 
     def __init__(self, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.add_state("label", [], dist_reduce_fx="cat")
-        self.add_state("group", [], dist_reduce_fx="cat")
+        super().__init__("label", "group", **kwargs)
 
     def update(self, y: Tensor, group: Tensor) -> None:
         """Adds predictions and the groups they belong to."""
@@ -400,6 +392,4 @@ class PredictionConsistency(Metric):
 
     def compute(self) -> Tensor:
         """The share over everything added."""
-        return prediction_consistency(
-            dim_zero_cat(self.label), dim_zero_cat(self.group)
-        )
+        return prediction_consistency(self._all("label"), self._all("group"))
