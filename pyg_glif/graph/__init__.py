@@ -3,6 +3,7 @@
 from pyg_glif.graph.annotators import annotator_graph
 from pyg_glif.graph.estimate import suggest_tau
 from pyg_glif.graph.index import RadiusIndex
+from pyg_glif.graph.knn import fair_knn_graph
 from pyg_glif.graph.radius import fair_radius_graph
 from pyg_glif.graph.similarity import SimilarityGraph
 from pyg_glif.graph.weights import decay_of, edge_sq_dist, edge_weights
@@ -14,6 +15,7 @@ __all__ = [
     "decay_of",
     "edge_sq_dist",
     "edge_weights",
+    "fair_knn_graph",
     "fair_radius_graph",
     "suggest_tau",
 ]

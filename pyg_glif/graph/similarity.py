@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -11,7 +11,7 @@ from pyg_glif._runtime import without_autocast
 from pyg_glif._validate import check_scalar
 from pyg_glif.distances import FairDistance
 from pyg_glif.graph._decide import called_within, edges_within
-from pyg_glif.graph._points import own
+from pyg_glif.graph._points import Strategy, own
 from pyg_glif.graph.radius import search_edges
 from pyg_glif.graph.weights import decay_of, edge_weights
 from pyg_glif.laplacian import LaplacianOperator
@@ -75,7 +75,7 @@ class SimilarityGraph:
         *,
         distance: FairDistance | None = None,
         batch: Tensor | None = None,
-        strategy: Literal["auto", "projected", "plain"] = "auto",
+        strategy: Strategy = "auto",
         tile_size: int = 256,
         memory_budget: int | None = None,
         progress: bool | None = None,
