@@ -5,6 +5,7 @@ from pyg_glif.graph.estimate import suggest_tau
 from pyg_glif.graph.index import RadiusIndex
 from pyg_glif.graph.radius import fair_radius_graph
 from pyg_glif.graph.similarity import SimilarityGraph
+from pyg_glif.graph.structure import structural_similarity
 from pyg_glif.graph.weights import decay_of, edge_sq_dist, edge_weights
 
 __all__ = [
@@ -15,5 +16,6 @@ __all__ = [
     "edge_sq_dist",
     "edge_weights",
     "fair_radius_graph",
+    "structural_similarity",
     "suggest_tau",
 ]
