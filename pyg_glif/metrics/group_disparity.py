@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pyg_glif._validate import check_group, check_outputs
+from pyg_glif._validate import check_group, check_indices, check_outputs
 from pyg_glif.laplacian import LaplacianOperator
 from pyg_glif.solvers import Definition, group_energies, group_sizes
 
@@ -51,21 +51,47 @@ def group_disparity(
 
     Example:
         >>> edge_index = torch.tensor([[0, 1, 2, 3], [1, 0, 3, 2]])
-        >>> group_disparity(
-        ...     torch.tensor([0.0, 1.0, 0.0, 2.0]), edge_index, torch.tensor([0, 0, 1, 1])
-        ... )
+        >>> y, group = torch.tensor([0.0, 1.0, 0.0, 2.0]), torch.tensor([0, 0, 1, 1])
+        >>> group_disparity(y, edge_index, group)
         tensor(4.)
+    """
+    dtype = check_outputs("y", y).dtype
+    return disparity(*group_shares(y, edge_index, group, edge_weight, definition)).to(
+        dtype
+    )
+
+
+def group_shares(
+    y: Tensor,
+    edge_index: Any,
+    group: Tensor,
+    edge_weight: Tensor | None,
+    definition: Definition,
+    num_groups: int | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:  # [G] each
+    """Energies, sizes and numbers of edges of groups.
+
+    Groups are those that there are, or are numbered below ``num_groups``.
     """
     y = check_outputs("y", y)
     lap = edge_index
     if not isinstance(lap, LaplacianOperator):
         lap = LaplacianOperator(edge_index, edge_weight, len(y))
     group = check_group("group", group, len(y)).to(lap.deg.device)
-    label, group = torch.unique(group, return_inverse=True)
-    size = group_sizes(lap, group, label.numel(), definition)
-    linked = torch.bincount(group[lap.pattern.row], minlength=label.numel()) > 0
+    if num_groups is None:
+        label, group = torch.unique(group, return_inverse=True)
+        num_groups = label.numel()
+    else:
+        check_indices("group", group, num_groups)
+    size = group_sizes(lap, group, num_groups, definition)
+    edges = torch.bincount(group[lap.pattern.row], minlength=num_groups)
     energy = group_energies(lap, y.reshape(len(y), -1), group, size)
-    energy = energy[linked] / size[linked]
-    if energy.numel() == 0 or not bool(energy.max() > 0):
-        return y.new_ones(())
-    return (energy.max() / energy.min()).to(y.dtype)
+    return energy, size, edges
+
+
+def disparity(energy: Tensor, size: Tensor, edges: Tensor) -> Tensor:
+    """The largest energy over the smallest, among groups with an edge."""
+    each = energy[edges > 0] / size[edges > 0]
+    if each.numel() == 0 or not bool(each.max() > 0):
+        return energy.new_ones(())
+    return each.max() / each.min()

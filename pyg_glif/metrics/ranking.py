@@ -5,8 +5,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from pyg_glif._pattern import Pattern
 from pyg_glif._adjacency import to_adjacency
+from pyg_glif._pattern import Pattern
 from pyg_glif._runtime import Progress, without_autocast
 from pyg_glif._validate import (
     check_choice,
@@ -53,9 +53,9 @@ def ranking_ndcg(
             :class:`~pyg_glif.laplacian.LaplacianOperator` takes them, and weights;
             whoever is not joined has similarity zero.
         k (int): Places that count. (default: :obj:`10`)
-        outputs (str): How outputs are compared, ``"euclidean"`` or ``"cosine"``. REDRESS
-            takes the cosine of class probabilities; that of a single column would be
-            one or minus one. (default: ``"euclidean"``)
+        outputs (str): How outputs are compared, ``"euclidean"`` or ``"cosine"``.
+            REDRESS takes the cosine of class probabilities; that of a single column
+            would be one or minus one. (default: ``"euclidean"``)
         progress (bool, optional): Whether to show a progress bar; :obj:`None` shows
             it on a terminal if it takes seconds. (default: :obj:`None`)
 
