@@ -7,6 +7,7 @@ that user, in the same form.
 
 import math
 from collections.abc import Iterable
+from difflib import get_close_matches
 
 import torch
 from torch import Tensor
@@ -507,3 +508,21 @@ def check_texts(name: str, value: object, *, minimum: int = 0) -> list[str]:
         msg = f"'{name}' must hold at least {minimum} texts (got {len(texts)})"
         raise ValueError(msg)
     return texts
+
+
+def check_known(name: str, given: Iterable[object], known: Iterable[object]) -> None:
+    """Raises if names are not among those known, with those that look like them."""
+    known = list(known)
+    unknown = [one for one in given if one not in known]
+    if not unknown:
+        return
+    texts = [one for one in known if isinstance(one, str)]
+    near = [
+        repr(match)
+        for one in unknown
+        for match in get_close_matches(str(one), texts, n=1)
+    ]
+    got = ", ".join(map(repr, unknown))
+    listed = ", ".join(map(repr, known))
+    msg = f"'{name}' must be of {listed} (got {got})"
+    raise ValueError(f"{msg}. Did you mean {', '.join(near)}?" if near else msg)

@@ -20,7 +20,7 @@ from pyg_glif._validate import (
     check_scalar,
 )
 from pyg_glif.errors import ConvergenceWarning
-from pyg_glif.graph import SimilarityGraph, edge_weights
+from pyg_glif.graph import SimilarityGraph, decay_of, edge_weights
 from pyg_glif.laplacian import LaplacianOperator, dense_entries
 from pyg_glif.links import Link, dual_of_people, outputs_of_people
 from pyg_glif.solvers import Auto, Solver, SolveStatus, smooth, solve_together
@@ -63,7 +63,7 @@ def glif_path(
     *,
     lams: Sequence[float],
     taus: Sequence[float] | None = None,
-    theta: float = 1e-4,
+    theta: float | None = 1e-4,
     normalization: Normalization = None,
     solver: Solver | None = None,
     link: Link | None = None,
@@ -77,8 +77,8 @@ def glif_path(
         W_{ij} = e^{-\theta d_{ij}^2} \; \text{if} \; d_{ij} \le \tau
 
     The search runs once, at the largest radius; smaller ones keep the edges up to
-    their own. Up to 2,048 nodes all strengths of a radius share their matrix products
-    and start from the solutions of the radius before.
+    their own. All strengths of a radius share their matrix products, up to 2,048 nodes
+    on dense matrices that start from the solutions of the radius before.
 
     Args:
         y_hat (Tensor): Outputs of a model, float32 or float64.
@@ -90,7 +90,8 @@ def glif_path(
         taus (sequence of float, optional): Radii, none beyond that of the graph.
             (default: :obj:`None`, all edges, reported as the radius of the graph, or
             as an infinite one where that is not known)
-        theta (float): Decay of the weights. (default: :obj:`1e-4`)
+        theta (float, optional): Decay of the weights; :obj:`None` has it follow each
+            radius, see :func:`~pyg_glif.graph.decay_of`. (default: :obj:`1e-4`)
         normalization (str, optional): Form of the Laplacian. (default: :obj:`None`)
         solver (Solver, optional): Used for every point. (default: the fastest that
             meets ``rtol`` 1e-6)
@@ -128,9 +129,10 @@ def glif_path(
     y_hat = check_outputs("y_hat", y_hat)
     strengths = _grid("lams", lams)
     radii = None if taus is None else _grid("taus", taus)
-    theta = check_scalar("theta", theta, minimum=0.0)
+    if theta is not None:
+        theta = check_scalar("theta", theta, minimum=0.0)
     check_choice("normalization", normalization, (None, "nrw", "density"))
-    graph = _as_graph(edge_index, sq_dist, y_hat, theta, batch)
+    graph = _as_graph(edge_index, sq_dist, y_hat, batch)
     if radii is None:
         radii = [graph.tau]
     elif radii[-1] > graph.tau:
@@ -149,7 +151,8 @@ def glif_path(
             return out
         alone = torch.ones(len(eta), dtype=torch.bool, device=eta.device)
         if lam > 0:
-            linked = graph.is_within(tau) & (graph.weights(theta) > 0)
+            weight = edge_weights(graph.sq_dist, decay_of(theta, tau))
+            linked = graph.is_within(tau) & (weight > 0)
             alone[graph.edge_index[0, linked]] = False
         return outputs_of_people(link, out, y_hat.detach(), alone)
 
@@ -171,7 +174,6 @@ def _as_graph(
     edge_index: Tensor | SimilarityGraph,
     sq_dist: Tensor | None,
     y_hat: Tensor,
-    theta: float,
     batch: Tensor | None,
 ) -> SimilarityGraph:
     """The graph of the largest radius, of which the others are parts."""
@@ -186,7 +188,8 @@ def _as_graph(
     edge_index = check_edges(edge_index, size)
     sq_dist = check_edge_values("sq_dist", sq_dist, edge_index.size(1)).detach()
     # Building an operator raises on whatever is wrong with a graph.
-    lap = LaplacianOperator(edge_index, edge_weights(sq_dist, theta), size, batch=batch)
+    ones = edge_weights(sq_dist, 0.0)
+    lap = LaplacianOperator(edge_index, ones, size, batch=batch)
     pattern = lap.pattern
     if pattern.num_edges != edge_index.size(1):
         raise ValueError("'edge_index' must hold every edge once, without self-loops")
@@ -210,7 +213,7 @@ def _grid(name: str, values: Sequence[float]) -> list[float]:
 def _dense_sweep(
     graph: SimilarityGraph,
     radii: list[float],
-    theta: float,
+    theta: float | None,
     normalization: Normalization,
     rhs: Tensor,
     lams: list[float],
@@ -224,8 +227,8 @@ def _dense_sweep(
     missed = torch.zeros_like(graph.sq_dist, dtype=torch.float64)
     for tau in radii:
         missed += ~graph.is_within(tau)
-    weight = _dense(graph, graph.weights(theta), 0.0)
     missed = _dense(graph, missed, math.inf)
+    fixed = None if theta is None else _dense(graph, graph.weights(theta), 0.0)
     components = _Components(missed)
     strengths = rhs.new_tensor(lams)
     before: list[Tensor] = []
@@ -237,6 +240,10 @@ def _dense_sweep(
 
     def sweep(tau: float) -> Iterator[tuple[float, Tensor, SolveStatus]]:
         place = radii.index(tau)
+        weight = fixed
+        if weight is None:
+            value = edge_weights(graph.sq_dist, decay_of(theta, tau))
+            weight = _dense(graph, value, 0.0)
         inside = weight.masked_fill(missed > place, 0.0)
         entries = dense_entries(inside, normalization, graph.batch)
         start = before.pop() if before else None
@@ -301,7 +308,7 @@ def _spanning_forest(length: NDArray[np.float64]) -> list[tuple[float, int, int]
 
 def _sparse_sweep(
     graph: SimilarityGraph,
-    theta: float | None,
+    theta: float,
     normalization: Normalization,
     rhs: Tensor,
     lams: list[float],
@@ -310,7 +317,7 @@ def _sparse_sweep(
     """All strengths of a radius, on sparse matrices."""
 
     def sweep(tau: float) -> Iterator[tuple[float, Tensor, SolveStatus]]:
-        op = graph.within(tau).laplacian(decay_of(theta, tau), normalization)
+        op = graph.within(tau).laplacian(theta, normalization)
         return solve_strengths(op, rhs, lams, solver)
 
     return sweep

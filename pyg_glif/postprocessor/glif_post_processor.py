@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pyg_glif._arrays import column_names, column_order, like, to_labels, to_tensor
+from pyg_glif._params import Parameters
 from pyg_glif._validate import (
     check_choice,
     check_count,
@@ -33,7 +34,6 @@ from pyg_glif.errors import NotFittedError
 from pyg_glif.graph import SimilarityGraph, suggest_tau
 from pyg_glif.links import Link
 from pyg_glif.postprocessor._fitted import Fitted, Settings, fit_people
-from pyg_glif.postprocessor._params import Parameters
 from pyg_glif.postprocessor._persistence import damage_in, read_fitted, write_fitted
 from pyg_glif.postprocessor.audit import Bootstrap, audit
 from pyg_glif.postprocessor.explanation import Explanation, stochastic, strongest
