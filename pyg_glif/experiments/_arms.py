@@ -213,11 +213,9 @@ class Arm:
             generator=torch.Generator().manual_seed(self.seed),
             progress=self.progress,
         )
-        post = GLIFPostProcessor(
-            **found.settings(), normalization=normalization, progress=self.progress
-        )
-        outputs = self.outputs(dropped)
-        post.fit(z, y.unsqueeze(1).expand_as(outputs[:1].expand(len(y), -1)))
+        post = GLIFPostProcessor(**found.settings(), progress=self.progress)
+        outputs = self.outputs(dropped)  # a column for each version of a person
+        post.fit(z, y.unsqueeze(1).expand(-1, outputs.size(1)))
         fair, info = post.transform(z_new, outputs, return_info=True)
         setting = {"lam": post.lam} | ({"radius": tau} if k is None else {"k": k})
         alone = info.num_isolated / len(z_new)
@@ -239,13 +237,12 @@ class Arm:
             torch.as_tensor(estimator.predict_proba(each)[:, 1])
             for each in split.versions
         ]
-        post, z_new = estimator.post_, estimator.table_.transform(split.versions[0])
-        _, info = post.transform(z_new, self.outputs()[:, 0], return_info=True)
+        post, peers = estimator.post_, estimator.num_peers(split.versions[0])
         yield self.record(
             DEFAULTS,
             log_odds(torch.stack(told, dim=1)),
-            {"lam": post.lam},
-            alone=info.num_isolated / len(z_new),
+            {"lam": post.lam, "radius": post.tau_},
+            alone=float((peers == 0).mean()),
         )
 
     def projected(self) -> Iterable[Record]:

@@ -33,6 +33,8 @@ class TabularConfig:
             one row.
         alike (dict): Values of other columns that are to count as one.
         ignore (tuple of str): Columns that no model and no metric is given.
+        limit (int or float, optional): So many people, or this share of them.
+            (default: all)
         test_share (float): People who arrive after the fit.
         num_folds (int): Parts of the training people for their own outputs.
         radius (float): Within which two people are similar, in log-odds: the pairs
@@ -57,6 +59,7 @@ class TabularConfig:
     revealing: tuple[str, ...] = ("relationship",)
     alike: Mapping[str, Sequence[Sequence[str]]] | None = None
     ignore: tuple[str, ...] = ()
+    limit: float | None = None
     test_share: float = 1 / 3
     num_folds: int = 5
     radius: float = 0.1
@@ -102,7 +105,10 @@ class Split:
         y = torch.tensor(dataset.target.to_numpy())
         generator = torch.Generator().manual_seed(seed)
         order = torch.randperm(len(frame), generator=generator)
-        num_new = round(config.test_share * len(frame))
+        if config.limit is not None:
+            share = 1 if isinstance(config.limit, int) else len(frame)
+            order = order[: round(config.limit * share)]
+        num_new = round(config.test_share * len(order))
         new, known = order[:num_new], order[num_new:]
         people = frame.iloc[new.numpy()].reset_index(drop=True)
         versions = [people, *_TWINS[config.dataset](people)]

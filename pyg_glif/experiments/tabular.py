@@ -86,11 +86,20 @@ class TabularExperiment(Experiment):
         config (TabularConfig): Settings.
     """
 
+    takes_limit = True
     config: TabularConfig
 
     def __init__(self, config: TabularConfig) -> None:
         super().__init__(config)
         self.name = config.dataset
+
+    def configured(
+        self, variant: str | None, limit: float | None
+    ) -> "TabularExperiment":
+        """The experiment on other people, or some of them."""
+        variant = self.config.variant if variant is None else variant
+        limit = self.config.limit if limit is None else limit
+        return TabularExperiment(replace(self.config, variant=variant, limit=limit))
 
     def prepare(self, seed: int, progress: bool | None = None) -> TabularTrial:
         """Splits the table."""

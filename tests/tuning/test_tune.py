@@ -187,7 +187,9 @@ def test_own_functions_and_mask() -> None:
     assert found.names == ("closeness", "spread")
     assert found.best.score >= -0.1
     mask = torch.arange(80) < 5
-    part = on_fitted(x.numpy(), y.numpy(), labels.numpy(), mask=mask, taus=[0.6], lams=[1.0])
+    part = on_fitted(
+        x.numpy(), y.numpy(), labels.numpy(), mask=mask, taus=[0.6], lams=[1.0]
+    )
     right = ((y > 0.5) == labels)[:5].double().mean()
     assert part.baseline.score == pytest.approx(float(right))
 
