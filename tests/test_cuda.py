@@ -212,11 +212,16 @@ CASES: dict[str, Callable[[People], Any]] = {
         graph.SimilarityGraph(p.edges, p.sq_dist, N, TAU).within(0.5).weights(0.5)
     ),
     "Softmax": lambda p: p.smooth(link=links.Softmax()),
+    "TaskDistance": lambda p: distances.TaskDistance(p.blind, torch.sin)(p.x, p.x),
+    "TaskEffect": lambda p: (
+        metric_learning.TaskEffect(p.blind).fit(p.x, p.label).embed(p.x)
+    ),
     "annotator_graph": lambda p: graph.annotator_graph(
         [torch.tensor([[0, 1]], device=p.device)], N
     ),
     "audit": _audit,
     "bootstrap_interval": _interval,
+    "decay_of": lambda p: graph.edge_weights(p.sq_dist, graph.decay_of(None, TAU)),
     "edge_sq_dist": lambda p: graph.edge_sq_dist(p.x, p.edges),
     "edge_weights": lambda p: graph.edge_weights(p.sq_dist, 2.0),
     "fair_radius_graph": lambda p: [
@@ -273,7 +278,8 @@ MODULES = [
 ]
 # What holds results or is subclassed, and what the functions above are made of.
 NO_CALL = {
-    "AuditReport", "Bootstrap", "Estimate", "Explanation", "FairDistance", "Interval",
+    "AuditReport", "Bootstrap", "Estimate", "Explanation", "FairDistance",
+    "FitSummary", "Interval",
     "Jacobi", "Link", "LipschitzRatios", "LogisticFit", "Measure", "MetricFit", "Pair",
     "PathPoint", "Person", "Projection", "Solution", "SolveStatus", "Solver",
     "SubspaceFit", "System", "TransformInfo", "TunePoint", "TuneResult", "Violations",

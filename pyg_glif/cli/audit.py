@@ -85,7 +85,7 @@ def run(args: argparse.Namespace) -> Outcome:
         people.y,
         after,
         graph=graph,
-        lap=graph.laplacian(**keywords(args, "--theta")),
+        lap=graph.laplacian(**{"theta": 1e-4} | keywords(args, "--theta")),
         distance=distance,
         progress=show,
         **audit_options(args, people),

@@ -1,5 +1,7 @@
 """From distances to edge weights, with gradients of any order."""
 
+import math
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,6 +22,35 @@ from pyg_glif._validate import (
 # Coordinates gathered at a time: big enough to hide the overhead of a call, small
 # enough that a chunk and its temporaries stay in the cache of one core.
 _CHUNK_ELEMENTS = 2**18
+
+#: Decay of the default weights across the radius: at distance ``tau`` a weight is
+#: ``exp(-DECAY)``.
+DECAY = 2.0
+
+
+def decay_of(theta: float | Tensor | None, tau: float) -> float | Tensor:
+    r"""The decay that ``theta`` stands for in a graph of radius ``tau``.
+
+    .. math::
+        \theta = c / \tau^2, \qquad c = \mathrm{DECAY},
+
+    if ``theta`` is :obj:`None`: weights then depend on :math:`d / \tau` alone, so no
+    change of units changes them. Anything else is returned as it is.
+
+    Args:
+        theta (float or torch.Tensor, optional): A decay, or :obj:`None`.
+        tau (float): The radius. Where it is zero or infinite there is no scale, and
+            the decay is zero: all edges weigh the same.
+
+    Example:
+        >>> decay_of(None, tau=2.0), decay_of(1e-4, tau=2.0)
+        (0.5, 0.0001)
+    """
+    if theta is not None:
+        return theta
+    if tau == 0 or math.isinf(tau):
+        return 0.0
+    return min(DECAY / tau / tau, sys.float_info.max)
 
 
 def edge_weights(sq_dist: Tensor, theta: float | Tensor = 1e-4) -> Tensor:
@@ -50,7 +81,45 @@ def edge_weights(sq_dist: Tensor, theta: float | Tensor = 1e-4) -> Tensor:
     check_finite("sq_dist", sq_dist)
     check_non_negative("sq_dist", sq_dist)
     check_coefficient("theta", theta, minimum=0)
+    if isinstance(theta, float) and theta > torch.finfo(sq_dist.dtype).max:
+        return torch.exp(-theta * sq_dist.double()).to(sq_dist.dtype)
     return torch.exp(-theta * sq_dist)
+
+
+def local_weights(sq_dist: Tensor, scale: Tensor) -> Tensor:
+    r"""Similarity weights where every pair of people has a scale of its own.
+
+    .. math::
+        W_{ij} = \exp(-c \, d_{ij}^2 / s_{ij}^2), \qquad
+        s_{ij} = \max(s_i, s_j), \quad c = \mathrm{DECAY}
+
+    for :math:`s_i` the distance from :math:`i` to their :math:`k`-th nearest: local
+    scaling after `Zelnik-Manor and Perona
+    <https://papers.nips.cc/paper/2619-self-tuning-spectral-clustering>`_ (2004), who
+    have :math:`s_i s_j` in place of the square of the larger. Of two people who are
+    joined, one at least counts the other among the nearest, so :math:`d_{ij} \le
+    s_{ij}` and no weight is below :math:`e^{-c}`. By their product, somebody whose
+    nearest people have many duplicates (:math:`s_j = 0`) would be joined to them with
+    weight zero.
+
+    Args:
+        sq_dist (torch.Tensor): *Squared* distances of pairs.
+        scale (torch.Tensor): The larger scale :math:`s_{ij}` of each pair. Where it
+            is zero or infinite, the weight is 1: the pair are duplicates, or there
+            are fewer than :math:`k` other people.
+
+    Shapes:
+        - **input:** squared distances :math:`(E)`, scales :math:`(E)`
+        - **output:** weights :math:`(E)`, in the precision of ``sq_dist``
+
+    Example:
+        >>> local_weights(torch.tensor([0.0, 1.0, 4.0]), torch.tensor([2.0, 2.0, 2.0]))
+        tensor([1.0000, 0.6065, 0.1353])
+    """
+    square = scale.double().square()
+    known = (square > 0) & square.isfinite()
+    share = sq_dist.double() / torch.where(known, square, torch.inf)
+    return torch.exp(-DECAY * share).to(sq_dist.dtype)
 
 
 def edge_sq_dist(z: Tensor, edge_index: Tensor) -> Tensor:

@@ -19,7 +19,7 @@ from pyg_glif.experiments import (
     TextConfig,
     TextExperiment,
 )
-from pyg_glif.experiments.runtimes import SOLVERS, measure_runtimes
+from pyg_glif.experiments._runtimes import SOLVERS, measure_runtimes
 from pyg_glif.experiments.text import JudgedTexts
 from pyg_glif.experiments.training import fit
 from pyg_glif.lightning import FairClassifier

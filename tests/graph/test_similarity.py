@@ -7,7 +7,7 @@ from hypothesis import given, settings, strategies as st
 
 from pyg_glif import edge_weights, fair_radius_graph
 from pyg_glif.distances import CallableDistance, SensitiveSubspace
-from pyg_glif.graph import SimilarityGraph
+from pyg_glif.graph import SimilarityGraph, weights
 from pyg_glif.laplacian import LaplacianOperator
 from tests.oracles_radius import brute_force_distances, brute_force_edges
 
@@ -25,6 +25,23 @@ def test_similarity_graph():
     assert smaller.within(0.0).num_edges == 0
     weight = graph.weights(0.5)
     torch.testing.assert_close(weight, torch.tensor([-0.5, -0.5, -2.0, -2.0]).exp())
+
+
+def test_default_weights_fall_to_the_same_share_at_every_radius():
+    graph = SimilarityGraph.search(torch.tensor([[0.0], [1.0], [3.0]]), 2.0)
+    c = weights.DECAY
+    expected = torch.tensor([-c / 4, -c / 4, -c, -c]).exp()
+    torch.testing.assert_close(graph.weights(), expected)
+    torch.testing.assert_close(graph.to_data().edge_weight, expected)
+    degree = torch.tensor([-c / 4, -c / 4, -c]).exp()
+    degree[1] += math.exp(-c)
+    diagonal = graph.laplacian().to_dense().diagonal()
+    torch.testing.assert_close(diagonal, degree, check_dtype=False)
+    at_radius = torch.tensor([-c, -c]).exp()
+    torch.testing.assert_close(graph.within(1.0).weights(), at_radius)
+    for tau in (0.0, math.inf):  # no scale, no decay
+        graph = SimilarityGraph.search(torch.tensor([[0.0], [0.0]]), tau)
+        assert graph.weights().tolist() == [1.0, 1.0]
 
 
 @pytest.mark.parametrize("batched", [False, True])

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings, strategies as st
 
 from pyg_glif.distances import Mahalanobis
-from pyg_glif.graph import edge_sq_dist, edge_weights, weights
+from pyg_glif.graph import decay_of, edge_sq_dist, edge_weights, weights
 
 # Uneven degrees, a repeated edge, an edge in one direction, an isolated node.
 EDGES = torch.tensor([[0, 1, 0, 2, 0, 0, 3], [1, 0, 2, 0, 3, 1, 2]])
@@ -26,6 +26,35 @@ def test_edge_weights() -> None:
     assert edge_weights(sq_dist).tolist() == np.exp(-1e-4 * sq_dist.numpy()).tolist()
     assert edge_weights(torch.tensor([1e4]), 1.0).tolist() == [0.0]
     assert edge_weights(torch.empty(0)).shape == (0,)
+
+
+def test_decay_of() -> None:
+    assert decay_of(None, 2.0) == weights.DECAY / 4.0
+    assert decay_of(0.3, 2.0) == 0.3
+    assert decay_of(0.0, 2.0) == 0.0
+    theta = torch.tensor(0.3)
+    assert decay_of(theta, 2.0) is theta
+    assert decay_of(None, 0.0) == 0.0
+    assert decay_of(None, math.inf) == 0.0
+
+
+@pytest.mark.parametrize("tau", [1e-30, 1e-8, 1.0, 1e15])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_default_decay_does_not_depend_on_the_unit(
+    tau: float, dtype: torch.dtype
+) -> None:
+    share = torch.tensor([0.0, 0.5, 1.0], dtype=torch.float64)
+    weight = edge_weights((share * tau).square().to(dtype), decay_of(None, tau))
+    if tau * tau > torch.finfo(dtype).tiny:
+        expected = np.exp(-weights.DECAY * share.numpy() ** 2)
+        np.testing.assert_allclose(weight, expected, rtol=1e-5)
+    else:  # squares that underflow leave nothing to tell distances by
+        assert weight.tolist() == [1.0, 1.0, 1.0]
+
+
+def test_decay_beyond_the_range_of_the_dtype_gives_no_nan() -> None:
+    assert edge_weights(torch.tensor([0.0, 1e-30]), 1e50).tolist() == [1.0, 0.0]
+    assert edge_weights(torch.zeros(1), decay_of(None, 1e-200)).tolist() == [1.0]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -217,10 +246,10 @@ def test_edge_sq_dist_teaches_a_distance(generator: torch.Generator) -> None:
             "'z' must be 2-dimensional (got shape (2,))",
         ),
         (
-            torch.zeros(2, 1).long(),
+            torch.zeros(2, 1) * 1j,
             torch.tensor([[0], [1]]),
             TypeError,
-            "'z' must be float32 or float64 (got torch.int64)",
+            "'z' must hold real numbers (got torch.complex64)",
         ),
     ],
 )

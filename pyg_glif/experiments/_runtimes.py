@@ -64,7 +64,7 @@ def _sparse(
 ) -> Tensor:
     """The exact graph, then a solver that only multiplies by it."""
     graph = SimilarityGraph.search(x, tau, distance=distance)
-    return glif_smooth(y, graph.edge_index, graph.weights(), lam=lam, solver=solver)
+    return glif_smooth(y, graph.edge_index, graph.weights(1e-4), lam=lam, solver=solver)
 
 
 #: Ways to solve, as tables head their columns.
