@@ -130,7 +130,8 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         y = self._check_target(y)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         table = self._new_table(seed)
-        # table.check(people.frame)
+        table.set_params(scale="standard").fit(people.frame)  # TEMP
+        table.set_params(scale=self.scale)
         for_fit, for_split = self._routed(sample_weight, fit_params)
         if is_frozen(self.estimator):
             self._check_fitted(self.estimator)
@@ -368,11 +369,7 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     def _new_post(self, **settings: Any) -> GLIFPostProcessor:
         """The correction, not fitted."""
         given = {name: getattr(self, name) for name in _OF_POST}
-        given = {**given, **settings}  # TEMP
-        given.pop("k")
-        if given["theta"] is None:
-            given["theta"] = 2.0 / given["tau"] ** 2 if given["tau"] else 1.0
-        return GLIFPostProcessor(**given)
+        return GLIFPostProcessor(**{**given, **settings})
 
     def _new_table(self, seed: int) -> FairTable:
         """The table, not fitted."""
