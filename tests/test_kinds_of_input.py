@@ -109,10 +109,14 @@ CALLS: dict[str, Callable[..., Any]] = {
     "Mahalanobis": lambda x, y, c, g, r: SCALED(x, x),
     "CallableDistance": lambda x, y, c, g, r: CallableDistance(torch.cdist)(x, x),
     "fair_radius_graph": lambda x, y, c, g, r: fair_radius_graph(x, 1.0, batch=g),
-    "SimilarityGraph.search": lambda x, y, c, g, r: SimilarityGraph.search(x, 1.0).sq_dist,
+    "SimilarityGraph.search": lambda x, y, c, g, r: (
+        SimilarityGraph.search(x, 1.0).sq_dist
+    ),
     "RadiusIndex": lambda x, y, c, g, r: RadiusIndex(x, 1.0).query(x),
     "suggest_tau": lambda x, y, c, g, r: suggest_tau(x, 3.0, distance=SCALED),
-    "SensitiveSVD": lambda x, y, c, g, r: metric_learning.SensitiveSVD(1).fit(x).embed(x),
+    "SensitiveSVD": lambda x, y, c, g, r: (
+        metric_learning.SensitiveSVD(1).fit(x).embed(x)
+    ),
     "FACE": lambda x, y, c, g, r: metric_learning.FACE(1).fit(x, g).embed(x),
     "EXPLORE": lambda x, y, c, g, r: (
         metric_learning.EXPLORE(penalty=0.1).fit(x, r, c).embed(x)
@@ -127,12 +131,16 @@ CALLS: dict[str, Callable[..., Any]] = {
     "knn_deviation": lambda x, y, c, g, r: metrics.knn_deviation(x, y, 2),
     "group_gap": lambda x, y, c, g, r: metrics.group_gap(y, c),
     "group_std": lambda x, y, c, g, r: metrics.group_std(y, g),
-    "prediction_consistency": lambda x, y, c, g, r: metrics.prediction_consistency(c, g),
-    "laplacian_energy": lambda x, y, c, g, r: metrics.laplacian_energy(y, EDGES),
-    "local_lipschitz": lambda x, y, c, g, r: metrics.local_lipschitz(y, EDGES, SQ_DIST)[1],
-    "lipschitz_violations": lambda x, y, c, g, r: (
-        metrics.lipschitz_violations(x, y, 0.7, bins=[0.0, 1.5])[2]
+    "prediction_consistency": lambda x, y, c, g, r: metrics.prediction_consistency(
+        c, g
     ),
+    "laplacian_energy": lambda x, y, c, g, r: metrics.laplacian_energy(y, EDGES),
+    "local_lipschitz": lambda x, y, c, g, r: metrics.local_lipschitz(y, EDGES, SQ_DIST)[
+        1
+    ],
+    "lipschitz_violations": lambda x, y, c, g, r: metrics.lipschitz_violations(
+        x, y, 0.7, bins=[0.0, 1.5]
+    )[2],
     "audit": lambda x, y, c, g, r: [
         measure.before.value
         for measure in audit(
