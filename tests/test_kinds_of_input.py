@@ -62,8 +62,8 @@ def mixed(value: np.ndarray) -> Any:
     """A frame whose columns are of different kinds."""
     if value.ndim == 1:
         return pandas_of("int8")(value)
-    kinds = dict(zip(["c0", "c1", "c2", "c3"], ["int8", "bool", "float32", "Int64"]))
-    return pandas_of("int64")(value).astype({k: kinds[k] for k in kinds})
+    kinds = {"c0": "int8", "c1": "bool", "c2": "float32", "c3": "Int64"}
+    return pandas_of("int64")(value).astype(kinds)
 
 
 def polars_of(value: np.ndarray) -> Any:
@@ -250,8 +250,8 @@ FRAME_CALLS = [
 @pytest.mark.parametrize("call", FRAME_CALLS)
 def test_unusable_columns_are_named_with_a_way_out(call: Any, package: str) -> None:
     frames = pytest.importorskip(package)
-    with pytest.raises(TypeError, match="'job' of .*pyg_glif.tables.FairTable"):
+    with pytest.raises(TypeError, match=r"'job' of .*tables.FairTable"):
         call(frames.DataFrame(TEXT))
-    message = "1 in 'age' from row 1, 1 in 'pay' from row 0.*pyg_glif.tables.FairTable"
+    message = r"1 in 'age' from row 1, 1 in 'pay' from row 0.*tables.FairTable"
     with pytest.raises(ValueError, match=message):
         call(frames.DataFrame(GAPS))
