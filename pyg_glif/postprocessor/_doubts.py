@@ -30,8 +30,7 @@ def doubt_features(
         outcomes = [
             name
             for at, name in enumerate(names)
-            if outcome_like(name)
-            and bool(((x[:, at] == 0) | (x[:, at] == 1)).all())
+            if outcome_like(name) and bool(((x[:, at] == 0) | (x[:, at] == 1)).all())
         ]
         if outcomes:
             listed = ", ".join(repr(name) for name in outcomes)
