@@ -83,11 +83,18 @@ class Trial(Comparison):
         lams: Sequence[float],
         taus: Sequence[float],
         chosen: Mapping[str, float],
+        *,
+        graph: SimilarityGraph | None = None,
+        more: Mapping[str, float] | None = None,
     ) -> Iterable[Record]:
-        """A GLIF variant at all radii and strengths, what was chosen marked."""
+        """A GLIF variant at all radii and strengths, what was chosen marked.
+
+        ``graph`` is another one than that of the trial, and ``more`` tells what else
+        belongs to the setting.
+        """
         path = glif_path(
             outputs,
-            self.graph,
+            self.graph if graph is None else graph,
             lams=lams,
             taus=taus,
             theta=self.theta,
@@ -95,7 +102,7 @@ class Trial(Comparison):
             progress=self.progress,
         )
         for point in path:
-            setting = {"tau": point.tau, "lam": point.lam}
+            setting = {**(more or {}), "tau": point.tau, "lam": point.lam}
             metrics, status = self.measure(point.value), point.status.name
             yield Record(method, setting, metrics, status, setting == chosen)
 
