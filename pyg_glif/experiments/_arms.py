@@ -13,8 +13,8 @@ from pyg_glif.experiments import _rivals as rivals
 from pyg_glif.experiments._judging import (
     JudgedPeople,
     log_odds,
+    nearest_pairs,
     pairs_within,
-    radius_for,
 )
 from pyg_glif.experiments._people import MODELS, Split, TabularConfig
 from pyg_glif.experiments.experiment import Method
@@ -168,8 +168,7 @@ class Arm:
             group = self.split.groups[:, 0]
             z, other = self.places("effect")[1], self.places("standard")[1]
             near = pairs_within(z, self.config.radius, group, self.progress)
-            tau = radius_for(other, group, near.size(1))
-            also = pairs_within(other, tau, group, self.progress)
+            also = nearest_pairs(other, near.size(1), group, self.progress)
             pairs = {"effect": near, "standard": also}
             return JudgedPeople(self.split.y_new, group, pairs)
 
