@@ -25,7 +25,7 @@ from . import (
     typing as typing,
 )
 from .functional import glif_smooth, laplacian_penalty
-from .graph import edge_weights, fair_radius_graph, suggest_tau
+from .graph import edge_weights, fair_knn_graph, fair_radius_graph, suggest_tau
 from .nn import GLIFConv, LaplacianLoss
 from .path import glif_path
 from .postprocessor import GLIFPostProcessor
@@ -41,6 +41,7 @@ __all__ = [
     "GLIFSmooth",
     "LaplacianLoss",
     "edge_weights",
+    "fair_knn_graph",
     "fair_radius_graph",
     "glif_path",
     "glif_smooth",

@@ -165,7 +165,9 @@ def check_batch(batch: object, num_nodes: int) -> Tensor:
     them as positions or coordinates depends on how many graphs there are, not on
     what they are called.
     """
-    batch = check_integer("batch", as_labels("batch", batch))
+    batch = as_labels("batch", batch)
+    if batch.dtype != torch.bool:
+        batch = check_integer("batch", batch)
     if batch.dim() != 1 or batch.numel() != num_nodes:
         msg = "'batch' must have one entry per node"
         raise ValueError(f"{msg} (got shape {tuple(batch.shape)} for {num_nodes})")
@@ -429,7 +431,10 @@ def check_labels(name: str, value: object, num_rows: int) -> Tensor:
 
 def check_mask(name: str, value: object, num_rows: int) -> Tensor:
     """One truth value per row."""
-    value = check_tensor(name, value)
+    if not isinstance(value, Tensor):
+        value = to_labels(name, value)
+        is_truth = bool(((value == 0) | (value == 1)).all())
+        value = value.bool() if is_truth else value
     if value.dtype != torch.bool:
         raise TypeError(f"'{name}' must hold truth values (got {value.dtype})")
     if value.dim() != 1 or value.numel() != num_rows:

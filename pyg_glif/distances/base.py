@@ -124,10 +124,14 @@ class FairDistance(nn.Module, Kind, ABC):
 
     def _check_inputs(self, x1: Tensor, x2: Tensor) -> tuple[Tensor, Tensor]:
         """Raises on anything but two sets of comparable, finite rows."""
-        x1 = check_features("x1", check_rows("x1", x1, self.num_features))
-        x2 = check_features("x2", check_rows("x2", x2, self.num_features))
-        check_comparable("x2", x2, "x1", x1)
-        return x1, x2
+        y1 = check_features("x1", check_rows("x1", x1, self.num_features))
+        y2 = check_features("x2", check_rows("x2", x2, self.num_features))
+        if not (isinstance(x1, Tensor) and isinstance(x2, Tensor)):
+            # A frame has the precision that its columns need.
+            dtype = torch.promote_types(y1.dtype, y2.dtype)
+            y1, y2 = y1.to(dtype), y2.to(dtype)
+        check_comparable("x2", y2, "x1", y1)
+        return y1, y2
 
     def _load_from_state_dict(
         self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any

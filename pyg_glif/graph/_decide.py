@@ -39,7 +39,7 @@ def decide(
     i: Tensor,
     j: Tensor,
     sq: Tensor,
-    norms: Tensor,
+    error: Tensor,
     tau: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Keeps the edges among pairs ``(i, j)``.
@@ -49,19 +49,21 @@ def decide(
         right: The points that ``j`` counts, with the same centre and scale.
         i: First nodes of the pairs.
         j: Second nodes.
-        sq: Squared distances of ``y``, off by ``right.error(norms)`` at most.
-        norms: Sums of the two squared norms of ``y``.
+        sq: Squared distances of ``y``.
+        error: How far they may be off.
         tau: The radius, in the unit of ``z``.
 
     Returns:
         The kept ``i`` and ``j`` and their squared distances in the dtype of ``z``.
     """
-    bound, error = right.bound(tau), right.error(norms)
+    bound = right.bound(tau)
+    near = (sq <= bound + error).nonzero().view(-1)
+    i, j, sq, error = i[near], j[near], sq[near], error[near]
     dtype, scale = right.z.dtype, right.scale
     if dtype == torch.float64:
         # Float32 products cannot give distances in float64: all that may be edges are
         # evaluated from the coordinates.
-        unsure = sq <= bound + error
+        unsure = torch.ones_like(sq, dtype=torch.bool)
     else:
         inaccurate = error > sq * sq_dist_error(dtype, right.num_features)
         unsure = ((sq - bound).abs() <= error) | inaccurate
@@ -109,6 +111,13 @@ def exact_distances(z: Tensor, i: Tensor, j: Tensor) -> Tensor:  # -> [K] float6
     return torch.cat(parts) if parts else z.new_empty(0, dtype=torch.float64)
 
 
+def exact_squares(left: Points, right: Points, i: Tensor, j: Tensor) -> Tensor:
+    """Squared distances of pairs in float64, in the unit of ``y``: none overflows."""
+    squares = _squares(left.z, right.z, i, j, right.scale)
+    parts = [part.sum(1) for part in squares]
+    return torch.cat(parts) if parts else left.z.new_empty(0, dtype=torch.float64)
+
+
 def _evaluate(
     z: Tensor, z_right: Tensor, i: Tensor, j: Tensor, tau: float
 ) -> tuple[Tensor, Tensor]:
@@ -129,11 +138,16 @@ def _evaluate(
     return torch.cat(parts), torch.cat(flags)
 
 
-def _squares(z: Tensor, z_right: Tensor, i: Tensor, j: Tensor) -> Iterator[Tensor]:
+def _squares(
+    z: Tensor, z_right: Tensor, i: Tensor, j: Tensor, scale: float = 1.0
+) -> Iterator[Tensor]:
     """Squared differences of the coordinates of pairs, a chunk at a time."""
     step = max(1, _CHUNK_ENTRIES // max(1, z.size(1)))
     for rows, cols in zip(i.split(step), j.split(step), strict=True):
-        yield (z[rows].double() - z_right[cols].double()).square_()
+        difference = z[rows].double() - z_right[cols].double()
+        if scale != 1.0:
+            difference *= scale
+        yield difference.square_()
 
 
 def least_distances(squares: Tensor) -> Tensor:  # [K, D] -> [K]

@@ -1,12 +1,11 @@
 """Which search to run: the choice, made from a sample by a count of the work."""
 
-from typing import Literal
-
 import torch
 from torch import Tensor
 
 from pyg_glif.graph._ordering import bound_coordinates, principal_basis
-from pyg_glif.graph._points import Points
+from pyg_glif.graph._points import Points, Strategy
+from pyg_glif.graph.estimate import nearest_reach
 
 # Work per pair in units of one multiply-add of a matrix product, as measured:
 # comparing and scanning one entry of a block, one term of a candidate's inner
@@ -16,30 +15,35 @@ _TILES_LEFT = 0.5  # share of the tile pairs that boxes leave, a cautious guess
 _HOPELESS = 0.25  # share of candidates that no finer basis makes worthwhile
 _SMALL = 1024  # up to here any choice is quick and everything fits
 _WIDTHS = (16, 32, 64, 128)
+_SAMPLE_ROWS = 256
 
 
 def choose_basis(
-    points: Points,
-    tau: float,
-    strategy: Literal["auto", "projected", "plain"] = "auto",
+    points: Points, tau: float, strategy: Strategy = "auto", k: int | None = None
 ) -> Tensor | None:
-    """Picks the cheaper search.
+    """Picks the cheaper search: for all within ``tau``, or for the ``k`` nearest.
 
     Returns:
         The basis ``[D, M]`` of the projected search, or ``None`` for the plain one.
     """
     width = points.num_features
     small = points.num_nodes <= _SMALL
+    if k is not None and points.batch is not None:
+        small = int(points.batch.bincount().max()) <= _SMALL
     if strategy == "plain" or (strategy == "auto" and small):
         return None
+    reach: float | Tensor = tau * points.scale
+    if k is not None:
+        reach = nearest_reach(points, _sample(points)[:_SAMPLE_ROWS], k)
+        reach = reach.clamp_(max=tau * points.scale)
     if strategy == "auto" and width > 2 * _WIDTHS[-1]:
         # Where nothing decays, a coarse basis shows it at a tenth of the cost.
         coarse = principal_basis(points, _WIDTHS[1], num_rows=512, num_rounds=1)
-        if _candidate_shares(points, tau, coarse, [_WIDTHS[1]])[0] > _HOPELESS:
+        if _candidate_shares(points, reach, coarse, [_WIDTHS[1]])[0] > _HOPELESS:
             return None
     basis = principal_basis(points, min(_WIDTHS[-1], width))
     widths = [m for m in _WIDTHS if m < basis.size(1)] + [basis.size(1)]
-    edges, *shares = _candidate_shares(points, tau, basis, [width + 1, *widths])
+    edges, *shares = _candidate_shares(points, reach, basis, [width + 1, *widths])
     costs = [
         _projected_cost(points, m, share)
         for m, share in zip(widths, shares, strict=True)
@@ -50,27 +54,32 @@ def choose_basis(
     return basis[:, : widths[costs.index(min(costs))]].contiguous()
 
 
+def _sample(points: Points) -> Tensor:
+    """Some nodes, always the same: rows of a block first, then columns."""
+    generator = torch.Generator().manual_seed(0)
+    order = torch.randperm(points.num_nodes, generator=generator)
+    return order[: _SAMPLE_ROWS + 1024].to(points.y.device)
+
+
 def _candidate_shares(
-    points: Points, tau: float, basis: Tensor, widths: list[int]
+    points: Points, reach: float | Tensor, basis: Tensor, widths: list[int]
 ) -> list[float]:
     """Share of a sample of pairs that each number of coordinates would leave.
 
     A width beyond the basis stands for all coordinates, so for the edges themselves.
     """
-    generator = torch.Generator().manual_seed(0)
-    order = torch.randperm(points.num_nodes, generator=generator)[:1280]
-    nodes = order.to(points.y.device)
+    nodes = _sample(points)
     y = points.y[nodes]
     sampled = Points(y, y, points.sq_norm[nodes], None, 1.0, None)
     w, _, _ = bound_coordinates(sampled, basis)
-    cut = min(256, nodes.numel() // 2)
+    cut = min(_SAMPLE_ROWS, nodes.numel() // 2)
     shares = []
     for m in widths:
         rest = w[:, m:].square().sum(1, keepdim=True).sqrt()
         c = y if m > basis.size(1) else torch.cat([w[:, :m], rest], dim=1)
         # By a matrix product: good enough to count with.
         dist = torch.cdist(c[:cut], c[cut:], compute_mode="use_mm_for_euclid_dist")
-        near = dist <= tau * points.scale
+        near = dist <= (reach if isinstance(reach, float) else reach[:cut])
         shares.append(float(near.float().mean()))
     return shares
 

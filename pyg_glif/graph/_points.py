@@ -2,12 +2,16 @@
 
 import math
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from pyg_glif._validate import check_finite
 from pyg_glif.distances import Euclidean, FairDistance
+
+#: How to search: with bounds on a few coordinates first, without, or as a sample says.
+Strategy = Literal["auto", "projected", "plain"]
 
 # Squared norms between these neither overflow nor underflow in float32.
 _SAFE_SQUARES = (1e-20, 1e20)

@@ -15,6 +15,7 @@ BLOCK_ENTRIES = 1 << 20  # float32 entries of one block of squared distances
 _EPS = torch.finfo(torch.float32).eps
 _LEAF_SIZE = 64
 _BOX_AXES = 16
+_NEXT_ROWS = 1024  # points in the leaves next to a tile
 
 
 class Workspace:
@@ -23,22 +24,37 @@ class Workspace:
     def __init__(self, device: torch.device, num_entries: int) -> None:
         self._value = torch.empty(num_entries, dtype=torch.float32, device=device)
         self._mask = torch.empty(num_entries, dtype=torch.bool, device=device)
+        self._shifted: Tensor | None = None
 
     def within(
-        self, a: Tensor, b: Tensor, limit: Tensor, sq_b: Tensor | None = None
-    ) -> tuple[Tensor, Tensor, Tensor]:  # a: [A, K], b: [B, K], limit: [A, 1]
-        """Where ``a.b (+ sq_b) <= limit``: rows and columns in row-major order.
+        self,
+        a: Tensor,
+        b: Tensor,
+        base: Tensor,
+        rows: Tensor | float,
+        cols: Tensor | None = None,
+        sq_b: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor, Tensor]:  # a: [A, K], b: [B, K]
+        """Where ``a.b (+ sq_b) <= base + max(rows, cols)``, in row-major order.
 
-        Third come the flat positions, by which ``values`` looks the sums up.
+        ``base`` and ``rows`` have one entry per row, ``cols`` and ``sq_b`` one per
+        column. Returns rows, columns, and the flat positions, by which ``values``
+        looks the sums up.
         """
         shape = (a.size(0), b.size(0))
-        value = self._value[: shape[0] * shape[1]].view(shape)
-        mask = self._mask[: shape[0] * shape[1]].view(shape)
+        size = shape[0] * shape[1]
+        value, mask = self._value[:size].view(shape), self._mask[:size].view(shape)
         if sq_b is None:
             torch.mm(a, b.mT, out=value)
         else:
             torch.addmm(sq_b, a, b.mT, out=value)
-        torch.le(value, limit, out=mask)
+        torch.le(value, (base + rows).unsqueeze(1), out=mask)
+        if cols is not None:
+            if self._shifted is None:
+                self._shifted = torch.empty_like(self._value)
+            shifted = self._shifted[:size].view(shape)
+            torch.sub(value, cols, out=shifted)
+            mask |= shifted <= base.unsqueeze(1)
         if mask.device.type == "cpu":
             # NumPy's scan of booleans is several times faster than torch's.
             flat = torch.from_numpy(np.flatnonzero(mask.numpy()))
@@ -52,11 +68,15 @@ class Workspace:
         return self._value[flat]
 
 
-class Candidates(NamedTuple):
-    """Some rows, and blocks of candidates: position among the rows, other node."""
+class Tile(NamedTuple):
+    """Rows of one set, placed among the screen's points."""
 
-    rows: Tensor
-    blocks: Iterator[tuple[Tensor, Tensor]]
+    rows: Tensor  # [A], node numbers
+    w: Tensor  # [A, K], bound coordinates
+    moved: float  # how far rounding may have moved them
+    reach: float  # the radius, in the unit of the bound coordinates
+    first: int = 0  # leaves before this one do not count
+    start: int | None = None  # nor do positions up to that of the row, from here on
 
 
 class Screen:
@@ -88,24 +108,24 @@ class Screen:
         """Number of tiles that the points themselves make up."""
         return math.ceil(self._leaves.size(0) / self._per_tile)
 
-    def own_tiles(self) -> Iterator[Candidates]:
-        """Tiles of the points with candidates among later points: each pair once."""
-        radius = self._radius(self._largest, self._moved)
+    def own_tiles(self) -> Iterator[Tile]:
+        """Tiles of the points, to be paired with later points: each pair once."""
+        reach = self._radius(self._largest, self._moved)
         for tile in range(self.num_tiles):
             first = tile * self._per_tile
             last = min(first + self._per_tile, self._leaves.size(0))
             start = first * self._leaf
             rows = self._perm[start : last * self._leaf]
             w = self._leaves[first:last].flatten(0, 1)[: rows.numel()]
-            yield Candidates(rows, self._blocks(w, radius, first, start))
+            yield Tile(rows, w, self._moved, reach, first, start)
 
-    def tiles_of(self, others: Points) -> Iterator[Candidates]:
-        """Tiles of other points with candidates among all of ours."""
+    def tiles_of(self, others: Points) -> Iterator[Tile]:
+        """Tiles of other points, to be paired with all of ours."""
         w, _, moved = bound_coordinates(others, self._basis)
-        radius = self._radius(math.sqrt(float(others.sq_norm.max())), moved)
+        reach = self._radius(math.sqrt(float(others.sq_norm.max())), moved)
         perm, run = compact_order(w, self._tile_size)
         for rows in perm.split(run):
-            yield Candidates(rows, self._blocks(w[rows], radius))
+            yield Tile(rows, w[rows], moved, reach)
 
     def _radius(self, largest: float, moved: float) -> float:
         """Radius in bound coordinates that no pair within ``tau`` exceeds."""
@@ -120,27 +140,72 @@ class Screen:
         w = torch.cat([w, w[-1:].expand(fill, -1)])
         return w.view(num_leaves, self._leaf, -1)
 
-    def _near_leaves(self, w: Tensor, radius: float, first: int) -> Tensor:
-        """Leaves from ``first`` on whose box is within reach of that of ``w``."""
+    def _sq_gap(self, w: Tensor, first: int) -> Tensor:
+        """Squared distances from the box of ``w`` to those of leaves from ``first``."""
         parts = _box_coordinates(w)
         lo, hi = parts.amin(0), parts.amax(0)
         gap = torch.maximum(self._lo[first:] - hi, lo - self._hi[first:]).clamp_(min=0)
-        # A little beyond the radius, to cover the rounding of the sum.
-        near = gap.square_().sum(1) <= radius**2 * (1.0 + 64.0 * _EPS)
-        return near.nonzero().view(-1) + first
+        return gap.square_().sum(1)
+
+    def candidates(
+        self, tile: Tile, upper: tuple[Tensor, Tensor] | None = None
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """Pairs that may be within the radius: position in the tile, other node.
+
+        ``upper`` are squared radii of its own for each point of the tile's set and
+        of the screen's: a pair counts that may be within either of its two.
+        """
+        if upper is None:
+            yield from self._blocks(tile, tile.reach**2, None)
+            return
+        row = self._sq_reach(upper[0][tile.rows], tile.moved)
+        col = self._sq_reach(upper[1][self._perm], tile.moved)
+        yield from self._blocks(tile, row, self._cut(col.unsqueeze(1)).squeeze(2))
+
+    def closest(self, tile: Tile, num: int) -> tuple[Tensor, Tensor]:
+        """Pairs of each row and about ``num`` points near it, itself left out.
+
+        They are the smallest bounds in the leaves next to the tile.
+        """
+        count = min(self._leaves.size(0), math.ceil(_NEXT_ROWS / self._leaf))
+        count = max(count, min(self._leaves.size(0), 4 * num // self._leaf))
+        leaves = self._sq_gap(tile.w, 0).topk(count, largest=False).indices
+        b = self._leaves[leaves].flatten(0, 1)
+        bound = torch.cdist(tile.w, b, compute_mode="use_mm_for_euclid_dist")
+        position = self._positions(leaves)
+        if tile.start is not None:
+            own = torch.arange(len(tile.rows), device=b.device) + tile.start
+            bound.masked_fill_(position == own.unsqueeze(1), math.inf)
+        c = bound.topk(min(num, bound.size(1)), largest=False).indices
+        r = torch.arange(len(tile.rows), device=b.device).repeat_interleave(c.size(1))
+        place = position[c.view(-1)]
+        wanted = place < self.points.num_nodes  # not a filler
+        if tile.start is not None:
+            wanted &= place != r + tile.start
+        return r[wanted], self._perm[place[wanted]]
+
+    def _sq_reach(self, upper: Tensor, moved: float) -> Tensor:
+        """Squared radii in bound coordinates, from those in coordinates."""
+        reach = upper.sqrt().mul_(self._factor * (1.0 + 8.0 * _EPS))
+        return reach.add_(self._moved + moved).square_()
+
+    def _positions(self, leaves: Tensor) -> Tensor:
+        """Positions in the compact order of all points of some leaves."""
+        within = torch.arange(self._leaf, device=leaves.device)
+        return (leaves.unsqueeze(1) * self._leaf + within).flatten()
 
     def _blocks(
-        self, w: Tensor, radius: float, first: int = 0, start: int | None = None
+        self, tile: Tile, rows: Tensor | float, cols: Tensor | None
     ) -> Iterator[tuple[Tensor, Tensor]]:
-        """Screens rows against all leaves in reach, block by block.
-
-        Rows that are points of the screen at positions from ``start`` on are paired
-        with later positions only.
-        """
-        leaves_near = self._near_leaves(w, radius, first)
+        """Screens a tile against all leaves in reach, block by block."""
+        w, first = tile.w, tile.first
+        # A little beyond the radius, to cover the rounding of the sum.
+        widest = torch.as_tensor(rows, device=w.device).max() * (1.0 + 64.0 * _EPS)
+        if cols is not None:
+            widest = cols[first:].amax(1).mul_(1.0 + 64.0 * _EPS).clamp_(min=widest)
+        leaves_near = (self._sq_gap(w, first) <= widest).nonzero().view(-1) + first
         if leaves_near.numel() == 0:  # which 'split' would return as one empty part
             return
-        within = torch.arange(self._leaf, device=w.device)
         centre = w.mean(0)  # close to both sides, so that little cancels
         a = w - centre
         sq_a = a.square().sum(1)
@@ -150,14 +215,13 @@ class Screen:
             b = self._leaves[leaves].flatten(0, 1).sub_(centre)
             sq_b = b.square().sum(1, keepdim=True)
             rounding = 2.0 * product_rounding(a.size(1)) * (sq_a + sq_b.max())
-            limit = radius**2 + rounding - sq_a
             b = torch.cat([b, sq_b], dim=1)
-            r, c, _ = self._work.within(a, b, limit.unsqueeze(1))
-            # Positions in the compact order of all points of these leaves.
-            position = (leaves.unsqueeze(1) * self._leaf + within).flatten()[c]
+            col = None if cols is None else cols[leaves].flatten()
+            r, c, _ = self._work.within(a, b, rounding - sq_a, rows, col)
+            position = self._positions(leaves)[c]
             wanted = position < self.points.num_nodes  # not a filler
-            if start is not None:
-                wanted &= position > r + start
+            if tile.start is not None:
+                wanted &= position > r + tile.start
             yield r[wanted], self._perm[position[wanted]]
 
 

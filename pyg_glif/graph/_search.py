@@ -1,11 +1,14 @@
-"""Exact searches for the pairs within a radius.
+"""Exact searches for the pairs within a radius, and for the nearest.
 
 The plain ones form every squared distance by matrix products over tiles. The
 projected ones do so on a few coordinates that bound distances from below, skip tiles
 whose boxes are too far apart, and finish only the candidates.
+
+A search for the nearest is one with a radius for each point, which a few points near
+it bound to begin with, and which shrinks as pairs are found.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import torch
 from torch import Tensor
@@ -14,24 +17,26 @@ from pyg_glif._pattern import csr_tensor
 from pyg_glif._runtime import Progress
 from pyg_glif.graph._decide import decide
 from pyg_glif.graph._points import Points
-from pyg_glif.graph._screen import BLOCK_ENTRIES, Candidates, Screen, Workspace
+from pyg_glif.graph._pool import Pool, kth_smallest, loosened
+from pyg_glif.graph._screen import BLOCK_ENTRIES, Screen, Tile, Workspace
 
 #: Pairs ``(i, j, sq_dist)``; within one set of points each pair comes once.
 Pairs = tuple[Tensor, Tensor, Tensor]
+#: Pairs ``(i, j, sq, error)`` whose squared distance in ``y`` is known to ``error``.
+Measured = tuple[Tensor, Tensor, Tensor, Tensor]
+
+_SAMPLE = 1024  # points from which the first bound on the k-th distance is taken
 
 
 def plain_pairs(
     points: Points, tau: float, tile_size: int, progress: bool | None
 ) -> Iterator[Pairs]:
     """Pairs of one set, graph by graph, by products over all coordinates."""
-    order, end = _graph_order(points)
-    starts = range(0, points.num_nodes, tile_size)
-    block = _PlainBlock(points, points, tau, tile_size)
-    with Progress(len(starts), "radius graph", progress) as bar:
-        for start in starts:
-            stop = min(start + tile_size, points.num_nodes)
-            last = points.num_nodes if end is None else int(end[stop - 1])
-            yield from block.pairs(order, start, stop, order, range(start, last))
+    blocks = _PlainBlocks(points, points, tile_size)
+    with Progress(blocks.num_tiles, "radius graph", progress) as bar:
+        for tile in range(blocks.num_tiles):
+            for found in blocks.measure(tile, points.bound(tau)):
+                yield decide(points, points, *found, tau)
             bar.update()
 
 
@@ -39,12 +44,11 @@ def plain_cross_pairs(
     others: Points, points: Points, tau: float, tile_size: int, progress: bool | None
 ) -> Iterator[Pairs]:
     """Pairs of one point of ``others`` and one of ``points``."""
-    starts = range(0, others.num_nodes, tile_size)
-    block = _PlainBlock(others, points, tau, tile_size)
-    with Progress(len(starts), "neighbours", progress) as bar:
-        for start in starts:
-            stop = min(start + tile_size, others.num_nodes)
-            yield from block.pairs(None, start, stop, None, range(points.num_nodes))
+    blocks = _PlainBlocks(others, points, tile_size)
+    with Progress(blocks.num_tiles, "neighbours", progress) as bar:
+        for tile in range(blocks.num_tiles):
+            for found in blocks.measure(tile, points.bound(tau)):
+                yield decide(others, points, *found, tau)
             bar.update()
 
 
@@ -58,8 +62,9 @@ def projected_pairs(
     """Pairs of one set, by bounds on few coordinates first, then exactly."""
     screen = Screen(points, tau, basis, tile_size)
     with Progress(screen.num_tiles, "radius graph", progress) as bar:
-        for some in screen.own_tiles():
-            yield from _finish(some, points, points, tau)
+        for tile in screen.own_tiles():
+            for found in _finish(points, points, tile, screen.candidates(tile)):
+                yield decide(points, points, *found, tau)
             bar.update()
 
 
@@ -67,24 +72,65 @@ def projected_cross_pairs(
     others: Points, screen: Screen, tau: float, progress: bool | None
 ) -> Iterator[Pairs]:
     """Pairs of one point of ``others`` and one of the screen's points."""
+    points = screen.points
     with Progress(others.num_nodes, "neighbours", progress) as bar:
-        for some in screen.tiles_of(others):
-            yield from _finish(some, others, screen.points, tau)
-            bar.update(some.rows.numel())
+        for tile in screen.tiles_of(others):
+            for found in _finish(others, points, tile, screen.candidates(tile)):
+                yield decide(others, points, *found, tau)
+            bar.update(tile.rows.numel())
+
+
+def plain_nearest(
+    left: Points, right: Points, pool: Pool, tile_size: int, progress: bool | None
+) -> None:
+    """Fills a pool with pairs of two sets, or of one, by products."""
+    blocks = _PlainBlocks(left, right, tile_size)
+    for tile in range(blocks.num_tiles):
+        blocks.bound(tile, pool)
+    with Progress(blocks.num_tiles, "nearest neighbours", progress) as bar:
+        for tile in range(blocks.num_tiles):
+            for found in blocks.measure(tile, pool.reach):
+                pool.add(*found)
+            bar.update()
+
+
+def projected_nearest(
+    left: Points, screen: Screen, pool: Pool, progress: bool | None
+) -> None:
+    """Fills a pool with pairs of the screen's points, or of others and them."""
+    right = screen.points
+    own = left is right
+    tiles = list(screen.own_tiles() if own else screen.tiles_of(left))
+    near = [
+        (i, sq.add_(error))
+        for tile in tiles
+        for i, _, sq, error in _finish(
+            left, right, tile, [screen.closest(tile, 2 * pool.k + 1)]
+        )
+    ]
+    end, most = (torch.cat(part) for part in zip(*near, strict=True))
+    kth = kth_smallest(end, most, pool.k, left.num_nodes)
+    torch.minimum(pool.upper, loosened(kth), out=pool.upper)
+    with Progress(len(tiles), "nearest neighbours", progress) as bar:
+        for tile in tiles:
+            candidates = screen.candidates(tile, pool.reach)
+            for found in _finish(left, right, tile, candidates):
+                pool.add(*found)
+            bar.update()
 
 
 def _finish(
-    some: Candidates, left: Points, right: Points, tau: float
-) -> Iterator[Pairs]:
-    """Decides on the candidates of a tile."""
-    a, sq_a = left.y[some.rows], left.sq_norm[some.rows]
-    bound = right.bound(tau)
-    for r, j in some.blocks:
+    left: Points,
+    right: Points,
+    tile: Tile,
+    candidates: Iterable[tuple[Tensor, Tensor]],
+) -> Iterator[Measured]:
+    """Squared distances of the candidates of a tile."""
+    a, sq_a = left.y[tile.rows], left.sq_norm[tile.rows]
+    for r, j in candidates:
         norms = sq_a[r].add_(right.sq_norm[j])
-        sq = norms - 2.0 * _sampled_products(r, j, a, right.y)
-        near = (sq <= bound + right.error(norms)).nonzero().view(-1)
-        found = some.rows[r[near]], j[near], sq[near].clamp_(min=0.0), norms[near]
-        yield decide(left, right, *_same_graph(left, right, found), tau)
+        sq = norms.sub(_sampled_products(r, j, a, right.y), alpha=2.0).clamp_(min=0.0)
+        yield _same_graph(left, right, (tile.rows[r], j, sq, right.error(norms)))
 
 
 def _sampled_products(row: Tensor, col: Tensor, a: Tensor, b: Tensor) -> Tensor:
@@ -101,70 +147,107 @@ def _sampled_products(row: Tensor, col: Tensor, a: Tensor, b: Tensor) -> Tensor:
     return product.values()
 
 
-class _PlainBlock:
-    """Squared distances between tiles of two sets of points."""
+class _PlainBlocks:
+    """Squared distances between tiles of two sets of points, or of one.
 
-    def __init__(self, left: Points, right: Points, tau: float, tile_size: int) -> None:
-        self._left, self._right, self._tau = left, right, tau
+    Within one set, nodes are sorted by graph, and a row is paired with later columns
+    of its graph only.
+    """
+
+    def __init__(self, left: Points, right: Points, tile_size: int) -> None:
+        self._left, self._right, self._tile_size = left, right, tile_size
+        self._own = left is right
         self._work = Workspace(right.y.device, max(BLOCK_ENTRIES, tile_size))
         self._width = max(1, BLOCK_ENTRIES // tile_size)
         self._largest = right.sq_norm.max()
+        self._order: Tensor | None = None
+        if self._own and right.batch is not None:
+            self._order = right.batch.argsort(stable=True)
+            label = right.batch[self._order]
+            # For each position the start and the end of its graph.
+            self._start = torch.searchsorted(label, label)
+            self._stop = torch.searchsorted(label, label, right=True)
 
-    def pairs(
-        self,
-        left_order: Tensor | None,
-        start: int,
-        stop: int,
-        right_order: Tensor | None,
-        columns: range,
-    ) -> Iterator[Pairs]:
-        """Pairs of the rows from ``start`` to ``stop`` with some columns.
+    @property
+    def num_tiles(self) -> int:
+        """Number of tiles that the rows make up."""
+        return -(-self._left.num_nodes // self._tile_size)
 
-        Within one set, only columns after the row count.
+    def measure(
+        self, tile: int, bound: float | tuple[Tensor, Tensor]
+    ) -> Iterator[Measured]:
+        """Pairs of a tile that may be within a squared radius.
+
+        There is one radius for all, or one for each point of both sets; then a pair
+        counts that may be within either of its two.
         """
         left, right = self._left, self._right
-        rows = _take(left_order, start, stop)
+        start, stop, columns = self._ranges(tile)
+        rows = self._take(start, stop)
         a, sq_a = left.y[rows] * -2.0, left.sq_norm[rows]
-        bound = right.bound(self._tau)
-        limit = bound + right.error(sq_a + self._largest) - sq_a
-        for first in columns[:: self._width]:
-            cols = _take(right_order, first, min(first + self._width, columns.stop))
+        base = right.error(sq_a + self._largest) - sq_a
+        row_bound = bound if isinstance(bound, float) else bound[0][rows]
+        first = start if self._own else columns.start
+        for begin in range(first, columns.stop, self._width):
+            cols = self._take(begin, min(begin + self._width, columns.stop))
+            col_bound = None if isinstance(bound, float) else bound[1][cols]
             sq_b = right.sq_norm[cols]
-            r, c, flat = self._work.within(a, right.y[cols], limit.unsqueeze(1), sq_b)
-            if left is right:
-                later = c + first > r + start
+            r, c, flat = self._work.within(
+                a, right.y[cols], base, row_bound, col_bound, sq_b
+            )
+            if self._own:
+                later = c + begin > r + start
                 r, c, flat = r[later], c[later], flat[later]
-            i, j = _ids(left_order, r + start), _ids(right_order, c + first)
+            i, j = self._ids(r + start), self._ids(c + begin)
             sq = self._work.values(flat).add_(sq_a[r]).clamp_(min=0.0)
-            found = _same_graph(left, right, (i, j, sq, sq_a[r] + sq_b[c]))
-            yield decide(left, right, *found, self._tau)
+            error = right.error(sq_a[r] + sq_b[c])
+            yield _same_graph(left, right, (i, j, sq, error))
+
+    def bound(self, tile: int, pool: Pool) -> None:
+        """Bounds the distances of the k nearest of a tile, from a sample."""
+        left, right = self._left, self._right
+        start, stop, columns = self._ranges(tile)
+        device = right.y.device
+        step = max(1, len(columns) // max(_SAMPLE, 16 * pool.k))
+        some = torch.arange(columns.start, columns.stop, step, device=device)
+        if self._own:  # the tile itself comes last
+            own = torch.arange(start, stop, device=device)
+            some = torch.cat([some[(some < start) | (some >= stop)], own])
+        if some.numel() < pool.k:
+            return
+        rows, cols = self._take(start, stop), self._ids(some)
+        norms = left.sq_norm[rows].unsqueeze(1) + right.sq_norm[cols]
+        most = torch.addmm(norms, left.y[rows], right.y[cols].mT, alpha=-2.0)
+        most.clamp_(min=0.0).add_(right.error(norms))
+        if self._own:
+            most[:, -len(own) :].fill_diagonal_(torch.inf)
+            if right.batch is not None:
+                across = right.batch[rows].unsqueeze(1) != right.batch[cols]
+                most.masked_fill_(across, torch.inf)
+        kth = most.topk(pool.k, largest=False).values.amax(1)
+        pool.upper[rows] = torch.minimum(pool.upper[rows], loosened(kth))
+
+    def _ranges(self, tile: int) -> tuple[int, int, range]:
+        """Start and stop of a tile, and the columns of the graphs it belongs to."""
+        start = tile * self._tile_size
+        stop = min(start + self._tile_size, self._left.num_nodes)
+        if self._order is None:
+            return start, stop, range(self._right.num_nodes)
+        return start, stop, range(int(self._start[start]), int(self._stop[stop - 1]))
+
+    def _take(self, start: int, stop: int) -> slice | Tensor:
+        """Rows at positions from ``start`` to ``stop``."""
+        return slice(start, stop) if self._order is None else self._order[start:stop]
+
+    def _ids(self, position: Tensor) -> Tensor:
+        """Node numbers at some positions."""
+        return position if self._order is None else self._order[position]
 
 
-def _graph_order(points: Points) -> tuple[Tensor | None, Tensor | None]:
-    """Nodes sorted by graph, and for each position the end of its graph."""
-    if points.batch is None:
-        return None, None
-    order = points.batch.argsort(stable=True)
-    label = points.batch[order]
-    return order, torch.searchsorted(label, label, right=True)
-
-
-def _take(order: Tensor | None, start: int, stop: int) -> slice | Tensor:
-    """Rows at positions from ``start`` to ``stop``."""
-    return slice(start, stop) if order is None else order[start:stop]
-
-
-def _ids(order: Tensor | None, position: Tensor) -> Tensor:
-    """Node numbers at some positions."""
-    return position if order is None else order[position]
-
-
-def _same_graph(
-    left: Points, right: Points, found: tuple[Tensor, Tensor, Tensor, Tensor]
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _same_graph(left: Points, right: Points, found: Measured) -> Measured:
     """Drops pairs across graphs."""
     if left.batch is None or right.batch is None:
         return found
-    i, j, sq, norms = found
+    i, j, sq, error = found
     same = left.batch[i] == right.batch[j]
-    return i[same], j[same], sq[same], norms[same]
+    return i[same], j[same], sq[same], error[same]

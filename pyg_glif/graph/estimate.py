@@ -1,7 +1,7 @@
 """What a search will find, from a sample of pairs, before it starts."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -19,6 +19,7 @@ BlockDistance = Callable[[Tensor, Tensor], Tensor]
 
 # Per directed edge: 16 bytes of indices, a distance, and what sorting them takes.
 BYTES_PER_EDGE = 48
+_BYTES_PER_NEAREST = 128  # where pairs are held with bounds, and both ends sorted
 _BUDGET_SHARE = 0.8
 _ALL_PAIRS = 2048
 _SAMPLE_TILE = 128  # rows whose distances are computed at once
@@ -131,6 +132,60 @@ def check_memory(sample: PairSample, tau: float, workspace: int, budget: int) ->
         f"{needed / gib:.3g} GiB with the workspace ('memory_budget' is "
         f"{budget / gib:.3g} GiB). {remedy}"
     )
+
+
+def check_nearest(points: Points, k: int, tau: float, budget: int | None) -> None:
+    """Raises if the edges that a sample of rows makes likely would not fit."""
+    count = points.num_nodes
+    workspace = 4 * count * min(points.num_features, 256) + 2**26
+    if budget is None:
+        budget = free_memory(points.y.device)
+        if count * (count - 1) * _BYTES_PER_NEAREST + workspace <= budget:
+            return  # whoever is tied
+    rows = torch.randperm(count, generator=torch.Generator().manual_seed(0))
+    rows = rows[:_SAMPLE_TILE].to(points.y.device)
+    kth = nearest_reach(points, rows, k).clamp_(max=tau * points.scale)
+    # Squares of pairs that are tied differ by the usual rounding, which is a little.
+    slack = 16.0 * torch.finfo(torch.float32).eps * points.sq_norm.max()
+    limit = kth.square() + slack
+    counts = [(dist.square() <= limit).sum(1) for dist in _row_blocks(points, rows)]
+    degree = torch.stack(counts).sum(0).double()
+    # Each end may bring edges of its own, in both directions.
+    spread = 3.0 * float(degree.std(correction=0)) / math.sqrt(degree.numel())
+    expected = min(2.0 * count * (float(degree.mean()) + spread), count * (count - 1.0))
+    needed = expected * _BYTES_PER_NEAREST + workspace
+    if needed > budget:
+        gib = 2.0**30
+        raise MemoryBudgetError(
+            f"'k' = {k} gives up to {expected:.3g} edges, ties included, which take "
+            f"{needed / gib:.3g} GiB with the workspace ('memory_budget' is "
+            f"{budget / gib:.3g} GiB). Lower 'k', or join duplicates first"
+        )
+
+
+def nearest_reach(points: Points, rows: Tensor, k: int) -> Tensor:  # [A] -> [A, 1]
+    """Distances of some points to their k-th nearest, in the unit of ``y``.
+
+    Good enough to count with; of fewer than ``k``, to the last one.
+    """
+    near = torch.empty(rows.numel(), 0, device=rows.device)
+    for dist in _row_blocks(points, rows):
+        near = torch.cat([near, dist], dim=1)
+        near = near.topk(min(k, near.size(1)), largest=False).values
+    return near.masked_fill_(near == math.inf, 0.0).amax(1, keepdim=True)
+
+
+def _row_blocks(points: Points, rows: Tensor) -> Iterator[Tensor]:
+    """Distances of some points to all, a block at a time; none to themselves."""
+    for cols in torch.arange(points.num_nodes, device=rows.device).split(4096):
+        dist = torch.cdist(
+            points.y[rows], points.y[cols], compute_mode="use_mm_for_euclid_dist"
+        )
+        dist.masked_fill_(rows.unsqueeze(1) == cols, math.inf)
+        if points.batch is not None:
+            across = points.batch[rows].unsqueeze(1) != points.batch[cols]
+            dist.masked_fill_(across, math.inf)
+        yield dist
 
 
 def free_memory(device: torch.device) -> int:

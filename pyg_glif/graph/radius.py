@@ -1,7 +1,7 @@
 """The exact similarity graph: who is within the radius of whom."""
 
 from collections.abc import Iterator
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,7 +17,7 @@ from pyg_glif._validate import (
 from pyg_glif.distances import FairDistance
 from pyg_glif.graph._decide import called_within
 from pyg_glif.graph._plan import choose_basis
-from pyg_glif.graph._points import Points, as_distance, coordinates
+from pyg_glif.graph._points import Points, Strategy, as_distance, coordinates
 from pyg_glif.graph._search import Pairs, plain_pairs, projected_pairs
 from pyg_glif.graph.estimate import (
     check_memory,
@@ -36,7 +36,7 @@ def fair_radius_graph(
     *,
     distance: FairDistance | None = None,
     batch: Tensor | None = None,
-    strategy: Literal["auto", "projected", "plain"] = "auto",
+    strategy: Strategy = "auto",
     tile_size: int = 256,
     memory_budget: int | None = None,
     progress: bool | None = None,
@@ -112,7 +112,7 @@ def search_edges(
     tau: float,
     distance: FairDistance | None,
     batch: Tensor | None,
-    strategy: Literal["auto", "projected", "plain"] = "auto",
+    strategy: Strategy = "auto",
     tile_size: int = 256,
     memory_budget: int | None = None,
     progress: bool | None = None,
@@ -129,7 +129,7 @@ def search_edges(
         called: Iterator[Pairs] = iter(())
         if x.size(0) > 1:
             called = _called_pairs(x, tau, distance, batch, memory_budget, progress)
-        edge_index, dist = _both_directions(called, x)
+        edge_index, dist = both_directions(called, x)
         return Found(edge_index, dist.square(), tau, batch, None, dist)
     z = coordinates(distance, x)
     pairs: Iterator[Pairs] = iter(())
@@ -141,7 +141,7 @@ def search_edges(
             pairs = plain_pairs(points, tau, tile_size, progress)
         else:
             pairs = projected_pairs(points, tau, basis, tile_size, progress)
-    return Found(*_both_directions(pairs, x), tau, batch, z, None)
+    return Found(*both_directions(pairs, x), tau, batch, z, None)
 
 
 def _called_pairs(
@@ -182,7 +182,7 @@ def _called_pairs(
             bar.update()
 
 
-def _both_directions(pairs: Iterator[Pairs], x: Tensor) -> tuple[Tensor, Tensor]:
+def both_directions(pairs: Iterator[Pairs], x: Tensor) -> tuple[Tensor, Tensor]:
     """Edges in both directions, sorted by (row, column), and what came with them."""
     size = x.size(0)
     # Pairs are held until all are found: in int32 they take half the memory.

@@ -2,18 +2,19 @@
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from pyg_glif._runtime import without_autocast
-from pyg_glif._validate import check_scalar
+from pyg_glif._validate import as_floats, check_scalar
 from pyg_glif.distances import FairDistance
 from pyg_glif.graph._decide import called_within, edges_within
-from pyg_glif.graph._points import own
+from pyg_glif.graph._points import Strategy, own
+from pyg_glif.graph.knn import search_nearest
 from pyg_glif.graph.radius import search_edges
-from pyg_glif.graph.weights import decay_of, edge_weights
+from pyg_glif.graph.weights import decay_of, edge_weights, local_weights
 from pyg_glif.laplacian import LaplacianOperator
 from pyg_glif.typing import Normalization
 
@@ -37,10 +38,15 @@ class SimilarityGraph:
         tau (float): Radius in units of the distance.
         batch (torch.Tensor, optional): Graph number of each node, from 0 without
             gaps. (default: :obj:`None`)
+        k (int, optional): Number of nearest people, if that is the rule.
+            (default: :obj:`None`)
+        scale (torch.Tensor, optional): Distance from each person to their ``k``-th
+            nearest, at most ``tau``; infinite where there are fewer than ``k`` and
+            ``tau`` is. (default: :obj:`None`)
 
     Shapes:
         - **edge_index:** :math:`(2, E)`, **sq_dist:** :math:`(E)`,
-          **batch:** :math:`(N)`
+          **batch:** :math:`(N)`, **scale:** :math:`(N)`
 
     The constructor trusts its arguments. A graph built by it, not by :meth:`search`,
     knows no coordinates: :meth:`within` then goes by ``sq_dist``, with its rounding.
@@ -62,6 +68,8 @@ class SimilarityGraph:
     num_nodes: int
     tau: float
     batch: Tensor | None = None
+    k: int | None = None
+    scale: Tensor | None = None
     # What a search decided by: coordinates, or the distances that a function gave.
     _z: Tensor | None = field(default=None, kw_only=True)
     _dist: Tensor | None = field(default=None, kw_only=True)
@@ -75,7 +83,7 @@ class SimilarityGraph:
         *,
         distance: FairDistance | None = None,
         batch: Tensor | None = None,
-        strategy: Literal["auto", "projected", "plain"] = "auto",
+        strategy: Strategy = "auto",
         tile_size: int = 256,
         memory_budget: int | None = None,
         progress: bool | None = None,
@@ -85,6 +93,7 @@ class SimilarityGraph:
         Takes the arguments of :func:`~pyg_glif.fair_radius_graph`. The coordinates
         are kept, as a copy if they are ``x`` itself.
         """
+        x = as_floats("x", x)
         found = search_edges(
             x, tau, distance, batch, strategy, tile_size, memory_budget, progress
         )
@@ -98,10 +107,68 @@ class SimilarityGraph:
             _dist=found.dist,
         )
 
+    @classmethod
+    @without_autocast()
+    def nearest(
+        cls,
+        x: Tensor,
+        k: int,
+        *,
+        distance: FairDistance | None = None,
+        batch: Tensor | None = None,
+        mutual: bool = False,
+        tau: float | None = None,
+        strategy: Strategy = "auto",
+        tile_size: int = 256,
+        memory_budget: int | None = None,
+        progress: bool | None = None,
+    ) -> "SimilarityGraph":
+        r"""Joins everybody to the ``k`` people nearest to them, exactly.
+
+        Takes the arguments of :func:`~pyg_glif.fair_knn_graph`. The radius of the
+        graph is ``tau``, infinite if there is none; ``scale`` has the distance from
+        each person to their ``k``-th nearest. The coordinates are kept, as a copy if
+        they are ``x`` itself.
+
+        Example:
+            >>> x = torch.tensor([[0.0], [1.0], [3.0]])
+            >>> graph = SimilarityGraph.nearest(x, k=1)
+            >>> graph
+            SimilarityGraph(num_nodes=3, num_edges=4, k=1)
+            >>> graph.scale
+            tensor([1., 1., 2.], dtype=torch.float64)
+        """
+        found = search_nearest(
+            x,
+            k,
+            distance,
+            batch,
+            mutual,
+            tau,
+            strategy,
+            tile_size,
+            memory_budget,
+            progress,
+        )
+        return cls(
+            found.edge_index,
+            found.sq_dist,
+            x.size(0),
+            found.tau,
+            found.batch,
+            k,
+            found.scale,
+            _z=None if found.z is None else own(found.z, x),
+            _dist=found.dist,
+        )
+
     def __repr__(self) -> str:
+        rule = [] if self.k is None else [f"k={self.k}"]
+        if self.k is None or math.isfinite(self.tau):
+            rule.append(f"tau={self.tau:g}")
         return (
             f"{type(self).__name__}(num_nodes={self.num_nodes}, "
-            f"num_edges={self.num_edges}, tau={self.tau:g})"
+            f"num_edges={self.num_edges}, {', '.join(rule)})"
         )
 
     @property
@@ -114,8 +181,14 @@ class SimilarityGraph:
 
         :obj:`None` stands for :math:`c / \tau^2`, see
         :func:`~pyg_glif.graph.decay_of`: weights fall from 1 for duplicates to
-        :math:`e^{-c}` at the radius, whatever the unit. Gradients reach ``theta``.
+        :math:`e^{-c}` at the radius, whatever the unit. In a graph of nearest people
+        it stands for :func:`~pyg_glif.graph.local_weights`: the radius is then the
+        larger distance to the ``k``-th nearest of the two. Gradients reach ``theta``.
         """
+        if theta is None and self.scale is not None:
+            row, col = self.edge_index
+            scale = torch.maximum(self.scale[row], self.scale[col])
+            return local_weights(self.sq_dist, scale)
         return edge_weights(self.sq_dist, decay_of(theta, self.tau))
 
     def is_within(self, tau: float) -> Tensor:  # [E]
@@ -135,10 +208,12 @@ class SimilarityGraph:
     def within(self, tau: float) -> "SimilarityGraph":
         """The graph of a smaller radius: the edges that a search at ``tau`` finds."""
         keep = self.is_within(tau)
+        scale = None if self.scale is None else self.scale.clamp(max=tau)
         if bool(keep.all()):
-            return replace(self, tau=float(tau))
+            return replace(self, tau=float(tau), scale=scale)
         return replace(
             self,
+            scale=scale,
             edge_index=self.edge_index[:, keep],
             sq_dist=self.sq_dist[keep],
             tau=float(tau),

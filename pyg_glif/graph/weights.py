@@ -86,6 +86,42 @@ def edge_weights(sq_dist: Tensor, theta: float | Tensor = 1e-4) -> Tensor:
     return torch.exp(-theta * sq_dist)
 
 
+def local_weights(sq_dist: Tensor, scale: Tensor) -> Tensor:
+    r"""Similarity weights where every pair of people has a scale of its own.
+
+    .. math::
+        W_{ij} = \exp(-c \, d_{ij}^2 / s_{ij}^2), \qquad
+        s_{ij} = \max(s_i, s_j), \quad c = \mathrm{DECAY}
+
+    for :math:`s_i` the distance from :math:`i` to their :math:`k`-th nearest: local
+    scaling after `Zelnik-Manor and Perona
+    <https://papers.nips.cc/paper/2619-self-tuning-spectral-clustering>`_ (2004), who
+    have :math:`s_i s_j` in place of the square of the larger. Of two people who are
+    joined, one at least counts the other among the nearest, so :math:`d_{ij} \le
+    s_{ij}` and no weight is below :math:`e^{-c}`. By their product, somebody whose
+    nearest people have many duplicates (:math:`s_j = 0`) would be joined to them with
+    weight zero.
+
+    Args:
+        sq_dist (torch.Tensor): *Squared* distances of pairs.
+        scale (torch.Tensor): The larger scale :math:`s_{ij}` of each pair. Where it
+            is zero or infinite, the weight is 1: the pair are duplicates, or there
+            are fewer than :math:`k` other people.
+
+    Shapes:
+        - **input:** squared distances :math:`(E)`, scales :math:`(E)`
+        - **output:** weights :math:`(E)`, in the precision of ``sq_dist``
+
+    Example:
+        >>> local_weights(torch.tensor([0.0, 1.0, 4.0]), torch.tensor([2.0, 2.0, 2.0]))
+        tensor([1.0000, 0.6065, 0.1353])
+    """
+    square = scale.double().square()
+    known = (square > 0) & square.isfinite()
+    share = sq_dist.double() / torch.where(known, square, torch.inf)
+    return torch.exp(-DECAY * share).to(sq_dist.dtype)
+
+
 def edge_sq_dist(z: Tensor, edge_index: Tensor) -> Tensor:
     r"""Squared distance of the two ends of each edge.
 

@@ -1,9 +1,12 @@
 """Are people of one group treated alike, and groups like each other?"""
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from pyg_glif._validate import (
+    as_floats,
+    as_labels,
     check_comparisons,
     check_finite,
     check_floating,
@@ -12,7 +15,6 @@ from pyg_glif._validate import (
     check_num_rows,
     check_outputs,
     check_rank,
-    check_tensor,
 )
 
 
@@ -136,7 +138,8 @@ def prediction_consistency(y: Tensor, group: Tensor) -> Tensor:
 
 def predicted_label(y: Tensor) -> Tensor:  # [N, C] or [N] -> [N]
     """The predicted class of each row."""
-    y = check_tensor("y", y)
+    if not isinstance(y, Tensor):
+        y = (as_labels if np.ndim(y) == 1 else as_floats)("y", y)
     check_rank("y", y, 1, 2)
     if y.dim() == 1:
         return check_labels("y", y, y.numel())

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from pyg_glif._arrays import like
 from pyg_glif._runtime import Progress, without_autocast
 from pyg_glif._validate import (
     check_count,
@@ -59,7 +60,8 @@ def knn_deviation(
         >>> knn_deviation(x, torch.tensor([0.0, 0.5, 1.0, 1.0]), k=1)
         tensor([0.5000, 0.0000, 0.5000, 0.0000])
     """
-    x, y = check_features("x", x), check_outputs("y", y).detach().to(x.device)
+    given, x = y, check_features("x", x)
+    y = check_outputs("y", y).detach().to(x.device)
     check_same_rows("y", y, "x", x)
     check_count("k", k, below=len(x))
     dists = pair_distances(x, distance)
@@ -72,7 +74,7 @@ def knn_deviation(
             mean.index_add_(0, row, value[col] * weight.unsqueeze(1))
             parts.append((value[rows] - mean).abs_())
             bar.update(rows.stop - rows.start)
-    return torch.cat(parts).view(y.shape).to(y.dtype)
+    return like(given, torch.cat(parts).view(y.shape).to(y.dtype))
 
 
 def _nearest(tile: Tile, start: int, k: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -144,5 +146,6 @@ def knn_consistency(
         >>> knn_consistency(x, torch.tensor([0.0, 0.5, 1.0, 1.0]), k=1)
         tensor(0.7500)
     """
+    y = check_outputs("y", y)
     deviation = knn_deviation(x, y, k, distance=distance, progress=progress)
     return (1.0 - deviation.double().mean()).to(deviation.dtype)

@@ -120,10 +120,11 @@ def test_user_class_only_needs_embed() -> None:
     ("x1", "x2", "error", "message"),
     [
         (
-            [[0.0]],
+            [["a"]],
             torch.zeros(1, 1),
             TypeError,
-            "'x1' must be a torch.Tensor (got list). Use 'torch.as_tensor'",
+            "'x1' must hold numbers (got <U1). Encode text, categories and dates "
+            "first, or use 'pyg_glif.tables.FairTable'",
         ),
         (
             torch.zeros(1, 2),
@@ -138,10 +139,10 @@ def test_user_class_only_needs_embed() -> None:
             "'x2' must have 2 columns (got 3)",
         ),
         (
-            torch.zeros(1, 2, dtype=torch.int64),
+            torch.zeros(1, 2, dtype=torch.complex64),
             torch.zeros(1, 2),
             TypeError,
-            "'x1' must be float32 or float64 (got torch.int64)",
+            "'x1' must hold real numbers (got torch.complex64)",
         ),
         (
             torch.zeros(1, 2),

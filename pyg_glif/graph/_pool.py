@@ -1,0 +1,180 @@
+"""Who may be among the nearest, and in the end who is.
+
+A pool holds pairs whose squared distance lies between two bounds. Once k pairs of a
+point have upper bounds of at most u, none of its pairs with a lower bound above u is
+needed any more. In the end few pairs are left open; those are evaluated in float64.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+_EPS = torch.finfo(torch.float32).eps
+_FEWEST = 1 << 16  # pairs that are gathered before bounds are made smaller
+_UNRESOLVED = 4  # times k pairs per point, from where on float32 bounds tell too little
+
+#: Squared distances of pairs in float64, ``[P], [P] -> [P]``.
+Exact = Callable[[Tensor, Tensor], Tensor]
+
+
+class Nearest(NamedTuple):
+    """The k nearest of each point, as ends of pairs."""
+
+    i: Tensor  # [P], first points of the pairs
+    j: Tensor  # [P], second points
+    sq: Tensor  # [P], squared distances
+    error: Tensor  # [P], how far they may be off
+    end: Tensor  # [Q], a point
+    pair: Tensor  # [Q], one of its pairs: the other is among its nearest
+    tied: Tensor  # [Q], whether at the k-th distance, not nearer
+    sq_kth: Tensor  # [N], float64, infinite where there are fewer than k
+
+
+class Pool:
+    """Pairs that may be among the ``k`` nearest of an end.
+
+    Args:
+        k: How many nearest.
+        upper: For each point a squared distance beyond which nobody is wanted; made
+            smaller in place as pairs are found.
+        exact: Evaluates pairs; not needed if no pair has an error.
+        other: The same for the second points of pairs, if they are of another set,
+            whose nearest are not asked for; it stays as it is.
+    """
+
+    def __init__(
+        self,
+        k: int,
+        upper: Tensor,
+        exact: Exact | None = None,
+        other: Tensor | None = None,
+    ) -> None:
+        self.k, self.upper, self._exact, self._other = k, upper, exact, other
+        empty = torch.empty(0, dtype=torch.long, device=upper.device)
+        self._parts = [(empty, empty, upper.new_empty(0), upper.new_empty(0))]
+        self._added = 0
+
+    @property
+    def reach(self) -> tuple[Tensor, Tensor]:
+        """Bounds of the first and of the second points of pairs."""
+        return self.upper, self.upper if self._other is None else self._other
+
+    def add(self, i: Tensor, j: Tensor, sq: Tensor, error: Tensor) -> None:
+        """Takes the pairs that may be wanted."""
+        first, second = self.reach
+        keep = (sq - error <= torch.maximum(first[i], second[j])).nonzero().view(-1)
+        self._parts.append((i[keep], j[keep], sq[keep], error[keep]))
+        self._added += keep.numel()
+        if self._added > max(_FEWEST, self.upper.numel() * self.k // 2):
+            self._shrink()
+
+    def _shrink(self) -> None:
+        """Makes bounds smaller by what was found, and drops what is beyond them."""
+        i, j, sq, error = (torch.cat(part) for part in zip(*self._parts, strict=True))
+        self._parts, self._added = [], 0
+        self._lower(i, j, sq + error)
+        if i.numel() > _UNRESOLVED * self.k * self.upper.numel():
+            i, j, sq, error = self._within(i, j, sq, error)
+            if i.numel() > _UNRESOLVED * self.k * self.upper.numel():
+                sq, error = self._refine(i, j, sq, error)
+                self._lower(i, j, sq + error)
+        self._parts.append(self._within(i, j, sq, error))
+
+    def _refine(
+        self, i: Tensor, j: Tensor, sq: Tensor, error: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Evaluates the pairs of which float32 products have told too little."""
+        which = (error > 8.0 * _EPS * sq).nonzero().view(-1)
+        if self._exact is None or which.numel() == 0:
+            return sq, error
+        exact = self._exact(i[which], j[which]).to(sq.dtype)
+        # Twice what rounding to float32 takes.
+        return sq.index_copy(0, which, exact), error.index_copy(
+            0, which, exact * _EPS + torch.finfo(sq.dtype).tiny
+        )
+
+    def _within(
+        self, i: Tensor, j: Tensor, sq: Tensor, error: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Pairs that the bounds leave."""
+        first, second = self.reach
+        keep = (sq - error <= torch.maximum(first[i], second[j])).nonzero().view(-1)
+        return i[keep], j[keep], sq[keep], error[keep]
+
+    def _ends(self, i: Tensor, j: Tensor) -> tuple[Tensor, Tensor]:
+        """Points whose nearest are asked for, and their pairs."""
+        pair = torch.arange(i.numel(), device=i.device)
+        if self._other is not None:
+            return i, pair
+        return torch.cat([i, j]), pair.repeat(2)
+
+    def _lower(self, i: Tensor, j: Tensor, most: Tensor) -> None:
+        """Lowers the bounds to what so many pairs are known to be within."""
+        end, pair = self._ends(i, j)
+        most = most[pair]
+        near = (most <= self.upper[end]).nonzero().view(-1)
+        kth = kth_smallest(end[near], most[near], self.k, self.upper.numel())
+        torch.minimum(self.upper, loosened(kth), out=self.upper)
+
+    def resolve(self, slack: float) -> Nearest:
+        """Decides; squares that differ by less than ``slack``, relatively, are tied."""
+        self._shrink()
+        i, j, sq, error = self._parts[0]
+        end, pair = self._ends(i, j)
+        least, most = (sq - error).clamp_(min=0.0), sq + error
+        near = (least[pair] <= self.upper[end]).nonzero().view(-1)
+        end, pair = end[near], pair[near]
+        # With fewer than k lower bounds below the k-th, whatever is certainly below
+        # it is nearer than the k-th nearest.
+        lowest = kth_smallest(end, least[pair], self.k, self.upper.numel())
+        sure = most[pair] < lowest[end]
+        value, unsure = sq.double(), torch.zeros_like(sq, dtype=torch.bool)
+        unsure[pair[~sure]] = True
+        which = (unsure & (error > 0.0)).nonzero().view(-1)
+        if self._exact is not None and which.numel():
+            value[which] = self._exact(i[which], j[which])
+        rank = self.k - torch.bincount(end[sure], minlength=self.upper.numel())
+        kth = kth_smallest(end[~sure], value[pair[~sure]], rank, self.upper.numel())
+        limit, found = kth[end], value[pair]
+        tied = ~sure & (found <= limit * (1.0 + slack))
+        nearer = sure | (found < limit * (1.0 - slack))
+        member = nearer | tied
+        tied &= ~nearer
+        return Nearest(i, j, sq, error, end[member], pair[member], tied[member], kth)
+
+
+def loosened(upper: Tensor) -> Tensor:
+    """Bounds that cover their own rounding, and ties that float64 rounding makes."""
+    return upper * (1.0 + 8.0 * _EPS)
+
+
+def kth_smallest(end: Tensor, value: Tensor, k: int | Tensor, size: int) -> Tensor:
+    """For each point the k-th smallest of its values, infinite if it has fewer.
+
+    Args:
+        end: Points ``[Q]``, in any order.
+        value: Non-negative values ``[Q]``, float32 or float64.
+        k: From 1; one for all points, or one for each.
+        size: Number of points.
+    """
+    count = torch.bincount(end, minlength=size)
+    place = count.cumsum(0) - count + k - 1
+    enough = (count >= k).nonzero().view(-1)
+    out = value.new_full((size,), torch.inf)
+    if value.dtype == torch.float32:
+        # Non-negative floats are ordered as their bits are: one sort of whole numbers.
+        bits = (value + 0.0).view(torch.int32)
+        key = (end << 32).bitwise_or_(bits)
+        if key.device.type == "cpu":
+            key.numpy().sort()  # in place, with vector instructions
+        else:
+            key = key.sort().values
+        bits = (key[place[enough]] & 0x7FFFFFFF).to(torch.int32)
+        out[enough] = bits.view(torch.float32)
+        return out
+    order = value.argsort()
+    order = order[end[order].argsort(stable=True)]
+    out[enough] = value[order[place[enough]]]
+    return out

@@ -1,0 +1,234 @@
+"""The exact graph of nearest people, as many for everybody."""
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from pyg_glif._runtime import Progress, without_autocast
+from pyg_glif._validate import (
+    check_batch,
+    check_choice,
+    check_count,
+    check_features,
+    check_scalar,
+)
+from pyg_glif.distances import FairDistance
+from pyg_glif.graph._decide import called_within, decide, exact_squares
+from pyg_glif.graph._plan import choose_basis
+from pyg_glif.graph._points import Points, Strategy, as_distance, coordinates
+from pyg_glif.graph._pool import Nearest, Pool
+from pyg_glif.graph._screen import Screen
+from pyg_glif.graph._search import plain_nearest, projected_nearest
+from pyg_glif.graph.estimate import check_nearest
+from pyg_glif.graph.radius import both_directions
+
+_CALLABLE_TILE = 256
+
+
+@without_autocast()
+def fair_knn_graph(
+    x: Tensor,
+    k: int,
+    *,
+    distance: FairDistance | None = None,
+    batch: Tensor | None = None,
+    mutual: bool = False,
+    tau: float | None = None,
+    strategy: Strategy = "auto",
+    tile_size: int = 256,
+    memory_budget: int | None = None,
+    progress: bool | None = None,
+) -> tuple[Tensor, Tensor]:
+    r"""Joins everybody to the ``k`` people nearest to them in fair distance, exactly.
+
+    .. math::
+        E = \{ (i, j) : i \ne j, \; d_{ij} \le \max(s_i, s_j), \; d_{ij} \le \tau \}
+
+    where :math:`s_i` is the distance from :math:`i` to the :math:`k`-th nearest
+    other person: :math:`i` is among the nearest of :math:`j`, or the reverse.
+    ``mutual=True`` takes the smaller of the two in place of the larger: both are
+    among the nearest of the other. Distances are those of
+    :func:`~pyg_glif.fair_radius_graph`.
+
+    Ties at the :math:`k`-th distance are all kept, so the order of rows does not
+    matter; distances that differ by float64 rounding only count as tied. Of more
+    than :math:`k` duplicates each is joined to all others. Where a graph of the batch
+    has fewer than :math:`k` other people, all of them count.
+
+    Args:
+        x (torch.Tensor): Features, float32 or float64.
+        k (int): Number of nearest others.
+        distance (FairDistance, optional): Fair distance. (default: Euclidean)
+        batch (torch.Tensor, optional): Graph number of each node, any non-negative
+            whole numbers in any order; no edge joins two graphs.
+            (default: :obj:`None`)
+        mutual (bool, optional): Whether both must be among the nearest of the other.
+            (default: :obj:`False`)
+        tau (float, optional): Largest distance of an edge, inclusive: who is further
+            from everybody stays alone. (default: no limit)
+        strategy (str, optional): As in :func:`~pyg_glif.fair_radius_graph`.
+            (default: ``"auto"``)
+        tile_size (int, optional): Rows handled at once. (default: 256)
+        memory_budget (int, optional): Bytes that edges and workspace may take.
+            (default: four fifths of what is free)
+        progress (bool, optional): Whether to show a progress bar; :obj:`None` shows
+            it on a terminal if the search takes seconds. (default: :obj:`None`)
+
+    Shapes:
+        - **input:** features :math:`(N, F)`, batch :math:`(N)`
+        - **output:** edges :math:`(2, E)` as int64, squared distances :math:`(E)`
+
+    Both directions of every edge are returned, sorted by (row, column), without
+    self-loops. Everybody has at least :math:`k` neighbours, unless ``tau``,
+    ``mutual`` or the number of people prevents it, and may have many more: popular
+    people are among the nearest of many. Raises
+    :class:`~pyg_glif.errors.MemoryBudgetError` before any long work if the graph
+    would not fit, as where many are tied.
+
+    Example:
+        >>> x = torch.tensor([[0.0], [1.0], [3.0]])
+        >>> fair_knn_graph(x, k=1)
+        (tensor([[0, 1, 1, 2],
+                [1, 0, 2, 1]]), tensor([1., 1., 4., 4.]))
+        >>> fair_knn_graph(x, k=1, mutual=True)
+        (tensor([[0, 1],
+                [1, 0]]), tensor([1., 1.]))
+    """
+    found = search_nearest(
+        x,
+        k,
+        distance,
+        batch,
+        mutual,
+        tau,
+        strategy,
+        tile_size,
+        memory_budget,
+        progress,
+    )
+    return found.edge_index, found.sq_dist
+
+
+class FoundNearest(NamedTuple):
+    """What a search returns: the edges in canonical order, and what decided."""
+
+    edge_index: Tensor  # [2, E]
+    sq_dist: Tensor  # [E]
+    tau: float
+    scale: Tensor  # [N], float64: distance to the k-th nearest, at most tau
+    batch: Tensor | None  # [N], numbered from 0
+    z: Tensor | None  # [N, D], coordinates, unless a function gave the distances
+    dist: Tensor | None  # [E], what the function gave
+
+
+def search_nearest(
+    x: Tensor,
+    k: int,
+    distance: FairDistance | None,
+    batch: Tensor | None,
+    mutual: bool = False,
+    tau: float | None = None,
+    strategy: Strategy = "auto",
+    tile_size: int = 256,
+    memory_budget: int | None = None,
+    progress: bool | None = None,
+) -> FoundNearest:
+    """Checks the arguments of :func:`fair_knn_graph` and searches."""
+    x = check_features("x", x).detach()
+    check_count("k", k)
+    cap = math.inf
+    if tau is not None:
+        cap = check_scalar("tau", tau, minimum=0.0, allow_inf=True)
+    check_choice("strategy", strategy, ("auto", "projected", "plain"))
+    check_count("tile_size", tile_size)
+    distance = as_distance(distance)
+    if batch is not None:
+        batch = check_batch(batch, x.size(0)).to(x.device)
+    if not distance.is_embedding:
+        near = called_nearest(x, k, distance, batch, cap, progress)
+        keep = _kept(near, mutual) & called_within(near.sq, cap)
+        pairs = near.i[keep], near.j[keep], near.sq[keep].to(x.dtype)
+        edge_index, dist = both_directions(iter([pairs]), x)
+        scale = near.sq_kth.clamp(max=cap)
+        return FoundNearest(edge_index, dist.square(), cap, scale, batch, None, dist)
+    z = coordinates(distance, x)
+    points = Points.from_embedding(z, batch) if len(z) > 1 else None
+    if points is None:
+        scale = x.new_full((x.size(0),), cap, dtype=torch.float64)
+        empty = torch.empty(2, 0, dtype=torch.long, device=x.device)
+        return FoundNearest(empty, x.new_empty(0), cap, scale, batch, z, None)
+    check_nearest(points, k, cap, memory_budget)
+    near = embedded_nearest(points, k, cap, strategy, tile_size, progress)
+    keep = _kept(near, mutual)
+    some = near.i[keep], near.j[keep], near.sq[keep], near.error[keep]
+    edge_index, sq_dist = both_directions(iter([decide(points, points, *some, cap)]), x)
+    scale = near.sq_kth.sqrt().div_(points.scale).clamp_(max=cap)
+    return FoundNearest(edge_index, sq_dist, cap, scale, batch, z, None)
+
+
+def embedded_nearest(
+    points: Points,
+    k: int,
+    tau: float,
+    strategy: Strategy = "auto",
+    tile_size: int = 256,
+    progress: bool | None = None,
+) -> Nearest:
+    """The k nearest of each point; squared distances are those of ``y``."""
+    # No pair of points is further apart.
+    limit = min(points.bound(tau) * (1.0 + 1e-6), torch.finfo(torch.float32).max)
+    upper = torch.full_like(points.sq_norm, limit)
+    pool = Pool(k, upper, lambda i, j: exact_squares(points, points, i, j))
+    basis = choose_basis(points, tau, strategy, k)
+    if basis is None:
+        plain_nearest(points, points, pool, tile_size, progress)
+    else:
+        screen = Screen(points, tau, basis, tile_size)
+        projected_nearest(points, screen, pool, progress)
+    return pool.resolve(tie_slack(points.num_features))
+
+
+def tie_slack(num_features: int) -> float:
+    """How far rounding may tell equal squared distances apart, relatively."""
+    return (num_features + 4) * torch.finfo(torch.float64).eps
+
+
+def called_nearest(
+    x: Tensor,
+    k: int,
+    distance: FairDistance,
+    batch: Tensor | None,
+    tau: float,
+    progress: bool | None,
+) -> Nearest:
+    """The k nearest of each person by a function; distances are not squared."""
+    upper = x.new_full((x.size(0),), tau, dtype=torch.float64)
+    pool = Pool(k, upper)
+    order = torch.arange(x.size(0), device=x.device)
+    if batch is not None:
+        order = batch.argsort(stable=True)
+    tiles = order.split(_CALLABLE_TILE)
+    with Progress(len(tiles), "nearest neighbours", progress) as bar:
+        for start, rows in enumerate(tiles):
+            for cols in tiles[start:]:
+                if batch is not None and batch[rows[-1]] < batch[cols[0]]:
+                    break
+                dist = distance(x[rows], x[cols]).double()
+                wanted = dist <= torch.maximum(upper[rows].unsqueeze(1), upper[cols])
+                if cols is rows:
+                    wanted = wanted.triu(1)
+                if batch is not None:
+                    wanted &= batch[rows].unsqueeze(1) == batch[cols]
+                r, c = wanted.nonzero(as_tuple=True)
+                value = dist[r, c]
+                pool.add(rows[r], cols[c], value, torch.zeros_like(value))
+            bar.update()
+    return pool.resolve(slack=0.0)
+
+
+def _kept(near: Nearest, mutual: bool) -> Tensor:  # -> [P]
+    """Pairs that are edges: at least one end, or both, counts the other."""
+    count = torch.bincount(near.pair, minlength=near.i.numel())
+    return count >= (2 if mutual else 1)
