@@ -13,6 +13,7 @@ __all__ = [
     "GLIFSmooth",
     "LaplacianLoss",
     "edge_weights",
+    "fair_knn_graph",
     "fair_radius_graph",
     "glif_path",
     "glif_smooth",
