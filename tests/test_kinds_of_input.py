@@ -62,8 +62,8 @@ def mixed(value: np.ndarray) -> Any:
     """A frame whose columns are of different kinds."""
     if value.ndim == 1:
         return pandas_of("int8")(value)
-    kinds = dict(zip(["c0", "c1", "c2", "c3"], ["int8", "bool", "float32", "Int64"]))
-    return pandas_of("int64")(value).astype({k: kinds[k] for k in kinds})
+    kinds = {"c0": "int8", "c1": "bool", "c2": "float32", "c3": "Int64"}
+    return pandas_of("int64")(value).astype(kinds)
 
 
 def polars_of(value: np.ndarray) -> Any:
@@ -109,10 +109,14 @@ CALLS: dict[str, Callable[..., Any]] = {
     "Mahalanobis": lambda x, y, c, g, r: SCALED(x, x),
     "CallableDistance": lambda x, y, c, g, r: CallableDistance(torch.cdist)(x, x),
     "fair_radius_graph": lambda x, y, c, g, r: fair_radius_graph(x, 1.0, batch=g),
-    "SimilarityGraph.search": lambda x, y, c, g, r: SimilarityGraph.search(x, 1.0).sq_dist,
+    "SimilarityGraph.search": lambda x, y, c, g, r: (
+        SimilarityGraph.search(x, 1.0).sq_dist
+    ),
     "RadiusIndex": lambda x, y, c, g, r: RadiusIndex(x, 1.0).query(x),
     "suggest_tau": lambda x, y, c, g, r: suggest_tau(x, 3.0, distance=SCALED),
-    "SensitiveSVD": lambda x, y, c, g, r: metric_learning.SensitiveSVD(1).fit(x).embed(x),
+    "SensitiveSVD": lambda x, y, c, g, r: (
+        metric_learning.SensitiveSVD(1).fit(x).embed(x)
+    ),
     "FACE": lambda x, y, c, g, r: metric_learning.FACE(1).fit(x, g).embed(x),
     "EXPLORE": lambda x, y, c, g, r: (
         metric_learning.EXPLORE(penalty=0.1).fit(x, r, c).embed(x)
@@ -127,12 +131,16 @@ CALLS: dict[str, Callable[..., Any]] = {
     "knn_deviation": lambda x, y, c, g, r: metrics.knn_deviation(x, y, 2),
     "group_gap": lambda x, y, c, g, r: metrics.group_gap(y, c),
     "group_std": lambda x, y, c, g, r: metrics.group_std(y, g),
-    "prediction_consistency": lambda x, y, c, g, r: metrics.prediction_consistency(c, g),
-    "laplacian_energy": lambda x, y, c, g, r: metrics.laplacian_energy(y, EDGES),
-    "local_lipschitz": lambda x, y, c, g, r: metrics.local_lipschitz(y, EDGES, SQ_DIST)[1],
-    "lipschitz_violations": lambda x, y, c, g, r: (
-        metrics.lipschitz_violations(x, y, 0.7, bins=[0.0, 1.5])[2]
+    "prediction_consistency": lambda x, y, c, g, r: metrics.prediction_consistency(
+        c, g
     ),
+    "laplacian_energy": lambda x, y, c, g, r: metrics.laplacian_energy(y, EDGES),
+    "local_lipschitz": lambda x, y, c, g, r: metrics.local_lipschitz(y, EDGES, SQ_DIST)[
+        1
+    ],
+    "lipschitz_violations": lambda x, y, c, g, r: metrics.lipschitz_violations(
+        x, y, 0.7, bins=[0.0, 1.5]
+    )[2],
     "audit": lambda x, y, c, g, r: [
         measure.before.value
         for measure in audit(
@@ -242,8 +250,8 @@ FRAME_CALLS = [
 @pytest.mark.parametrize("call", FRAME_CALLS)
 def test_unusable_columns_are_named_with_a_way_out(call: Any, package: str) -> None:
     frames = pytest.importorskip(package)
-    with pytest.raises(TypeError, match="'job' of .*pyg_glif.tables.FairTable"):
+    with pytest.raises(TypeError, match=r"'job' of .*tables.FairTable"):
         call(frames.DataFrame(TEXT))
-    message = "1 in 'age' from row 1, 1 in 'pay' from row 0.*pyg_glif.tables.FairTable"
+    message = r"1 in 'age' from row 1, 1 in 'pay' from row 0.*tables.FairTable"
     with pytest.raises(ValueError, match=message):
         call(frames.DataFrame(GAPS))

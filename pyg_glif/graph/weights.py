@@ -86,12 +86,12 @@ def edge_weights(sq_dist: Tensor, theta: float | Tensor = 1e-4) -> Tensor:
     return torch.exp(-theta * sq_dist)
 
 
-def local_weights(sq_dist: Tensor, scale: Tensor) -> Tensor:
+def local_weights(sq_dist: Tensor, scale: Tensor, decay: float = DECAY) -> Tensor:
     r"""Similarity weights where every pair of people has a scale of its own.
 
     .. math::
         W_{ij} = \exp(-c \, d_{ij}^2 / s_{ij}^2), \qquad
-        s_{ij} = \max(s_i, s_j), \quad c = \mathrm{DECAY}
+        s_{ij} = \max(s_i, s_j)
 
     for :math:`s_i` the distance from :math:`i` to their :math:`k`-th nearest: local
     scaling after `Zelnik-Manor and Perona
@@ -107,6 +107,8 @@ def local_weights(sq_dist: Tensor, scale: Tensor) -> Tensor:
         scale (torch.Tensor): The larger scale :math:`s_{ij}` of each pair. Where it
             is zero or infinite, the weight is 1: the pair are duplicates, or there
             are fewer than :math:`k` other people.
+        decay (float, optional): The number :math:`c`. (default: ``DECAY``, that of
+            :func:`decay_of`)
 
     Shapes:
         - **input:** squared distances :math:`(E)`, scales :math:`(E)`
@@ -119,7 +121,7 @@ def local_weights(sq_dist: Tensor, scale: Tensor) -> Tensor:
     square = scale.double().square()
     known = (square > 0) & square.isfinite()
     share = sq_dist.double() / torch.where(known, square, torch.inf)
-    return torch.exp(-DECAY * share).to(sq_dist.dtype)
+    return torch.exp(-decay * share).to(sq_dist.dtype)
 
 
 def edge_sq_dist(z: Tensor, edge_index: Tensor) -> Tensor:

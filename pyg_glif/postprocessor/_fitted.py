@@ -11,11 +11,18 @@ from torch import Tensor
 
 from pyg_glif.distances import FairDistance
 from pyg_glif.functional import smooth_outputs
-from pyg_glif.graph import RadiusIndex, SimilarityGraph, edge_weights
+from pyg_glif.graph import (
+    KNNIndex,
+    RadiusIndex,
+    SimilarityGraph,
+    edge_weights,
+    local_weights,
+)
+from pyg_glif.graph.weights import DECAY
 from pyg_glif.laplacian import LaplacianOperator
 from pyg_glif.links import Link, dual_of_people, outputs_of_people
 from pyg_glif.postprocessor._inductive import GroundedOperator, Ties
-from pyg_glif.postprocessor._nearest import Pairs, counted
+from pyg_glif.postprocessor._nearest import Pairs, scales
 from pyg_glif.solvers import Auto, Solution, Solver, smooth
 from pyg_glif.typing import Normalization
 
@@ -32,7 +39,7 @@ class Settings:
 
     distance: FairDistance | None
     tau: float  # with k a cap, infinite if there is none
-    theta: float | None  # none: by everybody's distance from their k-th nearest
+    theta: float | None  # none: by the distances from the k-th nearest, and 'decay'
     lam: float
     normalization: Normalization
     solver: Solver
@@ -40,6 +47,7 @@ class Settings:
     progress: bool | None = None
     k: int | None = None
     mutual: bool = False
+    decay: float = DECAY
 
     @classmethod
     def of(
@@ -87,31 +95,35 @@ class Settings:
             found = SimilarityGraph.nearest(x, self.k, **options)
         return replace(found, _z=None, _dist=None)
 
-    def search_newcomers(self, x_new: Tensor) -> Pairs:
-        """Pairs of newcomers who may be neighbours, in both directions."""
-        rule = self
-        if self.k is not None:
-            # Those beyond the cap count too where nearer ones are told from others.
-            few = min(self.k, len(x_new) - 1)
-            rule = replace(self, k=few, mutual=False, tau=math.inf)
-        found = rule.search(x_new)
-        return Pairs(*found.edge_index, found.sq_dist)
-
-    def weights(self, pairs: Pairs, row: Tensor | None, col: Tensor | None) -> Tensor:
-        """Weights of pairs, in float64, given the scales of both sides."""
+    def weights(self, sq_dist: Tensor, scale: Tensor | None) -> Tensor:
+        """Weights of pairs, given the larger scale of each pair."""
         if self.theta is not None:
-            return edge_weights(pairs.sq_dist, self.theta).double()
-        from pyg_glif.graph.weights import tuned_weights
+            return edge_weights(sq_dist, self.theta)
+        assert scale is not None
+        return local_weights(sq_dist, scale, self.decay)
 
-        assert row is not None
-        assert col is not None
-        return tuned_weights(
-            pairs.sq_dist.double(), row[pairs.row], col[pairs.col].double()
-        )
+    def graph_weights(self, graph: SimilarityGraph) -> Tensor:
+        """Weights of the edges of a graph."""
+        scale = None
+        if graph.scale is not None:
+            row, col = graph.edge_index
+            scale = torch.maximum(graph.scale[row], graph.scale[col])
+        return self.weights(graph.sq_dist, scale)
+
+    def ties(
+        self, row: Tensor, col: Tensor, sq_dist: Tensor, scale: Tensor | None = None
+    ) -> Ties:
+        """Pairs with their weights."""
+        return Ties(row, col, self.weights(sq_dist, scale).double())
 
     def laplacian(self, graph: SimilarityGraph) -> LaplacianOperator:
         """The Laplacian of a graph with these settings."""
-        return graph.laplacian(self.theta, self.normalization)
+        return LaplacianOperator.from_sorted(
+            graph.edge_index,
+            self.graph_weights(graph),
+            graph.num_nodes,
+            normalization=self.normalization,
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,14 +170,33 @@ class Fitted:
         return (self.num_neighbors == 0).nonzero().flatten()
 
     @cached_property
-    def index(self) -> Any:
+    def index(self) -> RadiusIndex | KNNIndex:
         """Search among the fitted people."""
         settings = self.settings
-        if settings.k is not None:
-            from pyg_glif.graph import KNNIndex
+        if settings.k is None:
+            return RadiusIndex(
+                self.x, settings.tau, distance=settings.distance, copy=False
+            )
+        return self._nearest_index(self.graph.scale, settings.mutual)
 
-            return KNNIndex(self.x, settings.k, distance=settings.distance, copy=False)
-        return RadiusIndex(self.x, settings.tau, distance=settings.distance, copy=False)
+    @cached_property
+    def forward_index(self) -> KNNIndex:
+        """Search for the nearest fitted people alone, whomever they are nearest to."""
+        return self._nearest_index(torch.zeros(len(self.x), dtype=torch.float64), False)
+
+    def _nearest_index(self, scale: Tensor | None, mutual: bool) -> KNNIndex:
+        """Search for the nearest among the fitted people."""
+        settings = self.settings
+        assert settings.k is not None
+        return KNNIndex(
+            self.x,
+            settings.k,
+            distance=settings.distance,
+            mutual=mutual,
+            tau=settings.tau,
+            scale=scale,
+            copy=False,
+        )
 
     @cached_property
     def f(self) -> Tensor:
@@ -180,25 +211,29 @@ class Fitted:
     def beside(self, x_new: Tensor, *, joint: bool = False) -> GroundedOperator:
         """The system of new people, each for themselves or all together."""
         settings = self.settings
-        outer = Pairs(*self.index.query(x_new, settings.progress))
-        inner = outer.none()
-        if joint and len(x_new) > 1:
-            inner = settings.search_newcomers(x_new)
-        own = scale = getattr(self.graph, "scale", None)
-        if settings.k is not None:
-            outer, inner, own = counted(
-                outer,
-                inner,
-                len(x_new),
-                settings.k,
-                scale if settings.mutual else None,
-                settings.tau,
-            )
-        ties = (
-            Ties(*outer[:2], settings.weights(outer, own, scale)),
-            Ties(*inner[:2], settings.weights(inner, own, own)),
-        )
+        found = self.index.query(x_new, settings.progress)
+        outer, inner = found, tuple(part[:0] for part in found)
+        if joint and settings.k is None:
+            graph = settings.search(x_new)
+            inner = (*graph.edge_index, graph.sq_dist)
+        elif joint:
+            outer, inner = self._nearest_together(Pairs(*found), x_new)
+        ties = settings.ties(*outer), settings.ties(*inner)
         return GroundedOperator(self.lap, *ties, len(x_new))
+
+    def _nearest_together(self, found: Pairs, x_new: Tensor) -> tuple[Pairs, Pairs]:
+        """Pairs of new and fitted people, and of new people, of everybody's nearest."""
+        settings, scale = self.settings, self.graph.scale
+        assert settings.k is not None
+        assert scale is not None
+        near = Pairs(*self.forward_index.query(x_new, settings.progress))
+        # Who is among the nearest of a few is looked for among all of them below.
+        graph = replace(settings, mutual=False).search(x_new)
+        row, col = graph.edge_index
+        inner = Pairs(row, col, graph.sq_dist)
+        own = scales(near, inner, len(x_new), settings.k, settings.tau)
+        mutual = settings.mutual
+        return found.counted(own, scale, mutual), inner.counted(own, own, mutual)
 
     def update(self, x_new: Tensor, y_new: Tensor) -> tuple[Tensor, TransformInfo]:
         """Outputs of new people after one coordinate update each, by blocks of rows."""

@@ -6,9 +6,9 @@ must be left out when saving and handed in when loading.
 
 The header holds two texts: ``pyg_glif``, which is JSON, and ``checksum``, the SHA-256
 of that text and of the name, type, shape and content of every tensor. Under ``params``
-are the parameters as they were asked for, under ``tau`` and ``theta`` the numbers in
-use. In version 2 the two decays were one, and there was no ``k``. Version 1 had a
-checksum of the tensors' content alone, inside the JSON.
+are the parameters as they were asked for, under ``tau``, ``theta`` and ``decay`` the
+numbers in use. In version 2 the decay that was asked for was the one in use, and there
+was no ``k``. Version 1 had a checksum of the tensors' content alone, inside the JSON.
 """
 
 import contextlib
@@ -19,6 +19,7 @@ import os
 import warnings
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -70,6 +71,7 @@ def write_fitted(
         "version": _VERSION,
         "tau": fitted.settings.tau,
         "theta": fitted.settings.theta,
+        "decay": fitted.settings.decay,
         "params": {name: _plain(params[name]) for name in (*_PLAIN, *_ADDED)},
         "objects": {
             name: _described(name, params[name])
@@ -168,8 +170,12 @@ def _rebuilt(
     )
     theta = params["theta"] if old else header["theta"]
     settings, x = Settings.of(params, header["tau"], theta), tensors["x"]
+    if not old:
+        settings = replace(settings, decay=float(header["decay"]))
     edges, sq_dist = tensors["edge_index"].long(), tensors["sq_dist"]
-    graph = SimilarityGraph(edges, sq_dist, len(x), settings.tau)
+    graph = SimilarityGraph(
+        edges, sq_dist, len(x), settings.tau, k=settings.k, scale=tensors.get("scale")
+    )
     features, outputs = (_names(names) for names in header["names"])
     lap, y_hat = settings.laplacian(graph), tensors["y_hat"]
     y_fair = settings.from_dual(solution.value, y_hat, lap.deg)
@@ -195,6 +201,8 @@ def _tensors(fitted: Fitted, with_distance: bool) -> dict[str, Tensor]:
         "residual": fitted.solution.residual,
         "error_bound": fitted.solution.error_bound,
     }
+    if fitted.graph.scale is not None:
+        tensors["scale"] = fitted.graph.scale
     distance = fitted.settings.distance
     if with_distance and distance is not None:
         state = distance.state_dict()

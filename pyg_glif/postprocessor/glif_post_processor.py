@@ -93,8 +93,9 @@ class GLIFPostProcessor(Parameters):
             who have a neighbour. (default: :obj:`None`)
         k (int, optional): In place of a radius, the number of nearest others who are
             neighbours, for data of uneven density. Two people are neighbours if one
-            is among the ``k`` nearest of the other, ties included; those of a new
-            person are their ``k`` nearest among the fitted. (default: :obj:`None`)
+            is among the ``k`` nearest of the other, ties included. New people are
+            placed beside the fitted ones by the same rule, one at a time, and fitted
+            people stay who they are to each other. (default: :obj:`None`)
         mutual (bool): With ``k``, whether each must be among the ``k`` nearest of the
             other. (default: :obj:`False`)
 
@@ -441,6 +442,7 @@ class GLIFPostProcessor(Parameters):
             graph,
             edge_index=graph.edge_index.clone(),
             sq_dist=graph.sq_dist.clone(),
+            scale=None if graph.scale is None else graph.scale.clone(),
         )
 
     @property
@@ -452,7 +454,7 @@ class GLIFPostProcessor(Parameters):
         fitted = self._require_attribute("graph_")
         return Data(
             edge_index=fitted.graph.edge_index.clone(),
-            edge_weight=fitted.graph.weights(fitted.settings.theta),
+            edge_weight=fitted.settings.graph_weights(fitted.graph),
             edge_sq_dist=fitted.graph.sq_dist.clone(),
             num_nodes=len(fitted.x),
         )
