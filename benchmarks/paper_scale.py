@@ -24,7 +24,7 @@ from torch import Tensor
 from pyg_glif import edge_weights, fair_radius_graph, glif_smooth, suggest_tau
 from pyg_glif.distances import FairDistance
 from pyg_glif.errors import ConvergenceError
-from pyg_glif.experiments.paper import METHODS, RUNTIMES
+from pyg_glif.experiments._paper import METHODS, RUNTIMES
 from pyg_glif.metric_learning import FACE
 from pyg_glif.solvers import Solution
 

@@ -18,6 +18,7 @@ from . import (
     path as path,
     postprocessor as postprocessor,
     solvers as solvers,
+    tables as tables,
     text as text,
     transforms as transforms,
     tuning as tuning,

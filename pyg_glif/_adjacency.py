@@ -13,7 +13,6 @@ from pyg_glif._validate import (
     check_floating,
     check_indices,
     check_non_negative,
-    check_tensor,
     check_unbatched,
     full_precision,
 )
@@ -59,7 +58,6 @@ def _to_coo(
         check_indices("edge_index", edges, num_nodes)
         row, col = edges[0], edges[1]
         if weight is not None:
-            weight = full_precision(check_tensor("edge_weight", weight))
             weight = check_edge_values("edge_weight", weight, row.numel())
         return row, col, weight, num_nodes
     if weight is not None:

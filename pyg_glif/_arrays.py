@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 _NUMBERS = "fiub"  # NumPy's kinds: floating point, signed, unsigned, truth values
-_REMEDY = "Encode text, categories and dates first"
+_TABLE = "'pyg_glif.tables.FairTable'"
+_REMEDY = f"Encode text, categories and dates first, or use {_TABLE}"
 
 
 def to_tensor(name: str, value: Any, *, copy: bool = False) -> Tensor:
@@ -29,12 +30,17 @@ def to_tensor(name: str, value: Any, *, copy: bool = False) -> Tensor:
         value (array-like): Tensor, array, series, frame or nested lists.
         copy (bool): Whether the tensor must be independent of ``value``.
     """
+    value = value.detach() if isinstance(value, Tensor) else value
+    return to_floats(name, value, copy=copy)
+
+
+def to_floats(name: str, value: Any, *, copy: bool = False) -> Tensor:
+    """As :func:`to_tensor`, but gradients pass to a tensor."""
     if isinstance(value, Tensor):
         _check_dense(name, value)
-        tensor = value.detach()
-        if tensor.is_complex():
-            raise TypeError(f"'{name}' must hold real numbers (got {tensor.dtype})")
-        return tensor.to(_torch_dtype(tensor), copy=copy)
+        if value.is_complex():
+            raise TypeError(f"'{name}' must hold real numbers (got {value.dtype})")
+        return value.to(_torch_dtype(value), copy=copy)
     array = _to_array(name, value)
     single = array.dtype.kind == "f" and array.dtype.itemsize <= 4
     array = _plain(array, np.float32 if single else np.float64, copy=copy)
@@ -224,7 +230,8 @@ def _frame_to_array(name: str, frame: Any) -> NDArray[Any]:
             if empty[:, at].any()
         ]
         msg = f"'{name}' must not have missing values (got {', '.join(found)})"
-        raise ValueError(f"{msg}. Fill them in or leave these people out")
+        remedy = f"Fill them in, leave these people out, or use {_TABLE}"
+        raise ValueError(f"{msg}. {remedy}")
     return out
 
 

@@ -7,9 +7,12 @@ that user, in the same form.
 
 import math
 from collections.abc import Iterable
+from difflib import get_close_matches
 
 import torch
 from torch import Tensor
+
+from pyg_glif._arrays import to_floats, to_labels
 
 
 def check_scalar(
@@ -71,6 +74,19 @@ def check_tensor(name: str, value: object) -> Tensor:
     return value
 
 
+def as_floats(name: str, value: object) -> Tensor:
+    """Numbers of any kind as float32 or float64: a tensor, an array, a frame, lists."""
+    floats = (torch.float32, torch.float64)
+    if isinstance(value, Tensor) and value.dtype in floats:
+        return value
+    return to_floats(name, value)
+
+
+def as_labels(name: str, value: object) -> Tensor:
+    """A tensor as it is; labels in an array, a series or a list as whole numbers."""
+    return value if isinstance(value, Tensor) else to_labels(name, value)
+
+
 def check_floating(name: str, value: Tensor) -> None:
     """Values in float32 or float64."""
     if value.dtype not in (torch.float32, torch.float64):
@@ -118,10 +134,8 @@ def check_unbatched(name: str, value: Tensor, remedy: str) -> None:
 
 
 def check_features(name: str, value: object) -> Tensor:
-    """Rows of finite floating-point features, ``[N, F]``."""
-    value = check_tensor(name, value)
-    check_rank(name, value, 2)
-    check_floating(name, value)
+    """Rows of finite features, ``[N, F]``, in float32 or float64."""
+    value = check_rows(name, value)
     check_finite(name, value)
     return value
 
@@ -151,8 +165,9 @@ def check_batch(batch: object, num_nodes: int) -> Tensor:
     them as positions or coordinates depends on how many graphs there are, not on
     what they are called.
     """
-    batch = check_tensor("batch", batch)
-    batch = check_integer("batch", batch)
+    batch = as_labels("batch", batch)
+    if batch.dtype != torch.bool:
+        batch = check_integer("batch", batch)
     if batch.dim() != 1 or batch.numel() != num_nodes:
         msg = "'batch' must have one entry per node"
         raise ValueError(f"{msg} (got shape {tuple(batch.shape)} for {num_nodes})")
@@ -177,7 +192,7 @@ def check_edges(
     edge_index: object, num_nodes: int | None = None, *, name: str = "edge_index"
 ) -> Tensor:
     """Edges as ``[2, E]`` whole numbers, within range where that is known."""
-    edge_index = check_tensor(name, edge_index)
+    edge_index = as_labels(name, edge_index)
     if edge_index.dim() != 2 or edge_index.size(0) != 2:
         msg = f"'{name}' must have shape [2, num_edges]"
         raise ValueError(f"{msg} (got {tuple(edge_index.shape)})")
@@ -188,9 +203,8 @@ def check_edges(
 
 
 def check_edge_values(name: str, value: object, num_edges: int) -> Tensor:
-    """One floating-point value per edge, ``[E]``."""
-    value = check_tensor(name, value)
-    check_floating(name, value)
+    """One value per edge, ``[E]``, as a float."""
+    value = as_floats(name, value)
     if value.dim() != 1 or value.numel() != num_edges:
         got = value.numel() if value.dim() == 1 else f"shape {tuple(value.shape)}"
         msg = f"'{name}' must have one entry per edge (got {got} for {num_edges} edges)"
@@ -206,10 +220,9 @@ def check_non_negative(name: str, value: Tensor) -> None:
 
 
 def check_rows(name: str, value: object, width: int | None = None) -> Tensor:
-    """Rows of floating-point features; what needs no look at the values."""
-    value = check_tensor(name, value)
+    """Rows of features, in float32 or float64; what needs no look at the values."""
+    value = as_floats(name, value)
     check_rank(name, value, 2)
-    check_floating(name, value)
     if width is not None:
         check_width(name, value, width)
     return value
@@ -351,7 +364,7 @@ def check_node_rows(name: str, value: Tensor, num_nodes: int) -> None:
 
 def check_group(name: str, value: object, num_rows: int) -> Tensor:
     """One whole number or truth value per row, any numbers."""
-    value = check_tensor(name, value)
+    value = as_labels(name, value)
     if value.dtype != torch.bool:
         check_integer(name, value)
     if value.dim() != 1 or value.numel() != num_rows:
@@ -389,8 +402,8 @@ def check_signal(name: str, value: object, *, half: bool = False) -> Tensor:
 
 
 def check_outputs(name: str, value: object) -> Tensor:
-    """Finite floating-point outputs of at least one person, ``[N]`` or ``[N, C]``."""
-    value = check_signal(name, value)
+    """Finite outputs of at least one person, ``[N]`` or ``[N, C]``, as floats."""
+    value = check_signal(name, as_floats(name, value))
     check_not_empty(name, value)
     return value
 
@@ -411,20 +424,17 @@ def check_num_rows(name: str, num_rows: int, minimum: int) -> None:
 
 def check_labels(name: str, value: object, num_rows: int) -> Tensor:
     """One non-negative whole number (or truth value) per row."""
-    value = check_tensor(name, value)
-    if value.dtype != torch.bool:
-        check_integer(name, value)
-    if value.dim() != 1 or value.numel() != num_rows:
-        msg = f"'{name}' must have one entry per row"
-        raise ValueError(f"{msg} (got shape {tuple(value.shape)} for {num_rows})")
-    value = value.long()
+    value = check_group(name, value, num_rows)
     check_non_negative(name, value)
     return value
 
 
 def check_mask(name: str, value: object, num_rows: int) -> Tensor:
     """One truth value per row."""
-    value = check_tensor(name, value)
+    if not isinstance(value, Tensor):
+        value = to_labels(name, value)
+        is_truth = bool(((value == 0) | (value == 1)).all())
+        value = value.bool() if is_truth else value
     if value.dtype != torch.bool:
         raise TypeError(f"'{name}' must hold truth values (got {value.dtype})")
     if value.dim() != 1 or value.numel() != num_rows:
@@ -457,7 +467,7 @@ def check_share(name: str, value: float) -> float:
 
 def check_attributes(name: str, value: object, num_rows: int) -> Tensor:
     """Whole numbers or truth values, one column per attribute, ``[N, A]``."""
-    value = check_tensor(name, value)
+    value = as_labels(name, value)
     if value.dtype != torch.bool:
         check_integer(name, value)
     check_rank(name, value, 1, 2)
@@ -503,3 +513,21 @@ def check_texts(name: str, value: object, *, minimum: int = 0) -> list[str]:
         msg = f"'{name}' must hold at least {minimum} texts (got {len(texts)})"
         raise ValueError(msg)
     return texts
+
+
+def check_known(name: str, given: Iterable[object], known: Iterable[object]) -> None:
+    """Raises if names are not among those known, with those that look like them."""
+    known = list(known)
+    unknown = [one for one in given if one not in known]
+    if not unknown:
+        return
+    texts = [one for one in known if isinstance(one, str)]
+    near = [
+        repr(match)
+        for one in unknown
+        for match in get_close_matches(str(one), texts, n=1)
+    ]
+    got = ", ".join(map(repr, unknown))
+    listed = ", ".join(map(repr, known))
+    msg = f"'{name}' must be of {listed} (got {got})"
+    raise ValueError(f"{msg}. Did you mean {', '.join(near)}?" if near else msg)

@@ -23,3 +23,7 @@ class DamagedFileError(ValueError):
 
 class UnprotectedFileWarning(UserWarning):
     """A file of an early format was read, whose settings have no checksum."""
+
+
+class SimilarityWarning(UserWarning):
+    """Who counts as similar is probably not what was meant; the message says why."""

@@ -11,6 +11,7 @@ from pyg_glif._validate import (
     check_choice,
     check_coefficient,
     check_count,
+    check_group,
     check_node_rows,
     check_scalar,
     check_signal,
@@ -18,7 +19,15 @@ from pyg_glif._validate import (
 )
 from pyg_glif.laplacian import LaplacianOperator
 from pyg_glif.links import Link, dual_of_people, outputs_of_people
-from pyg_glif.solvers import Auto, Solution, Solver, smooth
+from pyg_glif.solvers import (
+    Auto,
+    Balance,
+    Definition,
+    Solution,
+    Solver,
+    balance as balance_groups,
+    smooth,
+)
 from pyg_glif.typing import Normalization
 
 
@@ -34,6 +43,9 @@ def glif_smooth(
     link: Link | None = ...,
     num_nodes: int | None = ...,
     batch: Tensor | None = ...,
+    groups: Tensor | None = ...,
+    balance: bool = ...,
+    definition: Definition = ...,
     return_solution: Literal[False] = ...,
 ) -> Tensor: ...
 
@@ -50,6 +62,9 @@ def glif_smooth(
     link: Link | None = ...,
     num_nodes: int | None = ...,
     batch: Tensor | None = ...,
+    groups: Tensor | None = ...,
+    balance: bool = ...,
+    definition: Definition = ...,
     return_solution: Literal[True],
 ) -> Solution: ...
 
@@ -65,6 +80,9 @@ def glif_smooth(
     link: Link | None = None,
     num_nodes: int | None = None,
     batch: Tensor | None = None,
+    groups: Tensor | None = None,
+    balance: bool = False,
+    definition: Definition = "members",
     return_solution: bool = False,
 ) -> Tensor | Solution:
     r"""Makes outputs individually fair (`GLIF <https://arxiv.org/abs/2110.13796>`_).
@@ -94,12 +112,22 @@ def glif_smooth(
             coordinates, to which residual and bound then refer. (default: :obj:`None`)
         num_nodes (int, optional): Number of nodes, if a check of ``y_hat`` is wanted.
         batch (Tensor, optional): Graph number of each node. (default: :obj:`None`)
+        groups (Tensor, optional): A group number for everybody, for ``balance``.
+            (default: :obj:`None`)
+        balance (bool): Whether groups are to be treated equally alike: the strength is
+            then shared out so that the energy per member is the same in every group,
+            or as nearly so as it can be (:mod:`pyg_glif.solvers.balance`).
+            ``Solution.balance`` tells how evenly. Gradients take the shares as given.
+            (default: :obj:`False`)
+        definition (str): What the energy of a group is divided by: its
+            :obj:`"members"`, its :obj:`"pairs"`, or what the published code of GUIDE
+            counts, :obj:`"guide"`. (default: :obj:`"members"`)
         return_solution (bool): Whether to return the whole
             :class:`~pyg_glif.solvers.Solution`. (default: :obj:`False`)
 
     Shapes:
         - **input:** outputs :math:`(N)` or :math:`(N, C)`, edges :math:`(2, E)`,
-          weights :math:`(E)`, batch :math:`(N)`
+          weights :math:`(E)`, batch and groups :math:`(N)`
         - **output:** like the outputs
 
     A node without neighbours keeps its output exactly, and ``lam=0`` returns the input
@@ -121,7 +149,10 @@ def glif_smooth(
     )
     strength = torch.as_tensor(lam, dtype=torch.float64, device=y_hat.device)
     solver = Auto() if solver is None else solver
-    value, solution = smooth_outputs(lap, strength, y_hat, solver, link)
+    groups = _checked_groups(groups, balance, lap)
+    value, solution = smooth_outputs(
+        lap, strength, y_hat, solver, link, groups=groups, definition=definition
+    )
     return replace(solution, value=value) if return_solution else value
 
 
@@ -132,22 +163,65 @@ def smooth_outputs(
     solver: Solver,
     link: Link | None,
     x0: Tensor | None = None,
+    groups: Tensor | None = None,
+    definition: Definition = "members",
 ) -> tuple[Tensor, Solution]:
     """Smoothed outputs, and the solve behind them in dual coordinates ``[N, C]``.
 
     This is what :func:`glif_smooth` and ``GLIFPostProcessor.fit`` do once arguments are
-    checked; ``lam`` is a 0-d tensor and ``x0`` a first guess in dual coordinates.
+    checked; ``lam`` is a 0-d tensor, ``x0`` a first guess in dual coordinates, and
+    ``groups``, if given, are balanced there.
     """
     # A link's logarithms want more digits than half precision has.
     full = y_hat if link is None else full_precision(y_hat)
     eta = dual_of_people(link, full)
     columns = eta.reshape(eta.size(0), math.prod(eta.shape[1:]))
+    shares: Balance | None = None
+    if groups is not None:
+        lap, shares, x0 = _balanced(lap, groups, lam, columns, solver, x0, definition)
     found, solution = smooth(lap, lam, columns, solver, x0)
+    solution = replace(solution, balance=shares)
     value = outputs_of_people(link, found.view_as(eta), full, lap.deg.detach() == 0)
     if link is not None and float(lam.detach()) == 0.0:
         # The input itself, with the derivatives of the smoothing.
         value = full.detach() + (value - value.detach())
     return value.to(y_hat.dtype), solution
+
+
+@torch.no_grad()
+def _balanced(
+    lap: LaplacianOperator,
+    groups: Tensor,
+    lam: Tensor,
+    columns: Tensor,
+    solver: Solver,
+    x0: Tensor | None,
+    definition: Definition,
+) -> tuple[LaplacianOperator, Balance, Tensor | None]:
+    """The Laplacian that balances groups, how well, and where to start its solve."""
+    latest = x0
+
+    def solve(op: LaplacianOperator, guess: Tensor | None) -> Tensor:
+        nonlocal latest
+        latest = smooth(op, lam, columns, solver, x0 if guess is None else guess)[0]
+        return latest
+
+    factor, shares = balance_groups(lap, groups, float(lam), columns, solve, definition)
+    # Gradients reach the weights of the graph, at the shares that were found.
+    with torch.enable_grad():
+        return lap.reweighted(factor), shares, latest
+
+
+def _checked_groups(
+    groups: Tensor | None, balance: bool, lap: LaplacianOperator
+) -> Tensor | None:
+    """The groups, if they are to be balanced and can be."""
+    if not balance:
+        return None
+    if groups is None:
+        raise ValueError("'groups' must be given for balance=True (got None)")
+    check_choice("normalization", lap.normalization, (None, "density"))
+    return check_group("groups", groups, lap.num_nodes).to(lap.deg.device)
 
 
 def laplacian_penalty(

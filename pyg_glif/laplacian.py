@@ -21,6 +21,7 @@ A node without neighbours has a zero row in each of them: it is returned unchang
 
 import math
 from collections.abc import Callable
+from copy import copy
 from functools import cached_property
 from typing import Any
 
@@ -116,6 +117,25 @@ class LaplacianOperator:
         out = cls.__new__(cls)
         pattern = Pattern.of(edge_index[0], edge_index[1], num_nodes)
         out._set(pattern, edge_weight.double(), normalization, batch)
+        return out
+
+    def reweighted(self, factor: Tensor) -> "LaplacianOperator":  # [E] -> operator
+        r"""The operator whose entry :math:`v_{ij}` is multiplied by a factor.
+
+        Degrees, normalisation and the scale of ``lam`` stay those of this operator:
+        what is weighted is its Laplacian, not the graph. Gradients reach ``factor``.
+
+        Args:
+            factor (Tensor): A non-negative number for every edge of ``pattern``, the
+                same in both directions. ``"nrw"`` is refused: its diagonal is not
+                the sum of a row.
+        """
+        check_choice("normalization", self.normalization, (None, "density"))
+        out = copy(self)
+        out.__dict__.pop("surplus", None)
+        out.off_diagonal = self.off_diagonal * factor
+        out.diagonal = self.pattern.row_sum(out.off_diagonal)
+        out._repeats = self._repeats + 4  # the factor, and the product with it
         return out
 
     def _set(

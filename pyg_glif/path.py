@@ -20,7 +20,7 @@ from pyg_glif._validate import (
     check_scalar,
 )
 from pyg_glif.errors import ConvergenceWarning
-from pyg_glif.graph import SimilarityGraph, edge_weights
+from pyg_glif.graph import SimilarityGraph, decay_of, edge_weights
 from pyg_glif.laplacian import LaplacianOperator, dense_entries
 from pyg_glif.links import Link, dual_of_people, outputs_of_people
 from pyg_glif.solvers import Auto, Solver, SolveStatus, smooth, solve_together
@@ -63,7 +63,7 @@ def glif_path(
     *,
     lams: Sequence[float],
     taus: Sequence[float] | None = None,
-    theta: float = 1e-4,
+    theta: float | None = 1e-4,
     normalization: Normalization = None,
     solver: Solver | None = None,
     link: Link | None = None,
@@ -77,8 +77,8 @@ def glif_path(
         W_{ij} = e^{-\theta d_{ij}^2} \; \text{if} \; d_{ij} \le \tau
 
     The search runs once, at the largest radius; smaller ones keep the edges up to
-    their own. Up to 2,048 nodes all strengths of a radius share their matrix products
-    and start from the solutions of the radius before.
+    their own. All strengths of a radius share their matrix products, up to 2,048 nodes
+    on dense matrices that start from the solutions of the radius before.
 
     Args:
         y_hat (Tensor): Outputs of a model, float32 or float64.
@@ -90,7 +90,8 @@ def glif_path(
         taus (sequence of float, optional): Radii, none beyond that of the graph.
             (default: :obj:`None`, all edges, reported as the radius of the graph, or
             as an infinite one where that is not known)
-        theta (float): Decay of the weights. (default: :obj:`1e-4`)
+        theta (float, optional): Decay of the weights; :obj:`None` has it follow each
+            radius, see :func:`~pyg_glif.graph.decay_of`. (default: :obj:`1e-4`)
         normalization (str, optional): Form of the Laplacian. (default: :obj:`None`)
         solver (Solver, optional): Used for every point. (default: the fastest that
             meets ``rtol`` 1e-6)
@@ -125,12 +126,13 @@ def glif_path(
         1.0 tensor([1., 2., 9.])
         2.0 tensor([1.8750, 3.7500, 6.3750])
     """
-    check_outputs("y_hat", y_hat)
+    y_hat = check_outputs("y_hat", y_hat)
     strengths = _grid("lams", lams)
     radii = None if taus is None else _grid("taus", taus)
-    theta = check_scalar("theta", theta, minimum=0.0)
+    if theta is not None:
+        theta = check_scalar("theta", theta, minimum=0.0)
     check_choice("normalization", normalization, (None, "nrw", "density"))
-    graph = _as_graph(edge_index, sq_dist, y_hat, theta, batch)
+    graph = _as_graph(edge_index, sq_dist, y_hat, batch)
     if radii is None:
         radii = [graph.tau]
     elif radii[-1] > graph.tau:
@@ -141,7 +143,6 @@ def glif_path(
     if solver is None and len(eta) <= _DENSE_NODES:
         sweep = _dense_sweep(graph, radii, theta, normalization, rhs, strengths)
     else:
-        solver = replace(Auto() if solver is None else solver, throw=False)
         sweep = _sparse_sweep(graph, theta, normalization, rhs, strengths, solver)
 
     def outputs(value: Tensor, tau: float, lam: float) -> Tensor:
@@ -150,7 +151,8 @@ def glif_path(
             return out
         alone = torch.ones(len(eta), dtype=torch.bool, device=eta.device)
         if lam > 0:
-            linked = graph.is_within(tau) & (graph.weights(theta) > 0)
+            weight = edge_weights(graph.sq_dist, decay_of(theta, tau))
+            linked = graph.is_within(tau) & (weight > 0)
             alone[graph.edge_index[0, linked]] = False
         return outputs_of_people(link, out, y_hat.detach(), alone)
 
@@ -172,7 +174,6 @@ def _as_graph(
     edge_index: Tensor | SimilarityGraph,
     sq_dist: Tensor | None,
     y_hat: Tensor,
-    theta: float,
     batch: Tensor | None,
 ) -> SimilarityGraph:
     """The graph of the largest radius, of which the others are parts."""
@@ -187,7 +188,8 @@ def _as_graph(
     edge_index = check_edges(edge_index, size)
     sq_dist = check_edge_values("sq_dist", sq_dist, edge_index.size(1)).detach()
     # Building an operator raises on whatever is wrong with a graph.
-    lap = LaplacianOperator(edge_index, edge_weights(sq_dist, theta), size, batch=batch)
+    ones = edge_weights(sq_dist, 0.0)
+    lap = LaplacianOperator(edge_index, ones, size, batch=batch)
     pattern = lap.pattern
     if pattern.num_edges != edge_index.size(1):
         raise ValueError("'edge_index' must hold every edge once, without self-loops")
@@ -211,7 +213,7 @@ def _grid(name: str, values: Sequence[float]) -> list[float]:
 def _dense_sweep(
     graph: SimilarityGraph,
     radii: list[float],
-    theta: float,
+    theta: float | None,
     normalization: Normalization,
     rhs: Tensor,
     lams: list[float],
@@ -225,20 +227,23 @@ def _dense_sweep(
     missed = torch.zeros_like(graph.sq_dist, dtype=torch.float64)
     for tau in radii:
         missed += ~graph.is_within(tau)
-    weight = _dense(graph, graph.weights(theta), 0.0)
     missed = _dense(graph, missed, math.inf)
+    fixed = None if theta is None else _dense(graph, graph.weights(theta), 0.0)
     components = _Components(missed)
     strengths = rhs.new_tensor(lams)
     before: list[Tensor] = []
 
     def exactly(tau: float, lam: float) -> tuple[Tensor, SolveStatus]:
-        solver = Auto(throw=False)
-        sparse = _sparse_sweep(graph, theta, normalization, rhs, [lam], solver)
+        sparse = _sparse_sweep(graph, theta, normalization, rhs, [lam], Auto())
         ((_, value, status),) = sparse(tau)
         return value, status
 
     def sweep(tau: float) -> Iterator[tuple[float, Tensor, SolveStatus]]:
         place = radii.index(tau)
+        weight = fixed
+        if weight is None:
+            value = edge_weights(graph.sq_dist, decay_of(theta, tau))
+            weight = _dense(graph, value, 0.0)
         inside = weight.masked_fill(missed > place, 0.0)
         entries = dense_entries(inside, normalization, graph.batch)
         start = before.pop() if before else None
@@ -307,20 +312,50 @@ def _sparse_sweep(
     normalization: Normalization,
     rhs: Tensor,
     lams: list[float],
-    solver: Solver,
+    solver: Solver | None,
 ) -> _Sweep:
-    """One strength after another.
-
-    Starting from a neighbour does not pay: all columns share a Krylov space, which
-    converges slowly at first and fast at the end, whatever the start.
-    """
+    """All strengths of a radius, on sparse matrices."""
 
     def sweep(tau: float) -> Iterator[tuple[float, Tensor, SolveStatus]]:
         op = graph.within(tau).laplacian(theta, normalization)
-        for lam in lams:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", ConvergenceWarning)
-                _, found = smooth(op, rhs.new_tensor(lam), rhs, solver)
-            yield lam, found.value, found.status
+        return solve_strengths(op, rhs, lams, solver)
 
     return sweep
+
+
+def solve_strengths(
+    op: LaplacianOperator, rhs: Tensor, lams: Sequence[float], solver: Solver | None
+) -> Iterator[tuple[float, Tensor, SolveStatus]]:
+    """Solutions of ``(I + lam L) f = rhs`` for several strengths, with their status.
+
+    Without a solver, and if the Laplacian is positive semi-definite, all of them share
+    their products; what does not converge that way, and everything else, is solved
+    alone. Starting from a neighbour does not pay: all columns share a Krylov space,
+    which converges slowly at first and fast at the end, whatever the start.
+
+    Args:
+        op (LaplacianOperator): The Laplacian of one graph.
+        rhs (Tensor): Outputs in dual coordinates, ``[N, C]`` in float64.
+        lams (sequence of float): Strengths, ascending.
+        solver (Solver, optional): Used for every strength.
+    """
+    status = [SolveStatus.STAGNATED] * len(lams)
+    if solver is None and op.is_psd and rhs.numel():
+        with without_autocast():
+            values, status = solve_together(
+                op.diagonal,
+                op.pattern.csr(op.off_diagonal),
+                op.lam_scale,
+                rhs.new_tensor(lams),
+                rhs,
+                label=op.components[0],
+            )
+    alone = replace(Auto() if solver is None else solver, throw=False)
+    for k, lam in enumerate(lams):
+        if status[k] is SolveStatus.CONVERGED:
+            yield lam, values[:, k], status[k]
+            continue
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            _, found = smooth(op, rhs.new_tensor(lam), rhs, alone)
+        yield lam, found.value, found.status

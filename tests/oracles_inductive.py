@@ -71,3 +71,35 @@ def joint(
 def inverse(W: Array, lam: float, normalization: str | None) -> Array:
     """Who contributes how much to whom."""
     return np.linalg.inv(system(W, lam, normalization))
+
+
+def kth_distance(dist: Array, k: int, tau: float = np.inf) -> Array:
+    """Distance of each row's k-th nearest, at most ``tau``; that if there are fewer."""
+    if dist.shape[1] < k:
+        return np.full(len(dist), tau)
+    return np.minimum(np.sort(dist, axis=1)[:, k - 1], tau)
+
+
+def nearest_weights(
+    dist: Array,
+    mine: Array,
+    theirs: Array,
+    mutual: bool,
+    theta: float | None,
+    decay: float,
+) -> Array:
+    """Similarities of rows and columns of whom one, or each, is near the other.
+
+    Nobody at an infinite distance is.
+    """
+    apart = np.isinf(dist)
+    dist = np.where(apart, 0.0, dist)
+    larger = np.maximum(mine[:, None], theirs[None])
+    limit = np.minimum(mine[:, None], theirs[None]) if mutual else larger
+    if theta is not None:
+        weight = np.exp(-theta * dist**2)
+    else:
+        plain = (larger == 0) | np.isinf(larger)
+        safe = np.where(plain, 1.0, larger)
+        weight = np.where(plain, 1.0, np.exp(-decay * (dist / safe) ** 2))
+    return np.where(~apart & (dist <= limit * (1 + 1e-12)), weight, 0.0)

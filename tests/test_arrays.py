@@ -232,7 +232,7 @@ def test_frames_name_every_column_that_is_no_number() -> None:
         smooth(frame, Y)
     assert re.sub(r"of \S+?(?=[,)])", "of", str(caught.value)) == (
         "'x' must hold numbers (got 'job' of, 'since' of, 'class' of, 'wave' of). "
-        "Encode text, categories and dates first"
+        "Encode text, categories and dates first, or use 'pyg_glif.tables.FairTable'"
     )
     found = to_tensor("x", frame[["age", "big"]])
     assert found.tolist() == [[1.0, 2.0**63], [2.0, 0.0], [3.0, 1.0]]
@@ -245,7 +245,8 @@ def test_frames_name_every_missing_value() -> None:
             smooth(frame, Y)
         assert str(caught.value) == (
             "'x' must not have missing values (got 1 in 'a' from row 1, 2 in 'c' from "
-            "row 0). Fill them in or leave these people out"
+            "row 0). Fill them in, leave these people out, or use "
+            "'pyg_glif.tables.FairTable'"
         )
     pandas = pytest.importorskip("pandas")
     for dtype in ("Int64", "boolean", "Float32"):

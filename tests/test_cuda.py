@@ -10,6 +10,7 @@ import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import pandas
 import pytest
 import torch
 from torch import Tensor
@@ -34,6 +35,7 @@ from pyg_glif import (
     solvers,
 )
 from pyg_glif.postprocessor import Bootstrap, audit
+from pyg_glif.tables import FairTable
 from pyg_glif.tuning import tune
 
 N, F, TAU = 60, 3, 1.0
@@ -112,6 +114,12 @@ def _tune(p: People) -> Tensor:
     return torch.tensor([q.score for q in found.points], device=p.device)
 
 
+def _table(p: People) -> Tensor:
+    x = pandas.DataFrame(p.x.cpu().numpy(), columns=list("abc"))
+    table = FairTable(["a"]).fit(x, lambda df: 2 * df["b"] + df["a"])
+    return table.transform(x).to(p.device)  # frames are on the CPU, and so are results
+
+
 def _metric(metric: Any, *batch: Tensor) -> Tensor:
     metric = metric.to(batch[0].device)
     metric.update(*batch)
@@ -166,6 +174,7 @@ CASES: dict[str, Callable[[People], Any]] = {
     "Euclidean": lambda p: distances.Euclidean()(p.x, p.x),
     "FACE": lambda p: metric_learning.FACE(num_factors=1).fit(p.x, p.group).embed(p.x),
     "FairRadiusGraph": lambda p: FairRadiusGraph(TAU)(_data(p)).edge_weight,
+    "FairTable": _table,
     "GLIFConv": lambda p: GLIFConv(lam=0.5).to(p.device)(p.y, p.edges, p.weight),
     "GLIFPostProcessor": _post,
     "GLIFSmooth": lambda p: GLIFSmooth(0.5)(FairRadiusGraph(TAU)(_data(p))).y_fair,
@@ -203,6 +212,11 @@ CASES: dict[str, Callable[[People], Any]] = {
         graph.SimilarityGraph(p.edges, p.sq_dist, N, TAU).within(0.5).weights(0.5)
     ),
     "Softmax": lambda p: p.smooth(link=links.Softmax()),
+    "TaskDistance": lambda p: distances.TaskDistance(p.blind, torch.sin)(p.x, p.x),
+    "TaskEffect": lambda p: (
+        metric_learning.TaskEffect(p.blind).fit(p.x, p.label).embed(p.x)
+    ),
+    "structural_similarity": lambda p: graph.structural_similarity(p.edges),
     "annotator_graph": lambda p: graph.annotator_graph(
         [torch.tensor([[0, 1]], device=p.device)], N
     ),
@@ -224,6 +238,11 @@ CASES: dict[str, Callable[[People], Any]] = {
     "glif_smooth": lambda p: [
         p.smooth(normalization=form) for form in (None, "density", "nrw")
     ],
+    "group_disparity": lambda p: metrics.group_disparity(
+        p.score, p.edges, p.label, p.weight
+    ),
+    "ranking_ndcg": lambda p: metrics.ranking_ndcg(p.score, p.x, k=3),
+    "ranking_err": lambda p: metrics.ranking_err(p.score, p.x, k=3),
     "group_gap": lambda p: metrics.group_gap(p.score, p.label),
     "group_std": lambda p: metrics.group_std(p.score, p.group),
     "inform_debias": lambda p: baselines.inform_debias(
@@ -259,17 +278,20 @@ MODULES = [
     "nn",
     "path",
     "postprocessor",
+    "tables",
     "transforms",
     "tuning",
 ]
 # What holds results or is subclassed, and what the functions above are made of.
 NO_CALL = {
-    "AuditReport", "Bootstrap", "Estimate", "Explanation", "FairDistance", "Interval",
+    "AuditReport", "Bootstrap", "Estimate", "Explanation", "FairDistance",
+    "FitSummary", "Interval",
     "Jacobi", "Link", "LipschitzRatios", "LogisticFit", "Measure", "MetricFit", "Pair",
     "PathPoint", "Person", "Projection", "Solution", "SolveStatus", "Solver",
     "SubspaceFit", "System", "TransformInfo", "TunePoint", "TuneResult", "Violations",
     "WorstCase", "free_directions", "smooth", "smooth_outputs",
     "solve_together",
+    "ColumnSummary", "TableSummary",
 }  # fmt: skip
 
 

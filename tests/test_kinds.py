@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from pyg_glif import kinds
 from pyg_glif.distances import (
@@ -17,6 +17,7 @@ from pyg_glif.distances import (
     FairDistance,
     Mahalanobis,
     SensitiveSubspace,
+    TaskDistance,
 )
 from pyg_glif.kinds import build, describe, register, registered
 from pyg_glif.links import Identity, Link, Log, Logit, Softmax
@@ -43,6 +44,11 @@ DISTANCES = [
     Mahalanobis(SIGMA),
     Mahalanobis(SIGMA.double(), learnable=True),
     SensitiveSubspace(torch.tensor([[1.0, 2.0, 0.0]])),
+    TaskDistance(
+        SensitiveSubspace(torch.tensor([[1.0, 2.0, 0.0]])),
+        nn.Linear(3, 2, bias=False),
+        weight=0.3,
+    ),
 ]
 
 

@@ -6,7 +6,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings, strategies as st
+from hypothesis import example, given, settings, strategies as st
 from scipy import special
 from torch import Tensor
 
@@ -344,6 +344,7 @@ def test_smoothing_solves_the_printed_system(normalization: Normalization) -> No
     lam=st.floats(0.0, 100.0),
     normalization=st.sampled_from(PSD),
 )
+@example(seed=18791, lam=4.0, normalization=None)  # CG gave up on some processors
 def test_inverse_is_doubly_stochastic(
     seed: int, lam: float, normalization: Normalization
 ) -> None:

@@ -1,11 +1,12 @@
 """Global individual fairness: the nearest outputs that obey every constraint."""
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from pyg_glif._arrays import like
 from pyg_glif._runtime import without_autocast
 from pyg_glif._validate import (
     check_count,
@@ -27,7 +28,8 @@ class Projection(NamedTuple):
     pairs again, and any multipliers whatsoever give a lower bound.
 
     Attributes:
-        value (torch.Tensor): The fair outputs, with shape and dtype of ``y_hat``.
+        value (torch.Tensor): The fair outputs, with shape and dtype of ``y_hat``; an
+            array or a series where ``y_hat`` is one.
         max_violation (float): The largest
             :math:`\| \mathbf{f}_i - \mathbf{f}_j \|_2 - L d_{ij}` of all pairs, in
             units of the outputs, or zero if no pair exceeds its limit.
@@ -137,7 +139,7 @@ def lipschitz_projection(
         >>> fair.max_violation < 1e-6, fair.duality_gap < 1e-6
         (True, True)
     """
-    x = check_features("x", x).detach()
+    given, x = y_hat, check_features("x", x).detach()
     y_hat = check_outputs("y_hat", y_hat).detach()
     check_same_rows("y_hat", y_hat, "x", x)
     lipschitz = check_scalar("lipschitz", lipschitz, minimum=0.0, allow_inf=True)
@@ -146,13 +148,13 @@ def lipschitz_projection(
     check_count("tile_size", tile_size)
     dists = pair_distances(x, distance)
     if math.isinf(lipschitz):
-        return _unchanged(y_hat)
+        return _unchanged(y_hat, like(given, y_hat.clone()))
     problem = ConstraintGeneration(dists, y_hat, lipschitz, tile_size)
     num_iter = problem.solve(rtol, max_iter, progress)
     nodes, value = problem.rounded()
     pairs, multipliers = problem.active()
     return Projection(
-        value,
+        like(given, value),
         problem.max_violation(value),
         problem.gap(nodes),
         pairs.size(1),
@@ -163,8 +165,8 @@ def lipschitz_projection(
     )
 
 
-def _unchanged(y_hat: Tensor) -> Projection:
+def _unchanged(y_hat: Tensor, value: Any) -> Projection:
     """What no constraint does."""
     pairs = torch.empty(2, 0, dtype=torch.long)
     multipliers = torch.empty(0, *y_hat.shape[1:], dtype=torch.float64)
-    return Projection(y_hat.clone(), 0.0, 0.0, 0, 0.0, 0, pairs, multipliers)
+    return Projection(value, 0.0, 0.0, 0, 0.0, 0, pairs, multipliers)

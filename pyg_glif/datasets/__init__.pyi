@@ -1,5 +1,7 @@
+from .adult import Adult
 from .bios import Bios
+from .german import German
 from .sentiment import Sentiment
 from .toxicity import Toxicity
 
-__all__ = ["Bios", "Sentiment", "Toxicity"]
+__all__ = ["Adult", "Bios", "German", "Sentiment", "Toxicity"]

@@ -4,6 +4,7 @@ import csv
 import gzip
 import math
 import os
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,12 +46,17 @@ class LocalDataset(InMemoryDataset):  # type: ignore[misc]
         force_reload: bool,
     ) -> None:
         self._root = None if root is None else Path(os.fspath(root)).expanduser()
-        super().__init__(
-            None if self._root is None else str(self._root),
-            transform,
-            pre_transform,
-            force_reload=force_reload,
-        )
+        with warnings.catch_warnings():
+            if force_reload:
+                # PyG before 2.7 advises to reload even those who do.
+                told = "The `pre_transform` argument differs"
+                warnings.filterwarnings("ignore", told)
+            super().__init__(
+                None if self._root is None else str(self._root),
+                transform,
+                pre_transform,
+                force_reload=force_reload,
+            )
 
     @property
     def raw_paths(self) -> list[str]:

@@ -112,7 +112,7 @@ class FairDistance(nn.Module, Kind, ABC):
 
     def forward(self, x1: Tensor, x2: Tensor) -> Tensor:
         r"""All distances between rows of ``x1`` and rows of ``x2``."""
-        self._check_inputs(x1, x2)
+        x1, x2 = self._check_inputs(x1, x2)
         # Together, because a matrix product may round the same row differently in
         # inputs of different height, and then duplicates would not coincide.
         z = self.embed(torch.cat([x1, x2]))
@@ -122,12 +122,16 @@ class FairDistance(nn.Module, Kind, ABC):
             z[: len(x1)], z[len(x1) :], compute_mode="donot_use_mm_for_euclid_dist"
         )
 
-    def _check_inputs(self, x1: Tensor, x2: Tensor) -> None:
+    def _check_inputs(self, x1: Tensor, x2: Tensor) -> tuple[Tensor, Tensor]:
         """Raises on anything but two sets of comparable, finite rows."""
-        for name, x in (("x1", x1), ("x2", x2)):
-            check_rows(name, x, self.num_features)
-            check_features(name, x)
-        check_comparable("x2", x2, "x1", x1)
+        y1 = check_features("x1", check_rows("x1", x1, self.num_features))
+        y2 = check_features("x2", check_rows("x2", x2, self.num_features))
+        if not (isinstance(x1, Tensor) and isinstance(x2, Tensor)):
+            # A frame has the precision that its columns need.
+            dtype = torch.promote_types(y1.dtype, y2.dtype)
+            y1, y2 = y1.to(dtype), y2.to(dtype)
+        check_comparable("x2", y2, "x1", y1)
+        return y1, y2
 
     def _load_from_state_dict(
         self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any

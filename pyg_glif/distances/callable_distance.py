@@ -62,7 +62,7 @@ class CallableDistance(FairDistance):
 
     def forward(self, x1: Tensor, x2: Tensor) -> Tensor:
         r"""All distances between rows of ``x1`` and rows of ``x2``."""
-        self._check_inputs(x1, x2)
+        x1, x2 = self._check_inputs(x1, x2)
         return _check_dist("function(x1, x2)", self.function(x1, x2), len(x1), len(x2))
 
     def extra_repr(self) -> str:

@@ -118,7 +118,8 @@ class Mahalanobis(FairDistance):
 
     def embed(self, x: Tensor) -> Tensor:
         r"""Returns :math:`\mathbf{X} \mathbf{A}`, with ``rank`` columns."""
-        return check_rows("x", x, self.num_features) @ self.factor.to(x.dtype)
+        x = check_rows("x", x, self.num_features)
+        return x @ self.factor.to(x.dtype)
 
     def null_space(self, num_features: int) -> Tensor:
         r"""The null space of :math:`\mathbf{\Sigma}`, by singular values.

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+import pyg_glif.experiments._plots as plots
 from pyg_glif.baselines import lipschitz_projection
 from pyg_glif.datasets import Sentiment
-from pyg_glif.experiments import plots
+from pyg_glif.experiments._paper import LAMS, LIPSCHITZ, METHODS, SQ_TAUS
 from pyg_glif.experiments.experiment import Experiment, Method, Trial
-from pyg_glif.experiments.paper import LAMS, LIPSCHITZ, METHODS, SQ_TAUS
 from pyg_glif.experiments.records import (
     Record,
     Run,

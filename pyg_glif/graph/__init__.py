@@ -6,6 +6,7 @@ from pyg_glif.graph.knn import fair_knn_graph
 from pyg_glif.graph.knn_index import KNNIndex
 from pyg_glif.graph.radius import fair_radius_graph
 from pyg_glif.graph.similarity import SimilarityGraph
+from pyg_glif.graph.structure import structural_similarity
 from pyg_glif.graph.suggest import suggest_tau
 from pyg_glif.graph.weights import (
     decay_of,
@@ -25,5 +26,6 @@ __all__ = [
     "fair_knn_graph",
     "fair_radius_graph",
     "local_weights",
+    "structural_similarity",
     "suggest_tau",
 ]

@@ -8,6 +8,7 @@ from torch import Tensor
 from torch_geometric.data import Batch, Data
 
 from pyg_glif._validate import (
+    check_floating,
     check_group,
     check_mask,
     check_rank,
@@ -71,6 +72,7 @@ def _features(x: object) -> Tensor:
     if x.dtype in (torch.float16, torch.bfloat16):
         check_rank("x", x, 2)
         return x
+    check_floating("x", x)
     return check_rows("x", x)
 
 

@@ -16,10 +16,12 @@ from pyg_glif._validate import (
     check_attribute,
     check_count,
     check_features,
+    check_floating,
     check_group,
     check_kind,
     check_mask,
     check_one_process,
+    check_tensor,
     check_two_classes,
 )
 from pyg_glif.lightning.resolve import LightningDataModule
@@ -82,6 +84,7 @@ class FairDataModule(LightningDataModule):
         check_kind("data", data, Data)
         check_attribute("data", data.keys(), "x")
         check_attribute("data", data.keys(), "y")
+        check_floating("x", check_tensor("x", data.x))
         check_features("x", data.x)
         check_group("y", data.y, len(data.x))
         self.data = data

@@ -102,7 +102,7 @@ class SoftmaxRegression:
         return value, torch.cat([slope, bias_slope[None] * self.intercept_scale])
 
     def minimize(
-        self, rtol: float, max_iter: int, progress: bool | None = None
+        self, rtol: float, max_iter: int, name: str, progress: bool | None = None
     ) -> tuple[Tensor, int, float]:
         """The point reached, iterations spent, relative gradient norm.
 
@@ -131,7 +131,7 @@ class SoftmaxRegression:
             return value
 
         group, num_iter, norm = optimizer.param_groups[0], 0, first
-        with Progress(max_iter, "LogisticSubspace", progress) as bar:
+        with Progress(max_iter, name, progress) as bar:
             while norm > rtol * first and num_iter < max_iter:
                 before, last = point.clone(), norm
                 optimizer.step(closure)

@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -22,6 +22,9 @@ from pyg_glif.errors import ConvergenceError, ConvergenceWarning
 from pyg_glif.metric_learning._base import features, labels
 from pyg_glif.metric_learning._softmax_regression import Design, SoftmaxRegression
 
+if TYPE_CHECKING:
+    from pyg_glif.metric_learning.task_effect import TaskEffect
+
 # Directions of two attributes that agree this closely count as one: male and
 # female, coded as two columns, have opposite coefficients up to the solver's error.
 _SPAN_RTOL = 1e-4
@@ -29,9 +32,10 @@ _SPAN_RTOL = 1e-4
 
 @dataclass(frozen=True, eq=False)
 class LogisticFit:
-    r"""One logistic regression of :class:`LogisticSubspace`.
+    r"""One logistic regression of :class:`LogisticSubspace` or :class:`TaskEffect`.
 
-    The ``fit_result`` of the distance is a tuple with one of these per attribute.
+    The ``fit_result`` of the former's distance is a tuple with one of these per
+    attribute, that of the latter's is one, of the classes in ``y``.
 
     Args:
         classes (tuple): Values of the attribute, ascending.
@@ -158,10 +162,10 @@ class LogisticSubspace:
         protected = torch.eye(x.size(1), dtype=torch.float64, device=x.device)
         protected = protected[list(self.protected_columns)]
         mask = 1 - protected.sum(dim=0)
-        _check_varies("x", mask * (x.amax(dim=0) - x.amin(dim=0)))
+        check_varies("x", mask * (x.amax(dim=0) - x.amin(dim=0)))
         design = Design.of(x, mask, self.ridge, self.chunk_size)
         fits = tuple(
-            self._fit_one(design, f"attributes[:, {k}]", column)
+            fit_labels(self, design, f"attributes[:, {k}]", column)
             for k, column in enumerate(attributes.unbind(dim=1))
         )
         basis = torch.cat([*(fit.directions for fit in fits), protected])
@@ -171,42 +175,48 @@ class LogisticSubspace:
         distance.fit_result = fits
         return distance
 
-    def _fit_one(self, design: Design, name: str, values: Tensor) -> LogisticFit:
-        """Regresses one attribute on the features."""
-        classes, label = values.unique(return_inverse=True)
-        check_two_classes(name, classes)
-        regression = SoftmaxRegression(design, label, len(classes), self.ridge)
-        point, num_iter, residual = regression.minimize(
-            self.rtol, self.max_iter, self.progress
-        )
-        if residual > self.rtol:
-            self._give_up(name, num_iter, residual)
-        coefficients, intercepts = regression.coefficients(point)
-        accuracy, log_likelihood = regression.score(point)
-        return LogisticFit(
-            classes=tuple(classes.tolist()),
-            coefficients=coefficients,
-            intercepts=intercepts,
-            accuracy=accuracy,
-            majority=float(label.bincount().max()) / len(label),
-            log_likelihood=log_likelihood,
-            residual=residual,
-            num_iter=num_iter,
-            converged=residual <= self.rtol,
-        )
 
-    def _give_up(self, name: str, num_iter: int, residual: float) -> None:
-        """Says by how much the tolerance was missed."""
-        # Short of the limit, only rounding ends the iterations.
-        remedy = "max_iter" if num_iter >= self.max_iter else "rtol"
-        msg = (
-            f"LogisticSubspace stopped after {num_iter} iterations on '{name}': "
-            f"relative gradient {residual:.1e}, 'rtol' is {self.rtol:g}. "
-            f"Raise '{remedy}' or 'ridge'"
-        )
-        if self.throw:
-            raise ConvergenceError(msg)
-        warnings.warn(msg, ConvergenceWarning, stacklevel=4)
+def fit_labels(
+    learner: "LogisticSubspace | TaskEffect", design: Design, name: str, values: Tensor
+) -> LogisticFit:
+    """Regresses labels on features, as the options of a learner say."""
+    classes, label = values.unique(return_inverse=True)
+    check_two_classes(name, classes)
+    regression = SoftmaxRegression(design, label, len(classes), learner.ridge)
+    point, num_iter, residual = regression.minimize(
+        learner.rtol, learner.max_iter, type(learner).__name__, learner.progress
+    )
+    if residual > learner.rtol:
+        _give_up(learner, name, num_iter, residual)
+    coefficients, intercepts = regression.coefficients(point)
+    accuracy, log_likelihood = regression.score(point)
+    return LogisticFit(
+        classes=tuple(classes.tolist()),
+        coefficients=coefficients,
+        intercepts=intercepts,
+        accuracy=accuracy,
+        majority=float(label.bincount().max()) / len(label),
+        log_likelihood=log_likelihood,
+        residual=residual,
+        num_iter=num_iter,
+        converged=residual <= learner.rtol,
+    )
+
+
+def _give_up(
+    learner: "LogisticSubspace | TaskEffect", name: str, num_iter: int, residual: float
+) -> None:
+    """Says by how much the tolerance was missed."""
+    # Short of the limit, only rounding ends the iterations.
+    remedy = "max_iter" if num_iter >= learner.max_iter else "rtol"
+    msg = (
+        f"{type(learner).__name__} stopped after {num_iter} iterations on '{name}': "
+        f"relative gradient {residual:.1e}, 'rtol' is {learner.rtol:g}. "
+        f"Raise '{remedy}' or 'ridge'"
+    )
+    if learner.throw:
+        raise ConvergenceError(msg)
+    warnings.warn(msg, ConvergenceWarning, stacklevel=4)
 
 
 def _check_columns(name: str, value: Iterable[int], num_features: int) -> None:
@@ -225,7 +235,7 @@ def _check_columns(name: str, value: Iterable[int], num_features: int) -> None:
         )
 
 
-def _check_varies(name: str, variances: Tensor) -> None:
+def check_varies(name: str, variances: Tensor) -> None:
     """Raises if every column is constant."""
     if not bool((variances > 0).any()):
         raise ValueError(

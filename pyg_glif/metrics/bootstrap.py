@@ -15,7 +15,7 @@ from pyg_glif._validate import (
     check_scalar,
     check_tensor,
 )
-from pyg_glif.metrics._groups import number_groups
+from pyg_glif.metrics.groups import number_groups
 
 
 class Interval(NamedTuple):

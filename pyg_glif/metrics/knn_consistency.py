@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from pyg_glif._arrays import like
 from pyg_glif._runtime import without_autocast
 from pyg_glif._validate import (
     check_count,
@@ -58,7 +59,8 @@ def knn_deviation(
         >>> knn_deviation(x, torch.tensor([0.0, 0.5, 1.0, 1.0]), k=1)
         tensor([0.5000, 0.0000, 0.5000, 0.0000])
     """
-    x, y = check_features("x", x), check_outputs("y", y).detach().to(x.device)
+    given, x = y, check_features("x", x)
+    y = check_outputs("y", y).detach().to(x.device)
     check_same_rows("y", y, "x", x)
     check_count("k", k, below=len(x))
     value = y.reshape(len(y), -1).double()
@@ -70,7 +72,7 @@ def knn_deviation(
     share = (k / beside.clamp(min=1).double()).clamp_(max=1.0).unsqueeze(1)
     filled = (total[spot] - value) * share[spot]
     filled += _fill(near, k - beside, count, total)[spot]
-    return (value - filled / k).abs_().view(y.shape).to(y.dtype)
+    return like(given, (value - filled / k).abs_().view(y.shape).to(y.dtype))
 
 
 def _fill(near: Ranked, places: Tensor, count: Tensor, total: Tensor) -> Tensor:
@@ -143,5 +145,6 @@ def knn_consistency(
         >>> knn_consistency(x, torch.tensor([0.0, 0.5, 1.0, 1.0]), k=1)
         tensor(0.7500)
     """
+    y = check_outputs("y", y)
     deviation = knn_deviation(x, y, k, distance=distance, progress=progress)
     return (1.0 - deviation.double().mean()).to(deviation.dtype)

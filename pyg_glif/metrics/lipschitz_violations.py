@@ -119,7 +119,8 @@ def lipschitz_violations(
         >>> found.bin_share
         tensor([1., 0.], dtype=torch.float64)
     """
-    x, y = check_features("x", x), check_outputs("y", y).to(x.device)
+    x = check_features("x", x)
+    y = check_outputs("y", y).to(x.device)
     check_same_rows("y", y, "x", x)
     bound = check_scalar("lipschitz", lipschitz, minimum=0.0)
     bound *= 1.0 + check_scalar("rtol", rtol, minimum=0.0)

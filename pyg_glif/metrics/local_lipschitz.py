@@ -89,8 +89,9 @@ def local_lipschitz(
     """
     levels = [check_share("quantiles", q) for q in quantiles]
     check_count("num_worst", num_worst, minimum=0)
+    y = check_outputs("y", y)
     ratio, edge_index = edge_ratios(y, edge_index, sq_dist)
-    by_person = ratio.new_zeros(y.size(0))
+    by_person = ratio.new_zeros(len(y))
     by_person.scatter_reduce_(0, edge_index[0], ratio, "amax")
     by_person.scatter_reduce_(0, edge_index[1], ratio, "amax")
     ordered, order = ratio.sort(descending=True, stable=True)

@@ -4,7 +4,7 @@ They are apart from the functions that compute them because torchmetrics takes l
 load than torch: who smooths or audits does without it.
 """
 
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -23,20 +23,60 @@ from pyg_glif._validate import (
     check_share,
 )
 from pyg_glif.distances import FairDistance
-from pyg_glif.metrics.group_gap import group_gap
-from pyg_glif.metrics.group_std import group_std
+from pyg_glif.metrics.group_disparity import disparity, group_shares
+from pyg_glif.metrics.groups import (
+    group_gap,
+    group_std,
+    predicted_label,
+    prediction_consistency,
+)
 from pyg_glif.metrics.knn_consistency import knn_consistency
 from pyg_glif.metrics.laplacian_energy import laplacian_energy
 from pyg_glif.metrics.lipschitz_violations import lipschitz_violations
 from pyg_glif.metrics.local_lipschitz import edge_quantiles, edge_ratios
-from pyg_glif.metrics.prediction_consistency import (
-    predicted_label,
-    prediction_consistency,
-)
+from pyg_glif.metrics.ranking import ranking_err, ranking_ndcg
+from pyg_glif.solvers import Definition
 from pyg_glif.typing import Normalization
 
 
-class GroupGap(Metric):
+class _Rows(Metric):
+    """Keeps the rows of every batch until the value is asked for."""
+
+    full_state_update = False
+
+    def __init__(self, *names: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        for name in names:
+            self.add_state(name, [], dist_reduce_fx="cat")
+
+    def _all(self, name: str) -> Tensor:
+        """The rows of all batches."""
+        rows: Tensor = dim_zero_cat(getattr(self, name))
+        return rows
+
+
+class _PeopleRows(_Rows):
+    """Keeps people and their outputs: pairs across batches count."""
+
+    x: list[Tensor]
+    y: list[Tensor]
+
+    def __init__(self, distance: FairDistance | None, **kwargs: Any) -> None:
+        super().__init__("x", "y", **kwargs)
+        if distance is not None:
+            check_kind("distance", distance, FairDistance)
+        self.distance = distance
+
+    def update(self, x: Tensor, y: Tensor) -> None:
+        """Adds people and their outputs."""
+        x, y = check_features("x", x), check_outputs("y", y)
+        check_same_rows("y", y, "x", x)
+        # Embedded when complete: a product may round a row differently in each batch.
+        self.x.append(x.detach())
+        self.y.append(y.detach())
+
+
+class GroupGap(_Rows):
     r"""Difference of average outputs between groups of people.
 
     :func:`group_gap` over all batches: a batch need not hold every group.
@@ -62,15 +102,12 @@ class GroupGap(Metric):
 
     is_differentiable = True
     higher_is_better = None
-    full_state_update = False
 
     y: list[Tensor]
     attribute: list[Tensor]
 
     def __init__(self, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.add_state("y", [], dist_reduce_fx="cat")
-        self.add_state("attribute", [], dist_reduce_fx="cat")
+        super().__init__("y", "attribute", **kwargs)
 
     def update(self, y: Tensor, attribute: Tensor) -> None:
         """Adds outputs and the groups of their people."""
@@ -80,10 +117,10 @@ class GroupGap(Metric):
 
     def compute(self) -> Tensor:
         """The gap over everything added."""
-        return group_gap(dim_zero_cat(self.y), dim_zero_cat(self.attribute))
+        return group_gap(self._all("y"), self._all("attribute"))
 
 
-class GroupStd(Metric):
+class GroupStd(_Rows):
     r"""Standard deviation of outputs over comparable people.
 
     :func:`group_std` over all batches: a group may be spread over several of them.
@@ -107,16 +144,13 @@ class GroupStd(Metric):
 
     is_differentiable = True
     higher_is_better = False
-    full_state_update = False
     plot_lower_bound = 0.0
 
     y: list[Tensor]
     group: list[Tensor]
 
     def __init__(self, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.add_state("y", [], dist_reduce_fx="cat")
-        self.add_state("group", [], dist_reduce_fx="cat")
+        super().__init__("y", "group", **kwargs)
 
     def update(self, y: Tensor, group: Tensor | None = None) -> None:
         """Adds outputs and the groups they belong to."""
@@ -128,10 +162,10 @@ class GroupStd(Metric):
 
     def compute(self) -> Tensor:
         """The standard deviation over everything added."""
-        return group_std(dim_zero_cat(self.y), dim_zero_cat(self.group))
+        return group_std(self._all("y"), self._all("group"))
 
 
-class KNNConsistency(Metric):
+class KNNConsistency(_PeopleRows):
     r"""Consistency with the nearest others in fair space.
 
     :func:`knn_consistency` over all batches: neighbours are looked for in all of
@@ -156,34 +190,83 @@ class KNNConsistency(Metric):
 
     is_differentiable = False
     higher_is_better = True
-    full_state_update = False
     plot_upper_bound = 1.0
-
-    x: list[Tensor]
-    y: list[Tensor]
 
     def __init__(
         self, k: int = 5, *, distance: FairDistance | None = None, **kwargs: Any
     ) -> None:
-        super().__init__(**kwargs)
+        super().__init__(distance, **kwargs)
         self.k = check_count("k", k)
-        if distance is not None:
-            check_kind("distance", distance, FairDistance)
-        self.distance = distance
-        self.add_state("x", [], dist_reduce_fx="cat")
-        self.add_state("y", [], dist_reduce_fx="cat")
-
-    def update(self, x: Tensor, y: Tensor) -> None:
-        """Adds people and their outputs."""
-        x, y = check_features("x", x), check_outputs("y", y)
-        check_same_rows("y", y, "x", x)
-        self.x.append(x.detach())
-        self.y.append(y.detach())
 
     def compute(self) -> Tensor:
         """The consistency over everything added."""
-        x, y = dim_zero_cat(self.x), dim_zero_cat(self.y)
+        x, y = self._all("x"), self._all("y")
         return knn_consistency(x, y, self.k, distance=self.distance)
+
+
+class GroupDisparity(Metric):
+    r"""Ratio of the groups' individual unfairness.
+
+    :func:`group_disparity` over batches, each of which brings the graph of its own
+    people: energies and sizes of groups add up, there are no edges between batches.
+
+    Args:
+        num_groups (int): Groups are numbered from 0 to one less than this.
+            (default: :obj:`2`)
+        definition (str): What a group's energy is divided by.
+            (default: ``"members"``)
+        **kwargs: What every :class:`torchmetrics.Metric` takes.
+
+    Shapes:
+        - **update:** outputs :math:`(N)` or :math:`(N, C)`, edges :math:`(2, E)`,
+          groups :math:`(N)`, weights :math:`(E)`
+        - **compute:** a number, at least 1
+
+    Example:
+        >>> metric = GroupDisparity()
+        >>> edge_index = torch.tensor([[0, 1], [1, 0]])
+        >>> metric.update(torch.tensor([0.0, 1.0]), edge_index, torch.tensor([0, 0]))
+        >>> metric.update(torch.tensor([0.0, 2.0]), edge_index, torch.tensor([1, 1]))
+        >>> metric.compute()
+        tensor(4., dtype=torch.float64)
+    """
+
+    is_differentiable = False
+    higher_is_better = False
+    full_state_update = False
+
+    energy: Tensor
+    size: Tensor
+    linked: Tensor
+
+    def __init__(
+        self, num_groups: int = 2, definition: Definition = "members", **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        check_choice("definition", definition, ("members", "pairs", "guide"))
+        self.num_groups = check_count("num_groups", num_groups, minimum=2)
+        self.definition: Definition = definition
+        for name in ("energy", "size", "linked"):
+            zero = torch.zeros(num_groups, dtype=torch.float64)
+            self.add_state(name, zero, dist_reduce_fx="sum")
+
+    def update(
+        self,
+        y: Tensor,
+        edge_index: Any,
+        group: Tensor,
+        edge_weight: Tensor | None = None,
+    ) -> None:
+        """Adds the people of a graph."""
+        shares = group_shares(
+            y, edge_index, group, edge_weight, self.definition, self.num_groups
+        )
+        for name, value in zip(("energy", "size", "linked"), shares, strict=True):
+            setattr(self, name, getattr(self, name) + value)
+
+    def compute(self) -> Tensor:
+        """The ratio over all graphs added."""
+        return disparity(self.energy, self.size, self.linked)
 
 
 class LaplacianEnergy(Metric):
@@ -194,12 +277,14 @@ class LaplacianEnergy(Metric):
 
     Args:
         normalization (str, optional): Form of the Laplacian. (default: :obj:`None`)
+        unit_variance (bool): Whether the energy of each graph is divided by the
+            variance of its outputs. (default: :obj:`False`)
         **kwargs: What every :class:`torchmetrics.Metric` takes.
 
     Shapes:
         - **update:** outputs :math:`(N)` or :math:`(N, C)`, edges :math:`(2, E)`,
           weights :math:`(E)`
-        - **compute:** a number, in the squared unit of the outputs
+        - **compute:** a number, in the squared unit of the outputs, or without unit
 
     Example:
         >>> metric = LaplacianEnergy()
@@ -216,10 +301,17 @@ class LaplacianEnergy(Metric):
 
     energy: Tensor
 
-    def __init__(self, normalization: Normalization = None, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        normalization: Normalization = None,
+        *,
+        unit_variance: bool = False,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         check_choice("normalization", normalization, (None, "nrw", "density"))
         self.normalization = normalization
+        self.unit_variance = unit_variance
         zero = torch.zeros((), dtype=torch.float64)
         self.add_state("energy", zero, dist_reduce_fx="sum")
 
@@ -228,7 +320,11 @@ class LaplacianEnergy(Metric):
     ) -> None:
         """Adds the energy of a graph."""
         self.energy = self.energy + laplacian_energy(
-            y, edge_index, edge_weight, normalization=self.normalization
+            y,
+            edge_index,
+            edge_weight,
+            normalization=self.normalization,
+            unit_variance=self.unit_variance,
         )
 
     def compute(self) -> Tensor:
@@ -236,7 +332,7 @@ class LaplacianEnergy(Metric):
         return self.energy
 
 
-class LipschitzViolations(Metric):
+class LipschitzViolations(_PeopleRows):
     r"""Share of pairs that global individual fairness forbids.
 
     ``lipschitz_violations(...).share`` over all batches: pairs across batches
@@ -263,12 +359,8 @@ class LipschitzViolations(Metric):
 
     is_differentiable = False
     higher_is_better = False
-    full_state_update = False
     plot_lower_bound = 0.0
     plot_upper_bound = 1.0
-
-    x: list[Tensor]
-    y: list[Tensor]
 
     def __init__(
         self,
@@ -278,28 +370,15 @@ class LipschitzViolations(Metric):
         rtol: float = 0.0,
         **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
+        super().__init__(distance, **kwargs)
         self.lipschitz = check_scalar("lipschitz", lipschitz, minimum=0.0)
         self.rtol = check_scalar("rtol", rtol, minimum=0.0)
-        if distance is not None:
-            check_kind("distance", distance, FairDistance)
-        self.distance = distance
-        self.add_state("x", [], dist_reduce_fx="cat")
-        self.add_state("y", [], dist_reduce_fx="cat")
-
-    def update(self, x: Tensor, y: Tensor) -> None:
-        """Adds people and their outputs."""
-        x, y = check_features("x", x), check_outputs("y", y)
-        check_same_rows("y", y, "x", x)
-        # Embedded when complete: a product may round a row differently in each batch.
-        self.x.append(x.detach())
-        self.y.append(y.detach())
 
     def compute(self) -> Tensor:
         """The share over everything added."""
         found = lipschitz_violations(
-            dim_zero_cat(self.x),
-            dim_zero_cat(self.y),
+            self._all("x"),
+            self._all("y"),
             self.lipschitz,
             distance=self.distance,
             rtol=self.rtol,
@@ -307,7 +386,7 @@ class LipschitzViolations(Metric):
         return torch.tensor(found.share, dtype=torch.float32, device=self.device)
 
 
-class LocalLipschitz(Metric):
+class LocalLipschitz(_Rows):
     r"""A quantile of the local Lipschitz constants of similarity graphs.
 
     :func:`local_lipschitz` over the edges of all batches: each update brings the
@@ -334,15 +413,13 @@ class LocalLipschitz(Metric):
 
     is_differentiable = False
     higher_is_better = False
-    full_state_update = False
     plot_lower_bound = 0.0
 
     ratio: list[Tensor]
 
     def __init__(self, quantile: float = 1.0, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+        super().__init__("ratio", **kwargs)
         self.quantile = check_share("quantile", quantile)
-        self.add_state("ratio", [], dist_reduce_fx="cat")
 
     def update(self, y: Tensor, edge_index: Tensor, sq_dist: Tensor) -> None:
         """Adds the edges of a graph."""
@@ -350,11 +427,10 @@ class LocalLipschitz(Metric):
 
     def compute(self) -> Tensor:
         """The quantile over all edges added."""
-        ratio: Tensor = dim_zero_cat(self.ratio)
-        return edge_quantiles(ratio.sort().values, [self.quantile])[0]
+        return edge_quantiles(self._all("ratio").sort().values, [self.quantile])[0]
 
 
-class PredictionConsistency(Metric):
+class PredictionConsistency(_Rows):
     r"""Share of groups of counterfactuals whose predicted classes all agree.
 
     :func:`prediction_consistency` over all batches: a group may be spread over
@@ -380,7 +456,6 @@ class PredictionConsistency(Metric):
 
     is_differentiable = False
     higher_is_better = True
-    full_state_update = False
     plot_lower_bound = 0.0
     plot_upper_bound = 1.0
 
@@ -388,9 +463,7 @@ class PredictionConsistency(Metric):
     group: list[Tensor]
 
     def __init__(self, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.add_state("label", [], dist_reduce_fx="cat")
-        self.add_state("group", [], dist_reduce_fx="cat")
+        super().__init__("label", "group", **kwargs)
 
     def update(self, y: Tensor, group: Tensor) -> None:
         """Adds predictions and the groups they belong to."""
@@ -400,6 +473,89 @@ class PredictionConsistency(Metric):
 
     def compute(self) -> Tensor:
         """The share over everything added."""
-        return prediction_consistency(
-            dim_zero_cat(self.label), dim_zero_cat(self.group)
-        )
+        return prediction_consistency(self._all("label"), self._all("group"))
+
+
+class _Ranking(_Rows):
+    """Keeps people and their outputs: everybody is ranked among all."""
+
+    is_differentiable = False
+    higher_is_better = True
+    plot_lower_bound, plot_upper_bound = 0.0, 1.0
+
+    x: list[Tensor]
+    y: list[Tensor]
+
+    def __init__(
+        self,
+        k: int = 10,
+        *,
+        outputs: Literal["euclidean", "cosine"] = "euclidean",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__("x", "y", **kwargs)
+        self.k = check_count("k", k)
+        check_choice("outputs", outputs, ("euclidean", "cosine"))
+        self.outputs = outputs
+
+    def update(self, x: Tensor, y: Tensor) -> None:
+        """Adds people and their outputs."""
+        x, y = check_features("x", x), check_outputs("y", y)
+        check_same_rows("y", y, "x", x)
+        self.x.append(x.detach())
+        self.y.append(y.detach())
+
+
+class RankingNDCG(_Ranking):
+    r"""NDCG@k of similar people by output.
+
+    :func:`ranking_ndcg` over all batches, similarity being the cosine of features.
+
+    Args:
+        k (int): Places that count. (default: :obj:`10`)
+        outputs (str): How outputs are compared. (default: ``"euclidean"``)
+        **kwargs: What every :class:`torchmetrics.Metric` takes.
+
+    Shapes:
+        - **update:** features :math:`(N, F)`, outputs :math:`(N)` or :math:`(N, C)`
+        - **compute:** a number from 0 to 1
+
+    Example:
+        >>> metric = RankingNDCG(k=1)
+        >>> x = torch.tensor([[1.0, 0.0], [1.0, 0.1], [0.0, 1.0]])
+        >>> metric.update(x, torch.tensor([0.9, 0.8, 0.1]))
+        >>> metric.compute()
+        tensor(1.)
+    """
+
+    def compute(self) -> Tensor:
+        """The value over everything added."""
+        x, y = self._all("x"), self._all("y")
+        return ranking_ndcg(y, x, k=self.k, outputs=self.outputs)
+
+
+class RankingERR(_Ranking):
+    r"""ERR@k of similar people by output.
+
+    :func:`ranking_err` over all batches, similarity being the cosine of features.
+
+    Args:
+        k (int): Places that count. (default: :obj:`10`)
+        outputs (str): How outputs are compared. (default: ``"euclidean"``)
+        **kwargs: What every :class:`torchmetrics.Metric` takes.
+
+    Shapes:
+        - **update:** features :math:`(N, F)`, outputs :math:`(N)` or :math:`(N, C)`
+        - **compute:** a number from 0 to 1
+
+    Example:
+        >>> metric = RankingERR(k=1)
+        >>> metric.update(torch.ones(3, 2), torch.tensor([0.9, 0.8, 0.1]))
+        >>> metric.compute()
+        tensor(0.5000)
+    """
+
+    def compute(self) -> Tensor:
+        """The value over everything added."""
+        x, y = self._all("x"), self._all("y")
+        return ranking_err(y, x, k=self.k, outputs=self.outputs)

@@ -43,10 +43,13 @@ class GLIFConv(MessagePassing):  # type: ignore[misc]
             (torch counts modifications; one through a NumPy array that shares the
             memory goes unseen). Weights that need a gradient are never cached.
             (default: :obj:`False`)
+        balance (bool, optional): If :obj:`True`, ``forward`` is given ``groups``, and
+            the strength is shared out so that all of them are treated equally alike,
+            see :func:`~pyg_glif.glif_smooth`. (default: :obj:`False`)
 
     Shapes:
         - **input:** signals :math:`(N)` or :math:`(N, C)`, edges :math:`(2, E)`,
-          weights :math:`(E)`, batch :math:`(N)`
+          weights :math:`(E)`, batch and groups :math:`(N)`
         - **output:** signals like the input
 
     ``edge_index`` may also be an ``EdgeIndex``, a ``torch.sparse`` matrix, a
@@ -70,6 +73,7 @@ class GLIFConv(MessagePassing):  # type: ignore[misc]
         link: Link | None = None,
         learn_lam: bool = False,
         cached: bool = False,
+        balance: bool = False,
     ) -> None:
         # A 'MessagePassing' so that explainers find the layer and hand it their masks.
         # Messages are not passed: the solver multiplies by one sparse matrix.
@@ -85,6 +89,7 @@ class GLIFConv(MessagePassing):  # type: ignore[misc]
             check_kind("link", link, Link)
         self.link = link
         self.cached = cached
+        self.balance = balance
         self.log_lam = torch.nn.Parameter(torch.empty(())) if learn_lam else None
         self._cache: _Cache | None = None
         self.reset_parameters()
@@ -115,6 +120,7 @@ class GLIFConv(MessagePassing):  # type: ignore[misc]
         edge_index: Any,
         edge_weight: Tensor | None = None,
         batch: Tensor | None = None,
+        groups: Tensor | None = None,
     ) -> Tensor:
         """Smooths ``x`` over the graph, or over each graph of a batch."""
         if not isinstance(edge_index, LaplacianOperator):
@@ -129,6 +135,8 @@ class GLIFConv(MessagePassing):  # type: ignore[misc]
             solver=self.solver,
             link=self.link,
             batch=batch,
+            groups=groups,
+            balance=self.balance,
         )
 
     def _laplacian(
@@ -171,6 +179,8 @@ class GLIFConv(MessagePassing):  # type: ignore[misc]
             parts.append(f"link={self.link}")
         if self.log_lam is not None:
             parts.append("learn_lam=True")
+        if self.balance:
+            parts.append("balance=True")
         return f"{type(self).__name__}({', '.join(parts)})"
 
 

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -11,10 +11,18 @@ from torch import Tensor
 
 from pyg_glif.distances import FairDistance
 from pyg_glif.functional import smooth_outputs
-from pyg_glif.graph import RadiusIndex, SimilarityGraph, edge_weights
+from pyg_glif.graph import (
+    KNNIndex,
+    RadiusIndex,
+    SimilarityGraph,
+    edge_weights,
+    local_weights,
+)
+from pyg_glif.graph.weights import DECAY
 from pyg_glif.laplacian import LaplacianOperator
 from pyg_glif.links import Link, dual_of_people, outputs_of_people
-from pyg_glif.postprocessor.inductive import GroundedOperator, Ties
+from pyg_glif.postprocessor._inductive import GroundedOperator, Ties
+from pyg_glif.postprocessor._nearest import Pairs, scales
 from pyg_glif.solvers import Auto, Solution, Solver, smooth
 from pyg_glif.typing import Normalization
 
@@ -27,29 +35,36 @@ _BLOCK = 1 << 14
 
 @dataclass(frozen=True, eq=False)
 class Settings:
-    """The parameters of a fit, with the radius that is used."""
+    """The parameters of a fit, with the radius and the decay that are used."""
 
     distance: FairDistance | None
-    tau: float
-    theta: float
+    tau: float  # with k a cap, infinite if there is none
+    theta: float | None  # none: by the distances from the k-th nearest, and 'decay'
     lam: float
     normalization: Normalization
     solver: Solver
     link: Link | None
     progress: bool | None = None
+    k: int | None = None
+    mutual: bool = False
+    decay: float = DECAY
 
     @classmethod
-    def of(cls, params: Mapping[str, Any], tau: float) -> "Settings":
-        """The settings for parameters of a post-processor and a radius."""
+    def of(
+        cls, params: Mapping[str, Any], tau: float, theta: float | None
+    ) -> "Settings":
+        """The settings for parameters of a post-processor, a radius and a decay."""
         return cls(
             distance=params["distance"],
             tau=float(tau),
-            theta=float(params["theta"]),
+            theta=None if theta is None else float(theta),
             lam=float(params["lam"]),
             normalization=params["normalization"],
             solver=Auto() if params["solver"] is None else params["solver"],
             link=params["link"],
             progress=params.get("progress"),
+            k=params["k"],
+            mutual=params["mutual"],
         )
 
     def to_dual(self, y: Tensor) -> Tensor:  # [N] or [N, C] -> [N, C]
@@ -71,16 +86,44 @@ class Settings:
 
     def search(self, x: Tensor) -> SimilarityGraph:
         """Who is similar to whom, without the coordinates that decided it."""
-        found = SimilarityGraph.search(
-            x, self.tau, distance=self.distance, progress=self.progress
-        )
-        return SimilarityGraph(
-            found.edge_index, found.sq_dist, found.num_nodes, found.tau
-        )
+        options: dict[str, Any]
+        options = {"distance": self.distance, "progress": self.progress}
+        if self.k is None:
+            found = SimilarityGraph.search(x, self.tau, **options)
+        else:
+            options |= {"mutual": self.mutual, "tau": self.tau}
+            found = SimilarityGraph.nearest(x, self.k, **options)
+        return replace(found, _z=None, _dist=None)
+
+    def weights(self, sq_dist: Tensor, scale: Tensor | None) -> Tensor:
+        """Weights of pairs, given the larger scale of each pair."""
+        if self.theta is not None:
+            return edge_weights(sq_dist, self.theta)
+        assert scale is not None
+        return local_weights(sq_dist, scale, self.decay)
+
+    def graph_weights(self, graph: SimilarityGraph) -> Tensor:
+        """Weights of the edges of a graph."""
+        scale = None
+        if graph.scale is not None:
+            row, col = graph.edge_index
+            scale = torch.maximum(graph.scale[row], graph.scale[col])
+        return self.weights(graph.sq_dist, scale)
+
+    def ties(
+        self, row: Tensor, col: Tensor, sq_dist: Tensor, scale: Tensor | None = None
+    ) -> Ties:
+        """Pairs with their weights."""
+        return Ties(row, col, self.weights(sq_dist, scale).double())
 
     def laplacian(self, graph: SimilarityGraph) -> LaplacianOperator:
         """The Laplacian of a graph with these settings."""
-        return graph.laplacian(self.theta, self.normalization)
+        return LaplacianOperator.from_sorted(
+            graph.edge_index,
+            self.graph_weights(graph),
+            graph.num_nodes,
+            normalization=self.normalization,
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +131,7 @@ class TransformInfo:
     r"""What a transform knows beside the outputs.
 
     Args:
-        num_neighbors (Tensor): Fitted people within the radius of each new one;
+        num_neighbors (Tensor): Neighbours of each new person among the fitted ones;
             with ``joint=True`` other new people count as well.
         solution (Solution, optional): Certificate of the solve of ``joint=True``, in
             dual coordinates.
@@ -116,11 +159,44 @@ class Fitted:
     solution: Solution  # the solve behind them in dual coordinates, value [N, C]
     names: tuple[Names, Names] = (None, None)  # of features, of outputs
 
+    @property
+    def num_neighbors(self) -> Tensor:  # [N]
+        """Neighbours of each person."""
+        return self.lap.pattern.rowptr.diff()
+
+    @property
+    def isolated(self) -> Tensor:
+        """Numbers of the people without a neighbour."""
+        return (self.num_neighbors == 0).nonzero().flatten()
+
     @cached_property
-    def index(self) -> RadiusIndex:
+    def index(self) -> RadiusIndex | KNNIndex:
         """Search among the fitted people."""
         settings = self.settings
-        return RadiusIndex(self.x, settings.tau, distance=settings.distance, copy=False)
+        if settings.k is None:
+            return RadiusIndex(
+                self.x, settings.tau, distance=settings.distance, copy=False
+            )
+        return self._nearest_index(self.graph.scale, settings.mutual)
+
+    @cached_property
+    def forward_index(self) -> KNNIndex:
+        """Search for the nearest fitted people alone, whomever they are nearest to."""
+        return self._nearest_index(torch.zeros(len(self.x), dtype=torch.float64), False)
+
+    def _nearest_index(self, scale: Tensor | None, mutual: bool) -> KNNIndex:
+        """Search for the nearest among the fitted people."""
+        settings = self.settings
+        assert settings.k is not None
+        return KNNIndex(
+            self.x,
+            settings.k,
+            distance=settings.distance,
+            mutual=mutual,
+            tau=settings.tau,
+            scale=scale,
+            copy=False,
+        )
 
     @cached_property
     def f(self) -> Tensor:
@@ -135,12 +211,29 @@ class Fitted:
     def beside(self, x_new: Tensor, *, joint: bool = False) -> GroundedOperator:
         """The system of new people, each for themselves or all together."""
         settings = self.settings
-        row, col, sq_dist = self.index.query(x_new, settings.progress)
-        outer = Ties(row, col, edge_weights(sq_dist, settings.theta).double())
-        inner = Ties.none(outer.weight)
-        if joint:
-            inner = Ties.among(settings.search(x_new), settings.theta)
-        return GroundedOperator(self.lap, outer, inner, len(x_new))
+        found = self.index.query(x_new, settings.progress)
+        outer, inner = found, tuple(part[:0] for part in found)
+        if joint and settings.k is None:
+            graph = settings.search(x_new)
+            inner = (*graph.edge_index, graph.sq_dist)
+        elif joint:
+            outer, inner = self._nearest_together(Pairs(*found), x_new)
+        ties = settings.ties(*outer), settings.ties(*inner)
+        return GroundedOperator(self.lap, *ties, len(x_new))
+
+    def _nearest_together(self, found: Pairs, x_new: Tensor) -> tuple[Pairs, Pairs]:
+        """Pairs of new and fitted people, and of new people, of everybody's nearest."""
+        settings, scale = self.settings, self.graph.scale
+        assert settings.k is not None
+        assert scale is not None
+        near = Pairs(*self.forward_index.query(x_new, settings.progress))
+        # Who is among the nearest of a few is looked for among all of them below.
+        graph = replace(settings, mutual=False).search(x_new)
+        row, col = graph.edge_index
+        inner = Pairs(row, col, graph.sq_dist)
+        own = scales(near, inner, len(x_new), settings.k, settings.tau)
+        mutual = settings.mutual
+        return found.counted(own, scale, mutual), inner.counted(own, own, mutual)
 
     def update(self, x_new: Tensor, y_new: Tensor) -> tuple[Tensor, TransformInfo]:
         """Outputs of new people after one coordinate update each, by blocks of rows."""
@@ -173,6 +266,18 @@ class Fitted:
 
     def extended(self, x: Tensor, y_hat: Tensor) -> "Fitted":
         """The fit with more people, solved from the present solution."""
+        settings, everybody = self.settings, torch.cat([self.x, x])
+        if settings.k is None:
+            graph = self._extended_graph(x)
+        else:  # who is among the nearest of fitted people changes, too
+            graph = settings.search(everybody)
+        # The inductive step is the natural first guess for those who came.
+        guess = settings.to_dual(self.update(x, y_hat)[0]).double()
+        start, y_hat = torch.cat([self.f, guess]), torch.cat([self.y_hat, y_hat])
+        return _solved(settings, everybody, y_hat, graph, self.names, start)
+
+    def _extended_graph(self, x: Tensor) -> SimilarityGraph:
+        """The graph with more people; only pairs with them are searched for."""
         settings, old, size = self.settings, len(self.x), len(self.x) + len(x)
         row, col, outer = self.index.query(x, settings.progress)
         inner = settings.search(x)
@@ -182,13 +287,7 @@ class Fitted:
         sq_dist = torch.cat([self.graph.sq_dist, outer, outer, inner.sq_dist])
         # By row, then by column, as a search returns edges.
         order = (edges[0] * size + edges[1]).argsort()
-        edges, sq_dist = edges[:, order], sq_dist[order]
-        graph = SimilarityGraph(edges, sq_dist, size, settings.tau)
-        # The inductive step is the natural first guess for those who came.
-        guess = settings.to_dual(self.update(x, y_hat)[0]).double()
-        start = torch.cat([self.f, guess])
-        x, y_hat = torch.cat([self.x, x]), torch.cat([self.y_hat, y_hat])
-        return _solved(settings, x, y_hat, graph, self.names, start)
+        return SimilarityGraph(edges[:, order], sq_dist[order], size, settings.tau)
 
     def row(self, i: int) -> Solution:
         """Row ``i`` of the inverse, solved as a column: the matrix is symmetric."""

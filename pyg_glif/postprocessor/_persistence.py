@@ -5,8 +5,10 @@ of their class and plain data (:mod:`pyg_glif.kinds`); classes that are not regi
 must be left out when saving and handed in when loading.
 
 The header holds two texts: ``pyg_glif``, which is JSON, and ``checksum``, the SHA-256
-of that text and of the name, type, shape and content of every tensor. Version 1 had a
-checksum of the tensors' content alone, inside the JSON.
+of that text and of the name, type, shape and content of every tensor. Under ``params``
+are the parameters as they were asked for, under ``tau``, ``theta`` and ``decay`` the
+numbers in use. In version 2 the decay that was asked for was the one in use, and there
+was no ``k``. Version 1 had a checksum of the tensors' content alone, inside the JSON.
 """
 
 import contextlib
@@ -17,6 +19,7 @@ import os
 import warnings
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -33,13 +36,15 @@ from pyg_glif.postprocessor._fitted import Fitted, Settings
 from pyg_glif.solvers import Jacobi, Solution, SolveStatus
 
 _FORMAT = "pyg_glif.GLIFPostProcessor"
-_VERSION = 2
+_VERSION = 3
 _HEADER = "pyg_glif"
 _CHECKSUM = "checksum"
 
 # Parameters that are objects, each of the family of the same name.
 _OBJECTS = ("distance", "link", "solver")
 _PLAIN = ("tau", "theta", "lam", "normalization", "target_degree")
+# Parameters that version 3 added, and what they were before.
+_ADDED = {"coverage": None, "k": None, "mutual": False}
 # What safetensors calls the types that fits are made of.
 _DTYPES = {
     torch.float64: "F64",
@@ -65,7 +70,9 @@ def write_fitted(
         "format": _FORMAT,
         "version": _VERSION,
         "tau": fitted.settings.tau,
-        "params": {name: _plain(params[name]) for name in _PLAIN},
+        "theta": fitted.settings.theta,
+        "decay": fitted.settings.decay,
+        "params": {name: _plain(params[name]) for name in (*_PLAIN, *_ADDED)},
         "objects": {
             name: _described(name, params[name])
             for name in _OBJECTS
@@ -143,7 +150,9 @@ def _rebuilt(
     header: dict[str, Any], tensors: dict[str, Tensor], given: Mapping[str, Any]
 ) -> tuple[Fitted, dict[str, Any], dict[str, Any]]:
     """The fit that header and tensors describe."""
-    params = {name: header["params"][name] for name in _PLAIN}
+    old = header["version"] < 3
+    added = _ADDED if old else {name: header["params"][name] for name in _ADDED}
+    params = {name: header["params"][name] for name in _PLAIN} | added
     for name in _OBJECTS:
         params[name] = given[name]
         record = header["objects"].get(name)
@@ -159,9 +168,14 @@ def _rebuilt(
         tensors["error_bound"],
         report["solver"],
     )
-    settings, x = Settings.of(params, header["tau"]), tensors["x"]
+    theta = params["theta"] if old else header["theta"]
+    settings, x = Settings.of(params, header["tau"], theta), tensors["x"]
+    if not old:
+        settings = replace(settings, decay=float(header["decay"]))
     edges, sq_dist = tensors["edge_index"].long(), tensors["sq_dist"]
-    graph = SimilarityGraph(edges, sq_dist, len(x), settings.tau)
+    graph = SimilarityGraph(
+        edges, sq_dist, len(x), settings.tau, k=settings.k, scale=tensors.get("scale")
+    )
     features, outputs = (_names(names) for names in header["names"])
     lap, y_hat = settings.laplacian(graph), tensors["y_hat"]
     y_fair = settings.from_dual(solution.value, y_hat, lap.deg)
@@ -187,6 +201,8 @@ def _tensors(fitted: Fitted, with_distance: bool) -> dict[str, Tensor]:
         "residual": fitted.solution.residual,
         "error_bound": fitted.solution.error_bound,
     }
+    if fitted.graph.scale is not None:
+        tensors["scale"] = fitted.graph.scale
     distance = fitted.settings.distance
     if with_distance and distance is not None:
         state = distance.state_dict()
@@ -218,8 +234,9 @@ def _old_checksum(tensors: Mapping[str, Tensor]) -> int:
 
 
 def _plain(value: Any) -> Any:
-    """A parameter for JSON: any number as a float, text and ``None`` as they are."""
-    return value if value is None or isinstance(value, str) else float(value)
+    """A parameter for JSON: numbers of any kind as Python's, the rest as it is."""
+    as_is = value is None or isinstance(value, (str, int))
+    return value if as_is else float(value)
 
 
 def _described(name: str, value: Kind | None) -> dict[str, Any] | None:

@@ -1,6 +1,7 @@
 """The post-processor people deploy."""
 
 import logging
+import math
 import operator
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pyg_glif._arrays import column_names, column_order, like, to_labels, to_tensor
+from pyg_glif._params import Parameters
 from pyg_glif._validate import (
     check_choice,
     check_count,
@@ -30,14 +32,19 @@ from pyg_glif._validate import (
 )
 from pyg_glif.distances import FairDistance
 from pyg_glif.errors import NotFittedError
-from pyg_glif.graph import SimilarityGraph, suggest_tau
+from pyg_glif.graph import SimilarityGraph, decay_of, suggest_tau
 from pyg_glif.links import Link
+from pyg_glif.postprocessor._doubts import (
+    doubt_features,
+    doubt_graph,
+    doubt_newcomers,
+)
 from pyg_glif.postprocessor._fitted import Fitted, Settings, fit_people
-from pyg_glif.postprocessor._params import Parameters
 from pyg_glif.postprocessor._persistence import damage_in, read_fitted, write_fitted
 from pyg_glif.postprocessor.audit import Bootstrap, audit
 from pyg_glif.postprocessor.explanation import Explanation, stochastic, strongest
 from pyg_glif.postprocessor.report import AuditReport
+from pyg_glif.postprocessor.summary import FitSummary, share_joined, summarize
 from pyg_glif.solvers import Solution, Solver
 from pyg_glif.typing import Normalization
 
@@ -64,27 +71,44 @@ class GLIFPostProcessor(Parameters):
         distance (FairDistance, optional): Who counts as similar.
             (default: Euclidean)
         tau (float, optional): Radius, in units of the distance. (default: what gives
-            ``target_degree`` neighbours on average; ``tau_`` and the log tell)
-        theta (float): Decay of the weights. (default: :obj:`1e-4`)
+            ``target_degree`` neighbours on average; ``tau_`` and the log tell). With
+            ``k``, nobody beyond it is a neighbour. (default: no such limit)
+        theta (float, optional): Decay of the weights. (default: a fixed number over
+            :math:`\tau^2`, see :func:`~pyg_glif.graph.decay_of`; with ``k``, weights
+            tuned to everybody's distance from their :math:`k`-th nearest, see
+            :class:`~pyg_glif.graph.SimilarityGraph`)
         lam (float): Strength :math:`\lambda \ge 0`. (default: :obj:`1.0`)
         normalization (str, optional): :obj:`None`, :obj:`"nrw"` or :obj:`"density"`.
             (default: :obj:`None`)
         solver (Solver, optional): How systems are solved. (default: :obj:`Auto()`)
         link (Link, optional): Output space; averages are taken in its dual
             coordinates. (default: :obj:`None`)
-        target_degree (float): Used where ``tau`` is :obj:`None`.
-            (default: :obj:`20`)
+        target_degree (float): Neighbours that people have on average, used where
+            ``tau``, ``coverage`` and ``k`` are :obj:`None`. It is a mean: where people
+            are spread unevenly, half of them may have a quarter of it and some nobody,
+            which :meth:`summary` shows. (default: :obj:`20`)
         progress (bool, optional): Whether searches show a progress bar; :obj:`None`
             shows it on a terminal if it takes seconds. (default: :obj:`None`)
+        coverage (float, optional): In place of ``target_degree``, the share of people
+            who have a neighbour. (default: :obj:`None`)
+        k (int, optional): In place of a radius, the number of nearest others who are
+            neighbours, for data of uneven density. Two people are neighbours if one
+            is among the ``k`` nearest of the other, ties included. New people are
+            placed beside the fitted ones by the same rule, one at a time, and fitted
+            people stay who they are to each other. (default: :obj:`None`)
+        mutual (bool): With ``k``, whether each must be among the ``k`` nearest of the
+            other. (default: :obj:`False`)
 
     Attributes:
-        tau_ (float): The radius in use.
+        tau_ (float): The radius in use; with ``k`` the limit, infinite without one.
+        theta_ (float): The decay in use; :obj:`None` if weights are tuned to people.
         graph_ (torch_geometric.data.Data): ``edge_index``, ``edge_weight`` and
             ``edge_sq_dist`` of the fitted people.
         similarity_ (SimilarityGraph): The same without PyG.
         y_fair_ (torch.Tensor): Smoothed outputs of the fitted people.
         solution_ (Solution): The solve behind them: status, residual, error bound.
         num_isolated_ (int): Fitted people without a neighbour.
+        isolated_ (torch.Tensor): Their row numbers.
         n_features_in_ (int): Number of features.
         feature_names_in_ (numpy.ndarray): Names of the features, if the fit was given
             a frame and all names are texts.
@@ -104,15 +128,22 @@ class GLIFPostProcessor(Parameters):
     effect at the next ``fit``. No method but ``fit`` and ``partial_fit`` changes the
     object, so that threads can share it.
 
+    A :class:`~pyg_glif.errors.SimilarityWarning` says what was hardly meant. ``fit``
+    warns if at least nine tenths of all pairs of at least 20 people are neighbours; if
+    the distance is plain Euclidean and a column of a table spreads more than 100 times
+    as far as another (a frame, or at most 64 columns with whole numbers among them);
+    and if a column of 0 and 1 in a frame is named like an outcome. ``transform`` warns
+    if more than half of at least ten new people have no neighbour.
+
     Example:
         >>> x = torch.tensor([[0.0], [0.1], [0.2], [5.0]])
-        >>> post = GLIFPostProcessor(tau=0.5)
+        >>> post = GLIFPostProcessor(tau=0.5, theta=0.0)
         >>> post.fit_transform(x, torch.tensor([0.9, 0.2, 0.7, 0.4]))
         tensor([0.6750, 0.5000, 0.6250, 0.4000])
         >>> post.transform(torch.tensor([[0.1], [9.0]]), torch.tensor([0.0, 0.3]))
         tensor([0.4500, 0.3000])
         >>> post
-        GLIFPostProcessor(tau=0.5)
+        GLIFPostProcessor(tau=0.5, theta=0.0)
     """
 
     _fitted: Fitted | None = None
@@ -124,13 +155,16 @@ class GLIFPostProcessor(Parameters):
         *,
         distance: FairDistance | None = None,
         tau: float | None = None,
-        theta: float = 1e-4,
+        theta: float | None = None,
         lam: float = 1.0,
         normalization: Normalization = None,
         solver: Solver | None = None,
         link: Link | None = None,
         target_degree: float = 20,
         progress: bool | None = None,
+        coverage: float | None = None,
+        k: int | None = None,
+        mutual: bool = False,
     ) -> None:
         self.distance = distance
         self.tau = tau
@@ -141,6 +175,9 @@ class GLIFPostProcessor(Parameters):
         self.link = link
         self.target_degree = target_degree
         self.progress = progress
+        self.coverage = coverage
+        self.k = k
+        self.mutual = mutual
         self._check_params()
 
     def fit(self, x: Any, y_hat: Any) -> "GLIFPostProcessor":
@@ -153,8 +190,11 @@ class GLIFPostProcessor(Parameters):
         names = column_names("x", x), column_names("y_hat", y_hat)
         features, outputs = _people(x, y_hat)
         params = _independent(self.get_params())
+        doubt_features(features, names[0], params["distance"])
         settings = self._settings(features, params)
-        self._adopt(fit_people(settings, features, outputs, names), params)
+        fitted = fit_people(settings, features, outputs, names)
+        self._adopt(fitted, params)
+        doubt_graph(share_joined(fitted), len(features), settings.tau)
         return self
 
     def fit_transform(self, x: Any, y_hat: Any) -> Any:
@@ -189,7 +229,7 @@ class GLIFPostProcessor(Parameters):
             f_i = \frac{\hat y_i + \lambda \sum_j w_{ij} f_j}
             {1 + \lambda \sum_j w_{ij}}, \qquad j \text{ fitted}
 
-        for ``normalization=None`` (:mod:`pyg_glif.postprocessor.inductive` has the
+        for ``normalization=None`` (:mod:`pyg_glif.postprocessor._inductive` has the
         others): the paper's inductive step, section 3.2.3. Nobody's result depends on
         who else is in the batch.
 
@@ -213,6 +253,7 @@ class GLIFPostProcessor(Parameters):
             value = value[:, torch.tensor(order).argsort()]
         if info.num_isolated:
             _log.info("%d of %d have no neighbour", info.num_isolated, len(x))
+            doubt_newcomers(info.num_isolated, len(x))
         out = like(y_hat_new, value)
         return (out, info) if return_info else out
 
@@ -300,6 +341,15 @@ class GLIFPostProcessor(Parameters):
         }
         return replace(report, certificate=certificate)
 
+    def summary(self, unit: str | None = None) -> FitSummary:
+        """What the fit did: who is similar by which columns, degrees, who is alone.
+
+        Args:
+            unit (str, optional): What distances are measured in, for the text.
+                (default: ``"units of the distance"``)
+        """
+        return summarize(self._require_fit("summary"), unit)
+
     def save(
         self,
         path: str | PathLike[str],
@@ -369,6 +419,11 @@ class GLIFPostProcessor(Parameters):
         return self._require_attribute("y_fair_").y_fair.clone()
 
     @property
+    def isolated_(self) -> Tensor:
+        """Numbers of the fitted people without a neighbour, a copy."""
+        return self._require_attribute("isolated_").isolated
+
+    @property
     def solution_(self) -> Solution:
         """The solve behind the smoothed outputs, a copy."""
         fitted = self._require_attribute("solution_")
@@ -383,8 +438,12 @@ class GLIFPostProcessor(Parameters):
     def similarity_(self) -> SimilarityGraph:
         """The similarity graph of the fitted people as the library has it, a copy."""
         graph = self._require_attribute("similarity_").graph
-        edges, sq_dist = graph.edge_index.clone(), graph.sq_dist.clone()
-        return SimilarityGraph(edges, sq_dist, graph.num_nodes, graph.tau)
+        return replace(
+            graph,
+            edge_index=graph.edge_index.clone(),
+            sq_dist=graph.sq_dist.clone(),
+            scale=None if graph.scale is None else graph.scale.clone(),
+        )
 
     @property
     def graph_(self) -> "Data":
@@ -395,7 +454,7 @@ class GLIFPostProcessor(Parameters):
         fitted = self._require_attribute("graph_")
         return Data(
             edge_index=fitted.graph.edge_index.clone(),
-            edge_weight=fitted.graph.weights(fitted.settings.theta),
+            edge_weight=fitted.settings.graph_weights(fitted.graph),
             edge_sq_dist=fitted.graph.sq_dist.clone(),
             num_nodes=len(fitted.x),
         )
@@ -404,9 +463,15 @@ class GLIFPostProcessor(Parameters):
         """Raises on parameters that no data can make right."""
         if self.tau is not None:
             check_scalar("tau", self.tau, minimum=0.0, allow_inf=True)
-        check_scalar("theta", self.theta, minimum=0.0)
+        if self.theta is not None:
+            check_scalar("theta", self.theta, minimum=0.0)
         check_scalar("lam", self.lam, minimum=0.0)
         check_scalar("target_degree", self.target_degree, above=0.0)
+        if self.coverage is not None:
+            check_scalar("coverage", self.coverage, above=0.0, below=1.0)
+        if self.k is not None:
+            check_count("k", self.k)
+        check_choice("mutual", self.mutual, (True, False))
         check_choice("normalization", self.normalization, (None, "nrw", "density"))
         for name, kind in (("distance", FairDistance), ("link", Link)):
             if getattr(self, name) is not None:
@@ -417,17 +482,18 @@ class GLIFPostProcessor(Parameters):
     @staticmethod
     def _settings(x: Tensor, params: Mapping[str, Any]) -> Settings:
         """Settings for a fit to ``x``; without ``tau``, the radius is suggested."""
-        tau, degree = params["tau"], params["target_degree"]
+        tau, theta, k = params["tau"], params["theta"], params["k"]
+        if k is not None:
+            return Settings.of(params, math.inf if tau is None else tau, theta)
         if tau is None:
-            tau = suggest_tau(x, degree, distance=params["distance"])
-            _log.info("tau = %.6g, for %g neighbours each", tau, degree)
-        return Settings.of(params, tau)
+            tau = _suggested(x, params)
+        return Settings.of(params, tau, float(decay_of(theta, tau)))
 
     def _adopt(self, fitted: Fitted, params: dict[str, Any]) -> None:
         """Makes a fit, and the parameters it came from, the ones in use."""
         self._fitted, self._fit_params = fitted, params
-        self.tau_ = fitted.settings.tau
-        self.num_isolated_ = int((fitted.lap.pattern.rowptr.diff() == 0).sum())
+        self.tau_, self.theta_ = fitted.settings.tau, fitted.settings.theta
+        self.num_isolated_ = fitted.isolated.numel()
         self.n_features_in_ = fitted.x.size(1)
         self.metadata_: dict[str, Any] = {}
         for attribute, names in zip(_NAMES, fitted.names, strict=True):
@@ -489,6 +555,18 @@ def _people(x: Any, y_hat: Any) -> tuple[Tensor, Tensor]:
     y = check_outputs("y_hat", to_tensor("y_hat", y_hat, copy=True)).to(x.device)
     check_same_rows("y_hat", y, "x", x)
     return x, y
+
+
+def _suggested(x: Tensor, params: Mapping[str, Any]) -> float:
+    """The radius for the coverage or else the degree that is wanted."""
+    coverage, degree = params["coverage"], params["target_degree"]
+    if coverage is None:
+        tau = suggest_tau(x, degree, distance=params["distance"])
+        _log.info("tau = %.6g, for %g neighbours each", tau, degree)
+    else:
+        tau = suggest_tau(x, coverage=coverage, distance=params["distance"])
+        _log.info("tau = %.6g, for a neighbour each of %.4g%%", tau, 100 * coverage)
+    return tau
 
 
 def _check_top(top: int | None) -> None:

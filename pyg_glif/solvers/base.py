@@ -12,6 +12,7 @@ from torch import Tensor
 
 from pyg_glif.errors import ConvergenceError, ConvergenceWarning
 from pyg_glif.kinds import Kind
+from pyg_glif.solvers.balance import Balance
 from pyg_glif.solvers.system import System
 
 # Columns whose largest entry is within these powers of two are solved as they are.
@@ -58,6 +59,9 @@ class Solution:
             system is not positive definite. For ``"nrw"`` it rests on an estimated
             eigenvalue.
         solver (str): The solver that did the work. (default: :obj:`""`)
+        balance (Balance, optional): How evenly groups are treated, if that was asked
+            for; the other fields are those of the last solve, for its ``beta``.
+            (default: :obj:`None`)
     """
 
     value: Tensor
@@ -66,6 +70,7 @@ class Solution:
     residual: Tensor  # [C] float64
     error_bound: Tensor  # [C] float64
     solver: str = ""
+    balance: Balance | None = None
 
     def to(self, dtype: torch.dtype) -> "Solution":
         """The solution in another type, the error of the conversion in its bound."""

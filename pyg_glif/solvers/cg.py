@@ -149,7 +149,7 @@ class CG(Solver):
         dtype = self._precision(work.system, y)
         x = work.start(y, x0)
         low = torch.zeros_like(x) if delicate else None
-        excess, num_iter = math.inf, 0
+        excess, num_iter, fresh = math.inf, 0, True
         carried: _Directions | None = None
         while True:
             r = work.residual(y, x, low)
@@ -165,12 +165,14 @@ class CG(Solver):
                 return Attempt(x, SolveStatus.CONVERGED, num_iter, low)
             if num_iter >= max_iter:
                 return Attempt(x, SolveStatus.MAX_ITER, num_iter, low)
-            # A cycle that does not halve the worst residual has met rounding. From
-            # float32 there is a way on, from float64 there is none.
+            # A cycle that does not halve the worst residual has met rounding. There is
+            # a way on from float32, and from directions that were carried over, which
+            # may have lost what made them conjugate; else there is none.
             if excess > 0.5 * last:
-                if dtype == torch.float64:
+                if dtype == torch.float64 and fresh:
                     return Attempt(x, SolveStatus.STAGNATED, num_iter, low)
                 dtype, carried = torch.float64, None
+            fresh = carried is None
             # What is left of a finished column may be rounding noise alone.
             r[:, norm <= _FINISHED * limit] = 0.0
             goal = (_SAFETY * limit / norm).nan_to_num_(1.0)

@@ -1,9 +1,13 @@
-"""Small dense systems for several strengths at once."""
+"""Systems for several strengths at once."""
+
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
+from pyg_glif._pattern import csr_tensor
 from pyg_glif.solvers.base import SolveStatus
+from pyg_glif.solvers.preconditioner import ComponentMeans
 from pyg_glif.solvers.system import gamma
 
 _MAX_CYCLES, _MAX_ITER = 8, 200
@@ -11,6 +15,9 @@ _MAX_CYCLES, _MAX_ITER = 8, 200
 _CYCLE = 3e-4
 _SAFETY = 0.3
 _CHECK_EVERY = 3
+
+#: Product of a fixed matrix with a block ``[N, K]``.
+_Product = Callable[[Tensor], Tensor]
 
 
 def solve_together(
@@ -26,13 +33,13 @@ def solve_together(
 ) -> tuple[Tensor, list[SolveStatus]]:
     r"""Solves ``(I + lam * scale * L) f = rhs`` for all ``lam`` in ``strengths``.
 
-    Conjugate gradients on all columns of all strengths side by side: one dense
-    product per iteration serves them all. Iterations run in float32, the residual is
-    recomputed in float64 in between, and what does not converge is factorised.
+    Conjugate gradients on all columns of all strengths side by side: one product per
+    iteration serves them all. Iterations run in float32, the residual is recomputed in
+    float64 in between. What does not converge is factorised if the matrix is dense.
 
     Args:
         diagonal: Diagonal of the Laplacian, ``[N]``.
-        off_diagonal: Negated rest of the Laplacian, ``[N, N]``.
+        off_diagonal: Negated rest of the Laplacian, ``[N, N]``, dense or in CSR form.
         scale: What multiplies every strength, ``[]`` or ``[N]``.
         strengths: Ascending, ``[K]``.
         rhs: Right-hand sides, ``[N, C]`` in float64.
@@ -40,13 +47,14 @@ def solve_together(
         label: Component number of each node, ``[N]``, for Laplacians that are zero on
             what is constant on components, and so known to be positive
             semi-definite. Without it the systems are checked from the largest
-            strength down.
+            strength down, which takes a dense matrix.
         rtol: Relative residual that every column must meet.
 
     Returns:
         Solutions ``[N, K, C]`` and a status for each strength. Where there is no
         minimum, the value is the stationary point and the status says so. Where
-        rounding may hide a residual above the tolerance, the status is ``STAGNATED``.
+        rounding may hide a residual above the tolerance, or a sparse system did not
+        converge, the status is ``STAGNATED``.
     """
     mu = scale.reshape(-1, 1, 1) * strengths.view(1, -1, 1)
     mu = mu.expand(diagonal.numel(), -1, 1)
@@ -76,8 +84,32 @@ class _Block:
         self._diagonal = 1.0 + mu * diagonal
         self._off_diagonal = off_diagonal
         self._mu = mu
-        self._means = None if label is None else _mean_matrix(label)
+        self._is_sparse = off_diagonal.layout == torch.sparse_csr
+        self._mean: _Product | None = None
+        if label is not None and self._is_sparse:
+            self._mean = ComponentMeans(label, torch.bincount(label)).mean
+        elif label is not None:
+            self._matrix = _mean_matrix(label)
+            self._mean = self._matrix.matmul
         self._shift = float(diagonal.mean())
+
+    def _rest(self) -> _Product:
+        """Product with the off-diagonal part in float32.
+
+        On what is constant on components every system is the identity, which is slow
+        to converge after scaling. Corrections have no such part, so there the systems
+        may be made as stiff as elsewhere.
+        """
+        off = self._off_diagonal
+        if self._is_sparse:
+            # Degrees differ too much for one stiffness, and means would double the
+            # cost of a product.
+            ptr, col, value = off.crow_indices(), off.col_indices(), off.values()
+            return csr_tensor(ptr, col, value.float(), (len(off), len(off))).matmul
+        single = off.float()
+        if self._mean is not None:
+            single -= self._shift * self._matrix
+        return single.matmul
 
     def solve(
         self, rhs: Tensor, limit: Tensor, start: Tensor | None
@@ -86,12 +118,7 @@ class _Block:
         y = rhs.unsqueeze(1)
         x = y / self._diagonal if start is None else start.clone()
         x[self._alone] = y[self._alone]  # nobody to average with: unchanged exactly
-        single = self._off_diagonal.float()
-        if self._means is not None:
-            # On what is constant on components every system is the identity, which
-            # is slow to converge after scaling. Corrections have no such part, so
-            # there the systems may be made as stiff as elsewhere.
-            single -= self._shift * self._means
+        rest = self._rest()
         left = torch.arange(x.size(1), device=x.device)  # strengths not done yet
         for _ in range(_MAX_CYCLES):
             mixed = (self._off_diagonal @ x[:, left].flatten(1)).view_as(x[:, left])
@@ -104,19 +131,21 @@ class _Block:
                 break
             goal = (_SAFETY * limit / size).clamp_(_CYCLE, 1.0)
             unit = (r / torch.where(size > 0, size, 1.0)).float()
-            x[:, left] += self._correct(single, unit, goal, left) * size
+            x[:, left] += self._correct(rest, unit, goal, left) * size
         missed = set(left.tolist())
         return x, [k not in missed for k in range(x.size(1))]
 
-    def _correct(self, rest: Tensor, r: Tensor, goal: Tensor, which: Tensor) -> Tensor:
+    def _correct(
+        self, rest: _Product, r: Tensor, goal: Tensor, which: Tensor
+    ) -> Tensor:
         """Conjugate gradients with diagonal scaling, all columns in step.
 
         What is constant on components is an eigenvector of every system, with
         eigenvalue one, and settled first. Strengths leave as they converge.
         """
         out = torch.zeros_like(r)
-        if self._means is not None:
-            out = (self._means @ r.flatten(1)).view_as(r)
+        if self._mean is not None:
+            out = self._mean(r.flatten(1)).view_as(r)
             r = r - out
         diagonal, mu = self._diagonal[:, which].float(), self._mu[:, which].float()
         inverse = diagonal.reciprocal()
@@ -126,7 +155,7 @@ class _Block:
         energy = (r * z).sum(0)
         x, p = torch.zeros_like(r), z
         for count in range(_MAX_ITER):
-            mixed = (rest @ p.flatten(1)).view_as(p)
+            mixed = rest(p.flatten(1)).view_as(p)
             image = torch.addcmul(diagonal * p, mu, mixed, value=-1.0)
             step = _ratio(energy, (p * image).sum(0))
             x.addcmul_(step, p)
@@ -149,6 +178,8 @@ class _Block:
 
     def factorise(self, k: int, rhs: Tensor) -> tuple[Tensor, SolveStatus]:
         """Solves one system directly, and tells whether it has a minimum."""
+        if self._is_sparse:
+            return torch.full_like(rhs, torch.nan), SolveStatus.STAGNATED
         matrix = -self._mu[:, k] * self._off_diagonal
         matrix.diagonal().copy_(self._diagonal[:, k, 0])
         factor, info = torch.linalg.cholesky_ex(matrix)
@@ -157,12 +188,13 @@ class _Block:
         x, singular = torch.linalg.solve_ex(matrix, rhs)
         if int(singular):
             x = torch.full_like(rhs, torch.nan)
-        psd = self._means is not None  # then rounding alone made it indefinite
+        psd = self._mean is not None  # then rounding alone made it indefinite
         return x, SolveStatus.STAGNATED if psd else SolveStatus.INDEFINITE
 
     def is_delicate(self, k: int, rhs: Tensor, rtol: float) -> bool:
         """Whether rounding in the residual could exceed the tolerance."""
-        count = (self._off_diagonal > 0).sum(1)
+        off = self._off_diagonal
+        count = off.crow_indices().diff() if self._is_sparse else (off > 0).sum(1)
         each = gamma(2 * count + 32) * self._diagonal[:, k, 0]
         noise = 2.0 * torch.linalg.vector_norm(each) * rhs.abs().amax(0)
         limit = rtol * torch.linalg.vector_norm(rhs, dim=0)

@@ -1,17 +1,16 @@
 """The similarity graph of a fair distance, as a transform."""
 
-from torch_geometric.data import Data
+from torch import Tensor
 from torch_geometric.data.datapipes import functional_transform
-from torch_geometric.transforms import BaseTransform
 
-from pyg_glif._validate import check_kind, check_scalar
-from pyg_glif.distances import Euclidean, FairDistance
-from pyg_glif.graph import edge_weights, fair_radius_graph
-from pyg_glif.transforms._storage import check_graph_target, node_rows, write_graph
+from pyg_glif._validate import check_scalar
+from pyg_glif.distances import FairDistance
+from pyg_glif.graph import SimilarityGraph
+from pyg_glif.transforms._fair_graph import FairGraph
 
 
 @functional_transform("glif_fair_radius_graph")
-class FairRadiusGraph(BaseTransform):  # type: ignore[misc]
+class FairRadiusGraph(FairGraph):
     r"""Connects nodes by fair distance (:obj:`glif_fair_radius_graph`).
 
     .. math::
@@ -29,7 +28,8 @@ class FairRadiusGraph(BaseTransform):  # type: ignore[misc]
         distance (FairDistance, optional): Who is similar to whom.
             (default: :obj:`Euclidean()`)
         theta (float, optional): Decay :math:`\theta` of the weights; zero gives
-            weight 1 to every edge. (default: :obj:`1e-4`)
+            weight 1 to every edge. (default: a fixed number over :math:`\tau^2`, see
+            :func:`~pyg_glif.graph.decay_of`)
         attr (str, optional): Name of the node features the distance is taken on.
             (default: :obj:`"x"`)
         overwrite (bool, optional): If :obj:`True`, a graph that is already there is
@@ -51,6 +51,7 @@ class FairRadiusGraph(BaseTransform):  # type: ignore[misc]
 
     Example:
         >>> import torch
+        >>> from torch_geometric.data import Data
         >>> data = Data(x=torch.tensor([[0.0], [1.0], [5.0]]))
         >>> data = FairRadiusGraph(tau=1.0, theta=0.5)(data)
         >>> data.edge_index
@@ -65,36 +66,27 @@ class FairRadiusGraph(BaseTransform):  # type: ignore[misc]
         tau: float,
         *,
         distance: FairDistance | None = None,
-        theta: float = 1e-4,
+        theta: float | None = None,
         attr: str = "x",
         overwrite: bool = False,
         memory_budget: int | None = None,
         progress: bool | None = None,
     ) -> None:
         self.tau = check_scalar("tau", tau, minimum=0, allow_inf=True)
-        self.distance = Euclidean() if distance is None else distance
-        check_kind("distance", self.distance, FairDistance)
-        self.theta = check_scalar("theta", theta, minimum=0)
-        self.attr = attr
-        self.overwrite = overwrite
         self.memory_budget = memory_budget
-        self.progress = progress
+        super().__init__(distance, theta, attr, overwrite, progress)
 
-    def forward(self, data: Data) -> Data:
-        """Returns ``data`` with the graph."""
-        data = check_graph_target(data, self.overwrite)
-        x = node_rows(data, self.attr)
-        edge_index, sq_dist = fair_radius_graph(
+    def search(self, x: Tensor, batch: Tensor | None) -> SimilarityGraph:
+        """Everybody within the radius of each other."""
+        return SimilarityGraph.search(
             x,
             self.tau,
             distance=self.distance,
-            batch=data.get("batch"),
+            batch=batch,
             memory_budget=self.memory_budget,
             progress=self.progress,
         )
-        edge_weight = edge_weights(sq_dist, self.theta).to(x.dtype)
-        return write_graph(data, edge_index, edge_weight)
 
-    def __repr__(self) -> str:
-        name = self.__class__.__name__
-        return f"{name}(tau={self.tau}, distance={self.distance}, theta={self.theta})"
+    def rule(self) -> str:
+        """The radius."""
+        return f"tau={self.tau}"

@@ -1,10 +1,12 @@
 """What a sweep over radii and strengths found."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from pyg_glif._markup import escaped, markdown_table
 from pyg_glif._optional import require
+from pyg_glif._plain import plain
 from pyg_glif.solvers import SolveStatus
 
 
@@ -13,11 +15,23 @@ class TunePoint:
     """One setting and what came of it.
 
     Args:
-        tau (float): Radius.
+        tau (float): Radius; infinite where the nearest people were counted instead.
         lam (float): Strength; zero is the model as it is.
         score (float): How good the outputs are, higher is better.
         unfairness (float): How unlike similar people are treated, lower is better.
         status (SolveStatus): How the solve ended; a failure is never chosen.
+        theta (float, optional): Decay of the weights, as it was asked for: with
+            :obj:`None` it follows the radius. (default: :obj:`None`)
+        k (int, optional): How many of the nearest people are neighbours.
+            (default: :obj:`None`, those within the radius)
+        distance (optional): Which of the ``distances``. (default: :obj:`None`)
+        loss (float): Score of the model as it is minus this one.
+            (default: :obj:`0.0`)
+        score_se (float, optional): Standard error of the score, over people or folds;
+            :obj:`None` where there were no folds, or it is not known.
+        loss_se (float, optional): That of the loss, which is paired: the same people
+            with and without smoothing.
+        unfairness_se (float, optional): That of the unfairness.
     """
 
     tau: float
@@ -25,16 +39,39 @@ class TunePoint:
     score: float
     unfairness: float
     status: SolveStatus
+    theta: float | None = None
+    k: int | None = None
+    distance: Any = None
+    loss: float = 0.0
+    score_se: float | None = None
+    loss_se: float | None = None
+    unfairness_se: float | None = None
 
     def __repr__(self) -> str:
-        return (
-            f"TunePoint(tau={self.tau:g}, lam={self.lam:g}, score={self.score:.4g}, "
-            f"unfairness={self.unfairness:.4g}, status={self.status.name})"
+        errors = (self.score_se, self.unfairness_se)
+        score, unfairness = (
+            f"{value:.4g}" + ("" if error is None else f"±{error:.2g}")
+            for value, error in zip((self.score, self.unfairness), errors, strict=True)
         )
+        return (
+            f"TunePoint({self.describe()}, score={score}, unfairness={unfairness}, "
+            f"status={self.status.name})"
+        )
+
+    def describe(self) -> str:
+        """The setting in words that Python takes as keywords."""
+        parts = [f"tau={self.tau:g}" if self.k is None else f"k={self.k}"]
+        parts += [f"lam={self.lam:g}"]
+        if self.theta is not None:
+            parts.append(f"theta={self.theta:g}")
+        if self.distance is not None:
+            parts.append(f"distance={self.distance!r}")
+        return ", ".join(parts)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
-        return {**self.__dict__, "status": self.status.name}
+        out: dict[str, Any] = plain({**self.__dict__, "status": self.status.name})
+        return out
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,14 +79,24 @@ class TuneResult:
     """All settings that were tried, and the one to take.
 
     Args:
-        points (tuple of TunePoint): Every setting, by radius, then by strength.
+        points (tuple of TunePoint): Every setting, by distance, decay, radius or
+            number of neighbours, then by strength.
         baseline (TunePoint): The model as it is.
-        best (TunePoint): Least unfairness among the points whose score is at most
-            ``max_loss`` below the baseline's, which itself is one of them.
+        best (TunePoint): Least unfairness among the points whose loss is at most
+            ``max_loss``, with the rule ``"one_se"`` its standard error included. The
+            baseline is one of them.
         front (tuple of TunePoint): Points that no other point beats in score and
             unfairness at once, by falling score; the baseline may be among them.
         max_loss (float): What may be lost, in units of the score.
         names (tuple of str): What score and unfairness are.
+        rule (str): How the choice was made, ``"one_se"`` or ``"best"``.
+            (default: ``"best"``)
+        num_folds (int, optional): Number of folds. (default: :obj:`None`, everybody
+            was fitted and scored at once)
+        shared (dict): Keywords of the post-processor that all points share.
+            (default: none)
+        distances (dict): The distances that ``TunePoint.distance`` names.
+            (default: none)
     """
 
     points: tuple[TunePoint, ...]
@@ -58,10 +105,27 @@ class TuneResult:
     front: tuple[TunePoint, ...]
     max_loss: float
     names: tuple[str, str]
+    rule: str = "best"
+    num_folds: int | None = None
+    shared: Mapping[str, Any] = field(default_factory=dict)
+    distances: Mapping[Any, Any] = field(default_factory=dict)
 
     def __repr__(self) -> str:
-        best = f"best=(tau={self.best.tau:g}, lam={self.best.lam:g})"
+        best = f"best=({self.best.describe()})"
         return f"TuneResult(num_points={len(self.points)}, {best})"
+
+    def settings(self, point: TunePoint | None = None) -> dict[str, Any]:
+        """Keywords with which :class:`~pyg_glif.GLIFPostProcessor` is that setting.
+
+        Args:
+            point (TunePoint, optional): One of the points. (default: the choice)
+        """
+        point = self.best if point is None else point
+        out = {**self.shared, "lam": point.lam, "theta": point.theta}
+        if point.distance is not None:
+            out["distance"] = self.distances[point.distance]
+        # The radius would be a cap on the nearest, which nothing here has.
+        return out | ({"tau": point.tau} if point.k is None else {"k": point.k})
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, ready for JSON."""
@@ -69,6 +133,8 @@ class TuneResult:
             "score": self.names[0],
             "unfairness": self.names[1],
             "max_loss": self.max_loss,
+            "rule": self.rule,
+            "num_folds": self.num_folds,
             "baseline": self.baseline.to_dict(),
             "best": self.best.to_dict(),
             "front": [point.to_dict() for point in self.front],
@@ -76,30 +142,57 @@ class TuneResult:
         }
 
     def to_markdown(self) -> str:
-        """The front as a table, the choice in bold."""
-        header = ["tau", "lam", *map(escaped, self.names)]
+        """The front as a table, the choice in bold; errors behind a ± where known."""
+        shown = (*self.front, self.best)
+        of_setting = ["tau"] if any(p.k is None for p in shown) else []
+        of_setting += ["k"] if any(p.k is not None for p in shown) else []
+        for name in ("theta", "distance"):
+            values = {getattr(p, name) for p in self.points}
+            of_setting += [name] if len(values) > 1 else []
+        measured = ["score", "unfairness"]
+        if self.num_folds is not None:
+            measured.insert(1, "loss")
+        titles = {"score": self.names[0], "unfairness": self.names[1]}
+        columns = [*of_setting, "lam", *measured]
         rows = []
         for point in self.front:
             mark = "**" if point == self.best else ""
-            numbers = (point.tau, point.lam, point.score, point.unfairness)
-            rows.append([f"{mark}{number:.4g}{mark}" for number in numbers])
+            cells = [_cell(point, name) for name in columns]
+            rows.append([f"{mark}{cell}{mark}" if cell else "" for cell in cells])
+        header = [escaped(titles.get(name, name)) for name in columns]
         return markdown_table(header, rows, escape=False)
 
     def plot(self) -> Any:
-        """A matplotlib figure: all points, the front and the choice."""
-        matplotlib = require("matplotlib.figure", "TuneResult.plot", "plots")
-        figure = matplotlib.Figure(figsize=(5.0, 3.8), layout="constrained")
-        axes = figure.subplots()
-        for label, points, style in (
-            ("all settings", self.points, "."),
-            ("Pareto front", self.front, "-"),
-            ("model as it is", (self.baseline,), "s"),
-            ("chosen", (self.best,), "*"),
-        ):
-            across = [point.unfairness for point in points]
-            axes.plot(across, [point.score for point in points], style, label=label)
-        floor = self.baseline.score - self.max_loss
-        axes.axhline(floor, linestyle=":", color="grey", label="allowed loss")
-        axes.set(xlabel=self.names[1], ylabel=self.names[0])
-        axes.legend()
-        return figure
+        """A matplotlib figure: all settings, the front, and the choice with errors."""
+        return _drawn(self)
+
+
+def _cell(point: TunePoint, name: str) -> str:
+    """A number for a table, its standard error beside it."""
+    value = getattr(point, name)
+    if value is None or (name == "tau" and point.k is not None):
+        return ""
+    if not isinstance(value, (int, float)):
+        return escaped(str(value))
+    error = getattr(point, f"{name}_se", None)
+    return f"{value:.4g}" + ("" if error is None else f" ± {error:.2g}")
+
+
+def _drawn(found: TuneResult) -> Any:
+    """The figure of a result."""
+    matplotlib = require("matplotlib.figure", "TuneResult.plot", "plots")
+    figure = matplotlib.Figure(figsize=(6.4, 4.4), layout="constrained")
+    axes = figure.subplots()
+    for label, points, style in (
+        ("all settings", found.points, "."),
+        ("Pareto front", found.front, "-"),
+        ("model as it is", (found.baseline,), "s"),
+        ("chosen", (found.best,), "*"),
+    ):
+        across = [point.unfairness for point in points]
+        axes.plot(across, [point.score for point in points], style, label=label)
+    floor = found.baseline.score - found.max_loss
+    axes.axhline(floor, linestyle=":", color="grey", label="allowed loss")
+    axes.set(xlabel=found.names[1], ylabel=found.names[0])
+    axes.legend()
+    return figure

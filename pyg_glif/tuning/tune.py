@@ -2,9 +2,8 @@
 
 import math
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -12,33 +11,26 @@ from torch import Tensor
 from pyg_glif._arrays import to_labels, to_tensor
 from pyg_glif._runtime import without_autocast
 from pyg_glif._validate import (
-    check_callable,
-    check_exclusive,
+    check_choice,
     check_features,
-    check_indices,
-    check_labels,
-    check_mask,
-    check_not_empty,
+    check_group,
     check_outputs,
-    check_pairs,
     check_same_rows,
     check_scalar,
 )
 from pyg_glif.distances import FairDistance
-from pyg_glif.errors import ConvergenceWarning
-from pyg_glif.functional import glif_smooth
-from pyg_glif.graph import SimilarityGraph, suggest_tau
+from pyg_glif.graph import suggest_tau
 from pyg_glif.links import Link
-from pyg_glif.path import PathPoint, glif_path
-from pyg_glif.solvers import Auto, Solver, SolveStatus
+from pyg_glif.solvers import Solver
+from pyg_glif.tuning.folds import split_people
+from pyg_glif.tuning.measures import Measures
+from pyg_glif.tuning.newcomers import Method, WithinRadius
 from pyg_glif.tuning.result import TunePoint, TuneResult
+from pyg_glif.tuning.trials import Grid, OnFitted, OnNewcomers
 from pyg_glif.typing import Normalization
 
 _DEGREES = (5.0, 10.0, 20.0, 40.0)
 _LAMS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
-
-#: From outputs to a number.
-_Function = Callable[[Tensor], float]
 
 
 @without_autocast()
@@ -49,50 +41,88 @@ def tune(
     *,
     score: Callable[[Tensor], float] | None = None,
     pairs: Any = None,
+    attribute: Any = None,
     unfairness: Callable[[Tensor], float] | None = None,
     taus: Sequence[float] | None = None,
     lams: Sequence[float] = _LAMS,
+    thetas: Sequence[float | None] | None = None,
+    distances: Mapping[Hashable, FairDistance] | None = None,
     max_loss: float = 0.01,
+    rule: Literal["one_se", "best"] = "one_se",
+    cv: Any = 5,
+    group: Any = None,
+    generator: torch.Generator | None = None,
     threshold: float = 0.5,
     mask: Any = None,
     distance: FairDistance | None = None,
-    theta: float = 1e-4,
+    theta: float | None = None,
     normalization: Normalization = None,
     solver: Solver | None = None,
     link: Link | None = None,
     progress: bool | None = None,
 ) -> TuneResult:
-    r"""Tries radii and strengths, and picks the fairest that costs little enough.
+    r"""Tries radii and strengths on newcomers, and picks the fairest that costs little.
 
     .. math::
         \min_{\tau, \lambda} \; \mathrm{unfairness}(f_{\tau, \lambda})
-        \quad \text{s.t.} \quad \mathrm{score}(f_{\tau, \lambda}) \ge
-        \mathrm{score}(\hat y) - \mathrm{max\_loss}
+        \quad \text{s.t.} \quad \mathrm{loss}(f_{\tau, \lambda}) +
+        \mathrm{se}(\mathrm{loss}) \le \mathrm{max\_loss}, \qquad
+        \mathrm{loss}(f) = \mathrm{score}(\hat y) - \mathrm{score}(f)
+
+    People are split into folds. In turn each fold is left out of the fit and arrives
+    as newcomers, by the step of ``GLIFPostProcessor.transform``; score and unfairness
+    are those of the newcomers' outputs, and the loss compares the same people with and
+    without smoothing.
 
     Args:
         x (array-like): Features.
-        y_hat (array-like): Outputs of the model for people whose truth is known, such
-            as a validation set: not those the model was trained on.
+        y_hat (array-like): Outputs of the model for people whose truth is known and
+            whom the model was not trained on: a validation set, or out-of-fold
+            predictions.
         labels (array-like, optional): True classes. The score is then accuracy.
-        score (callable, optional): In place of ``labels``, any function of smoothed
-            outputs, higher is better.
+        score (callable, optional): In place of ``labels``, any function of the outputs
+            of all people, higher is better.
         pairs (array-like, optional): Pairs of rows that should agree. Unfairness is
             then the share of pairs with different decisions if there are ``labels``,
-            and the mean distance of their outputs if not. (default: the Laplacian
-            energy on one fixed graph, that of the largest radius)
-        unfairness (callable, optional): Any other function of smoothed outputs, lower
-            is better.
+            and the mean distance of their outputs if not.
+        attribute (array-like, optional): A protected attribute of each person, such as
+            sex. Unfairness is then the share of different decisions (without
+            ``labels``: the mean distance of outputs) among pairs of a newcomer and a
+            similar person for whom it differs.
+        unfairness (callable, optional): Any other function of the outputs of all
+            people, lower is better. (default: the weighted mean of
+            :math:`(f_i - f_j)^2` over newcomers :math:`i` and the fitted people
+            :math:`j` similar to them)
         taus (sequence of float, optional): Radii. (default: those of 5, 10, 20 and
             40 neighbours on average)
         lams (sequence of float): Strengths. (default: from 0.001 to 10)
+        thetas (sequence of float, optional): Decays of the weights, in the unit of
+            ``theta``; :obj:`None` among them is the one that follows the radius.
+            (default: ``theta`` alone)
+        distances (dict, optional): Distances by name or number, to choose among them
+            too; :attr:`TunePoint.distance` says which. (default: ``distance`` alone)
         max_loss (float): Score that may be lost, in its own unit: 0.01 is one
             percentage point of accuracy. (default: :obj:`0.01`)
+        rule (str): ``"one_se"``: the loss plus its standard error must not exceed
+            ``max_loss``; ``"best"``: the loss alone. (default: ``"one_se"``)
+        cv (int, splitter, iterable or None): Number of folds, classes spread evenly;
+            or a splitter of scikit-learn or pairs of row numbers (fitted, new) that
+            make nobody a newcomer twice. :obj:`None` fits everybody and scores the
+            same people, and knows no errors. (default: :obj:`5`)
+        group (array-like, optional): Who belongs together, such as variants of one
+            text or members of one household: never split between folds, and one
+            observation where errors are estimated. (default: :obj:`None`)
+        generator (torch.Generator, optional): Shuffles people before they are split.
+            (default: seed 0)
         threshold (float): A single output above it means class 1.
             (default: :obj:`0.5`)
         mask (array-like, optional): Rows whose label is known; the others are
             neighbours only. (default: all)
-        distance (FairDistance, optional): Who is similar. (default: Euclidean)
-        theta (float): Decay of the weights. (default: :obj:`1e-4`)
+        distance (FairDistance, optional): Who is similar. Beside ``distances``: who
+            is similar where unfairness is measured. (default: Euclidean; the first of
+            ``distances``)
+        theta (float, optional): Decay of the weights. (default: :obj:`None`, which
+            follows the radius)
         normalization (str, optional): Form of the Laplacian. (default: :obj:`None`)
         solver (Solver, optional): See :func:`~pyg_glif.glif_path`.
         link (Link, optional): Output space. (default: :obj:`None`)
@@ -101,180 +131,139 @@ def tune(
 
     Shapes:
         - **input:** features :math:`(N, F)`, outputs :math:`(N)` or :math:`(N, C)`,
-          labels :math:`(N)`, pairs :math:`(P, 2)`, mask :math:`(N)`
+          labels, attribute, group and mask :math:`(N)`, pairs :math:`(P, 2)`
         - **output:** :class:`TuneResult`
 
-    One search and one sweep (:func:`~pyg_glif.glif_path`) serve all settings; the
-    chosen one is then searched and solved as :class:`~pyg_glif.GLIFPostProcessor`
-    does it, so that fitting it gives the numbers reported. Ties go to the higher
-    score, then to the smaller strength and radius. The chosen score is that of the
-    best of many settings on the same people, so it flatters a little: confirm it on
-    others.
+    **Cost.** One search per distance, at its largest radius, serves all folds, radii
+    and newcomers. There are folds x radii x decays x distances graphs; on each of them
+    all strengths are solved together, in about twice the time of the largest alone.
+    The default grid is 20 graphs and 180 settings of folds. Memory: the edges of that
+    search, and outputs for all strengths of one radius.
+
+    **Similar people** are those within the largest radius, on one graph for all
+    settings; with several distances see ``distance``. Functions of your own get the
+    outputs of all people as one tensor, everybody's from the fold in which they were
+    the newcomer; who never was one has the output of the model.
+
+    **Errors** are those of a mean over newcomers for accuracy and unfairness
+    (:mod:`pyg_glif.tuning.measures` has the formulas); for a ``score`` of your own they
+    come from the folds, each smoothed alone. Ties go to the higher score, then to the
+    smaller strength and radius. The choice is solved once more as
+    :class:`~pyg_glif.GLIFPostProcessor` does it, so that fitting the folds with
+    :meth:`TuneResult.settings` gives the numbers reported. It is still the best of many
+    settings on the same people: its own loss flatters a little. If nothing tried is
+    both fairer than the model and cheap enough, the choice is the model, with a
+    warning.
 
     Example:
-        >>> x = torch.tensor([[0.0], [0.1], [3.0], [3.1]])
-        >>> y_hat = torch.tensor([0.1, 0.6, 0.9, 0.7])
-        >>> found = tune(x, y_hat, [0, 0, 1, 1], taus=[0.5], lams=[0.1, 1.0])
-        >>> found.best.lam, found.best.score
-        (1.0, 1.0)
+        >>> x = torch.arange(40.0).unsqueeze(1) / 40
+        >>> labels = x[:, 0] > 0.5
+        >>> y_hat = labels + 0.6 * torch.cos(9 * torch.arange(40.0))
+        >>> found = tune(x, y_hat, labels, taus=[0.1], lams=[0.1, 1.0])
+        >>> found.best.lam, found.best.loss < 0
+        (1.0, True)
+        >>> sorted(found.settings())
+        ['distance', 'lam', 'link', 'normalization', 'solver', 'tau', 'theta']
     """
     x = check_features("x", to_tensor("x", x))
     y = check_outputs("y_hat", to_tensor("y_hat", y_hat)).to(x.device)
     check_same_rows("y_hat", y, "x", x)
     max_loss = check_scalar("max_loss", max_loss, minimum=0.0)
-    task = _Measures(y, labels, mask, threshold)
-    judge, judge_name = task.score(score)
-    gauge = task.unfairness(unfairness, pairs)
-    strengths = _numbers("lams", lams)
-    radii = _radii(x, distance) if taus is None else _numbers("taus", taus)
-    graph = SimilarityGraph.search(x, max(radii), distance=distance, progress=progress)
-    path = glif_path(
-        y,
-        graph,
-        lams=strengths,
-        taus=radii,
-        theta=theta,
-        normalization=normalization,
-        solver=solver,
-        link=link,
+    check_choice("rule", rule, ("one_se", "best"))
+    measures = Measures(y, labels, score, unfairness, pairs, attribute, mask, threshold)
+    if group is not None:
+        group = check_group("group", to_labels("group", group), len(x)).to(x.device)
+    sources, yardstick = _searched(x, distance, distances, taus, progress)
+    grid = Grid(
+        sources=sources,
+        thetas=_decays([theta] if thetas is None else thetas),
+        lams=_numbers("lams", lams),
         progress=progress,
     )
-    if gauge is None:
-        lap = graph.laplacian(theta)
+    method = Method(y, normalization, solver, link)
+    trial: OnFitted | OnNewcomers
+    if cv is None:
+        trial = OnFitted(grid, method, measures, yardstick.graph, theta)
+    else:
+        folds = split_people(cv, measures.known, measures.labels, group, generator)
+        trial = OnNewcomers(
+            grid, method, measures, yardstick.graph, theta, folds, group
+        )
+    baseline, points = trial.baseline(), list(trial.points())
+    # A loss equal to what is allowed must not fail by the rounding of a difference.
+    most = max_loss + 1e-12 * max(1.0, abs(baseline.score))
 
-        def energy(outputs: Tensor) -> float:
-            return float(lap.quadratic(outputs.double()).sum())
+    def affordable(point: TunePoint) -> bool:
+        error = point.loss_se if rule == "one_se" else None
+        return point.loss + (error or 0.0) <= most
 
-        gauge = energy, "Laplacian energy"
-    measure, gauge_name = gauge
-
-    def refit(point: TunePoint) -> TunePoint:
-        """The setting of a point, searched and solved anew the way a fit does it."""
-        again = SimilarityGraph.search(x, point.tau, distance=distance, progress=False)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # the status says so
-            found = glif_smooth(
-                y,
-                again.laplacian(theta, normalization),
-                lam=point.lam,
-                solver=replace(Auto() if solver is None else solver, throw=False),
-                link=link,
-                return_solution=True,
-            )
-        fitted = PathPoint(point.tau, point.lam, found.value, found.status)
-        return _point(fitted, judge, measure)
-
-    baseline = _point(
-        PathPoint(min(radii), 0.0, y, SolveStatus.CONVERGED), judge, measure
-    )
-    points = [_point(found, judge, measure) for found in path]
-    best = _confirmed(points, baseline, baseline.score - max_loss, refit)
+    best = _confirmed(points, baseline, affordable, trial.again)
+    if cv is not None and best is baseline:
+        _warn_of_baseline(points, baseline, max_loss)
     return TuneResult(
         points=tuple(points),
         baseline=baseline,
         best=best,
         front=tuple(_front(_usable(points, baseline))),
         max_loss=max_loss,
-        names=(judge_name, gauge_name),
+        names=(measures.score_name, trial.unfairness_name),
+        rule="best" if cv is None else rule,
+        num_folds=None if cv is None else len(folds),
+        shared={
+            "distance": distance,
+            "normalization": normalization,
+            "solver": solver,
+            "link": link,
+        },
+        distances={} if distances is None else dict(distances),
     )
 
 
-def _point(found: PathPoint, judge: _Function, gauge: _Function) -> TunePoint:
-    """Score and unfairness of a solution, NaN where there is none."""
-    score = unfairness = math.nan
-    if not found.status.is_failure:
-        score = check_scalar("score(...)", judge(found.value))
-        unfairness = check_scalar("unfairness(...)", gauge(found.value))
-    return TunePoint(found.tau, found.lam, score, unfairness, found.status)
+def _searched(
+    x: Tensor,
+    distance: FairDistance | None,
+    distances: Mapping[Hashable, FairDistance] | None,
+    taus: Sequence[float] | None,
+    progress: bool | None,
+) -> tuple[dict[Any, WithinRadius], WithinRadius]:
+    """Neighbourhoods in every distance, and those where unfairness is measured."""
+    radii = None if taus is None else _numbers("taus", taus)
+    if distances is not None and not distances:
+        raise ValueError("'distances' must hold at least one distance (got none)")
 
+    def search(which: FairDistance | None) -> WithinRadius:
+        sizes = _radii(x, which) if radii is None else radii
+        return WithinRadius(x, sizes, which, progress)
 
-class _Measures:
-    """Outputs, what is known about their truth, and how they become decisions."""
-
-    def __init__(self, y: Tensor, labels: Any, mask: Any, threshold: float) -> None:
-        self._size, self._device = len(y), y.device
-        self._threshold = check_scalar("threshold", threshold)
-        self._labels: Tensor | None = None
-        if labels is not None:
-            known = to_labels("labels", labels)
-            self._labels = check_labels("labels", known, len(y)).to(y.device)
-        self._rows = torch.arange(len(y), device=y.device)
-        if mask is not None:
-            chosen = to_labels("mask", mask).bool()
-            chosen = check_mask("mask", chosen, len(y)).to(y.device)
-            self._rows = self._rows[chosen]
-            if len(self._rows) == 0:
-                raise ValueError("'mask' must select at least one row (got none)")
-
-    def decide(self, y: Tensor) -> Tensor:  # [N] or [N, C] -> [N]
-        """Predicted classes: the largest column, or 1 above the threshold."""
-        if y.dim() == 2 and y.size(1) > 1:
-            return y.argmax(1)
-        return (y.reshape(len(y)) > self._threshold).long()
-
-    def score(self, given: Callable[[Tensor], float] | None) -> tuple[_Function, str]:
-        """The user's score or else accuracy, and its name."""
-        check_exclusive("score", given, "labels", self._labels)
-        if given is not None:
-            check_callable("score", given)
-            return given, _name(given)
-        if self._labels is None:
-            raise ValueError("'labels' must be given if 'score' is not (got None)")
-        truth, rows = self._labels[self._rows], self._rows
-        return lambda y: _mean(self.decide(y)[rows] == truth), "accuracy"
-
-    def unfairness(
-        self, given: Callable[[Tensor], float] | None, pairs: Any
-    ) -> tuple[_Function, str] | None:
-        """The user's measure, or that of ``pairs``, and its name; ``None`` without."""
-        check_exclusive("unfairness", given, "pairs", pairs)
-        if given is not None:
-            check_callable("unfairness", given)
-            return given, _name(given)
-        if pairs is None:
-            return None
-        rows = check_pairs("pairs", to_labels("pairs", pairs)).to(self._device)
-        check_indices("pairs", rows, self._size)
-        check_not_empty("pairs", rows)
-        i, j = rows.unbind(1)
-        if self._labels is None:
-            return lambda y: _mean(_gap(y[i], y[j])), "mean distance of pairs"
-
-        def disagree(y: Tensor) -> float:
-            decision = self.decide(y)
-            return _mean(decision[i] != decision[j])
-
-        return disagree, "share of pairs that disagree"
-
-
-def _mean(value: Tensor) -> float:
-    """Mean in float64."""
-    return float(value.double().mean())
-
-
-def _gap(a: Tensor, b: Tensor) -> Tensor:  # [P] or [P, C] -> [P]
-    """Euclidean distance of the outputs in each row."""
-    out: Tensor = torch.linalg.vector_norm((a - b).reshape(len(a), -1), dim=1)
-    return out
-
-
-def _name(function: Callable[..., Any]) -> str:
-    """The name of a function, or the class name of a callable object."""
-    return str(getattr(function, "__name__", type(function).__name__))
+    tried = {None: distance} if distances is None else distances
+    out = {key: search(which) for key, which in tried.items()}
+    if distances is None or distance is None:
+        return out, next(iter(out.values()))
+    return out, search(distance)
 
 
 def _numbers(name: str, values: Sequence[float]) -> list[float]:
-    """Checks numbers: not negative, at least one."""
-    out = [check_scalar(name, value, minimum=0.0) for value in values]
+    """Non-negative numbers, once each in ascending order; there must be one."""
+    out = sorted({check_scalar(name, value, minimum=0.0) for value in values})
     if not out:
         raise ValueError(f"'{name}' must hold at least one number (got none)")
     return out
 
 
+def _decays(thetas: Sequence[float | None]) -> list[float | None]:
+    """The decays, that which follows the radius first."""
+    given = [theta for theta in thetas if theta is not None]
+    if not len(thetas):
+        raise ValueError("'thetas' must hold at least one number (got none)")
+    first: list[float | None] = [None] if len(given) < len(thetas) else []
+    return first + (list(_numbers("thetas", given)) if given else [])
+
+
 def _radii(x: Tensor, distance: FairDistance | None) -> list[float]:
     """Radii for the usual degrees that are below the number of people."""
     degrees = [degree for degree in _DEGREES if degree < len(x)] or [1.0]
-    return [suggest_tau(x, degree, distance=distance) for degree in degrees]
+    found = {suggest_tau(x, degree, distance=distance) for degree in degrees}
+    return sorted(found)
 
 
 def _usable(points: list[TunePoint], baseline: TunePoint) -> list[TunePoint]:
@@ -285,8 +274,8 @@ def _usable(points: list[TunePoint], baseline: TunePoint) -> list[TunePoint]:
 def _confirmed(
     points: list[TunePoint],
     baseline: TunePoint,
-    floor: float,
-    refit: Callable[[TunePoint], TunePoint],
+    affordable: Callable[[TunePoint], bool],
+    again: Callable[[TunePoint], TunePoint],
 ) -> TunePoint:
     """The best setting, with the numbers that a fit of it gives.
 
@@ -297,20 +286,13 @@ def _confirmed(
     """
     confirmed = {id(baseline)}
     while True:
-        best = _best(_usable(points, baseline), floor)
+        allowed = filter(affordable, _usable(points, baseline))
+        best = min(allowed, key=lambda p: (p.unfairness, -p.score, p.lam, p.tau))
         if id(best) in confirmed:
             return best
-        again = refit(best)
-        points[points.index(best)] = again
-        confirmed.add(id(again))
-
-
-def _best(points: list[TunePoint], floor: float) -> TunePoint:
-    """Least unfairness among scores that are high enough."""
-    # A score equal to the floor must not fail by the rounding of the subtraction.
-    margin = 1e-12 * max(1.0, abs(floor))
-    allowed = [point for point in points if point.score >= floor - margin]
-    return min(allowed, key=lambda p: (p.unfairness, -p.score, p.lam, p.tau))
+        found = again(best)
+        points[points.index(best)] = found
+        confirmed.add(id(found))
 
 
 def _front(points: list[TunePoint]) -> Iterator[TunePoint]:
@@ -320,3 +302,26 @@ def _front(points: list[TunePoint]) -> Iterator[TunePoint]:
         if point.unfairness < least:
             least = point.unfairness
             yield point
+
+
+def _warn_of_baseline(
+    points: list[TunePoint], baseline: TunePoint, max_loss: float
+) -> None:
+    """Says why nothing was chosen."""
+    fairer = [
+        point
+        for point in _usable(points, baseline)
+        if point.unfairness < baseline.unfairness
+    ]
+    msg = "The choice is the model as it is: "
+    if fairer:
+        nearest = min(fairer, key=lambda p: p.loss + (p.loss_se or 0.0))
+        error = "" if nearest.loss_se is None else f" ± {nearest.loss_se:.2g}"
+        msg += (
+            f"nothing tried is fairer at a loss within {max_loss:g}. The nearest, "
+            f"{nearest.describe()}, loses {nearest.loss:.2g}{error}. Try smaller "
+            "'lams' and 'taus', or allow more by 'max_loss'"
+        )
+    else:
+        msg += "nothing tried is fairer. Try larger 'taus'"
+    warnings.warn(msg, stacklevel=4)

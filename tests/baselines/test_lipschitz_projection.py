@@ -471,9 +471,9 @@ GOOD: dict[str, Any] = {"x": torch.zeros(3, 2), "y_hat": torch.zeros(3)}
     ("change", "kind", "message"),
     [
         (
-            {"x": [[0.0]]},
+            {"x": torch.zeros(3, 2) * 1j},
             TypeError,
-            "'x' must be a torch.Tensor (got list). Use 'torch.as_tensor'",
+            "'x' must hold real numbers (got torch.complex64)",
         ),
         (
             {"x": torch.zeros(3)},
@@ -491,9 +491,9 @@ GOOD: dict[str, Any] = {"x": torch.zeros(3, 2), "y_hat": torch.zeros(3)}
             "'y_hat' must be finite (got nan at index 1, 1 such values)",
         ),
         (
-            {"y_hat": torch.zeros(3, dtype=torch.long)},
+            {"y_hat": torch.zeros(3) * 1j},
             TypeError,
-            "'y_hat' must be float32 or float64 (got torch.int64)",
+            "'y_hat' must hold real numbers (got torch.complex64)",
         ),
         (
             {"y_hat": torch.zeros(3, 0)},

@@ -1,6 +1,6 @@
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from pyg_glif.distances import (
     CallableDistance,
@@ -8,6 +8,7 @@ from pyg_glif.distances import (
     FairDistance,
     Mahalanobis,
     SensitiveSubspace,
+    TaskDistance,
 )
 
 
@@ -20,8 +21,17 @@ def all_distances(num_features: int) -> list[FairDistance]:
         Mahalanobis(torch.diag(ramp) + 0.1),
         Mahalanobis.from_factor(torch.outer(ramp, ramp[:2]), learnable=True),
         SensitiveSubspace(torch.stack([eye[0] + eye[1], ramp])),
+        TaskDistance(SensitiveSubspace(ramp[None]), _head(num_features), weight=0.3),
         CallableDistance(lambda x1, x2: torch.cdist(x1, x2, p=1.0)),
     ]
+
+
+def _head(num_features: int) -> nn.Linear:
+    """Two scores, one of which is constant."""
+    head = nn.Linear(num_features, 2, dtype=torch.float64)
+    with torch.no_grad():
+        head.weight.zero_()[0] = torch.linspace(-1.0, 2.0, num_features)
+    return head
 
 
 @pytest.mark.parametrize("distance", all_distances(4), ids=lambda d: type(d).__name__)
@@ -70,7 +80,7 @@ def test_gradient_at_coinciding_points_is_zero() -> None:
 
 
 @pytest.mark.parametrize(
-    "distance", all_distances(3)[:4], ids=lambda d: type(d).__name__
+    "distance", all_distances(3)[:5], ids=lambda d: type(d).__name__
 )
 def test_gradient_of_distance_matches_finite_differences(
     distance: FairDistance, generator: torch.Generator
@@ -84,7 +94,7 @@ def test_gradient_of_distance_matches_finite_differences(
 
 def test_embedding_gives_the_distance(generator: torch.Generator) -> None:
     x = torch.randn(6, 4, generator=generator, dtype=torch.float64)
-    for distance in all_distances(4)[:4]:
+    for distance in all_distances(4)[:5]:
         z = distance.embed(x)
         by_embedding = (z.unsqueeze(1) - z).square().sum(-1).sqrt()
         torch.testing.assert_close(distance(x, x), by_embedding)
@@ -110,10 +120,11 @@ def test_user_class_only_needs_embed() -> None:
     ("x1", "x2", "error", "message"),
     [
         (
-            [[0.0]],
+            [["a"]],
             torch.zeros(1, 1),
             TypeError,
-            "'x1' must be a torch.Tensor (got list). Use 'torch.as_tensor'",
+            "'x1' must hold numbers (got <U1). Encode text, categories and dates "
+            "first, or use 'pyg_glif.tables.FairTable'",
         ),
         (
             torch.zeros(1, 2),
@@ -128,10 +139,10 @@ def test_user_class_only_needs_embed() -> None:
             "'x2' must have 2 columns (got 3)",
         ),
         (
-            torch.zeros(1, 2, dtype=torch.int64),
+            torch.zeros(1, 2, dtype=torch.complex64),
             torch.zeros(1, 2),
             TypeError,
-            "'x1' must be float32 or float64 (got torch.int64)",
+            "'x1' must hold real numbers (got torch.complex64)",
         ),
         (
             torch.zeros(1, 2),
@@ -163,7 +174,7 @@ def test_distance_rejects_bad_rows(
 
 
 @pytest.mark.parametrize(
-    "distance", all_distances(4)[1:4], ids=lambda d: type(d).__name__
+    "distance", all_distances(4)[1:5], ids=lambda d: type(d).__name__
 )
 def test_distance_rejects_other_width(distance: FairDistance) -> None:
     x = torch.zeros(2, 3)

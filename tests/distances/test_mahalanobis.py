@@ -166,9 +166,9 @@ def test_precision_follows_the_features() -> None:
             "'sigma' must not be empty (got shape (0, 0))",
         ),
         (
-            torch.eye(2).long(),
+            torch.eye(2) * 1j,
             TypeError,
-            "'sigma' must be float32 or float64 (got torch.int64)",
+            "'sigma' must hold real numbers (got torch.complex64)",
         ),
     ],
 )

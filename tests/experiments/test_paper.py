@@ -5,8 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
+import pyg_glif.experiments._paper as paper
 from pyg_glif.datasets import Sentiment
-from pyg_glif.experiments import paper
 from tests.oracles import smooth, system
 
 ROOT = Path(__file__).parents[2]

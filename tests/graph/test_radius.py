@@ -401,14 +401,15 @@ def test_fair_radius_graph_refuses_what_would_not_fit(generator):
             "'x' must be 2-dimensional (got shape (3,))",
         ),
         (
-            {"x": torch.zeros(3, 2, dtype=torch.int64)},
+            {"x": torch.zeros(3, 2, dtype=torch.complex64)},
             TypeError,
-            "'x' must be float32 or float64 (got torch.int64)",
+            "'x' must hold real numbers (got torch.complex64)",
         ),
         (
-            {"x": np.zeros((3, 2))},
+            {"x": np.array([["a"], ["b"], ["c"]])},
             TypeError,
-            "'x' must be a torch.Tensor (got ndarray). Use 'torch.as_tensor'",
+            "'x' must hold numbers (got <U1). Encode text, categories and dates first, "
+            "or use 'pyg_glif.tables.FairTable'",
         ),
         (
             {"x": torch.tensor([[0.0], [math.nan], [0.0]])},

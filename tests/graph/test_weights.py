@@ -246,10 +246,10 @@ def test_edge_sq_dist_teaches_a_distance(generator: torch.Generator) -> None:
             "'z' must be 2-dimensional (got shape (2,))",
         ),
         (
-            torch.zeros(2, 1).long(),
+            torch.zeros(2, 1) * 1j,
             torch.tensor([[0], [1]]),
             TypeError,
-            "'z' must be float32 or float64 (got torch.int64)",
+            "'z' must hold real numbers (got torch.complex64)",
         ),
     ],
 )

@@ -136,10 +136,10 @@ X, Y = torch.zeros(3, 2), torch.zeros(3)
         (X, Y[:2], 1, ValueError, "'y' must have as many rows as 'x' (got 2 for 3)"),
         (
             X,
-            torch.tensor([0, 1, 1]),
+            torch.tensor([0, 1, 1j]),
             1,
             TypeError,
-            "'y' must be float32 or float64 (got torch.int64)",
+            "'y' must hold real numbers (got torch.complex64)",
         ),
         (
             X * torch.nan,

@@ -414,3 +414,16 @@ def test_copies_and_files_of_a_layer_leave_its_graph_behind(
     for other in (copy.deepcopy(conv), saved):
         assert other._cache is None
         assert torch.equal(other(x, graph), expected)
+
+
+def test_balance_gives_groups_the_same_energy():
+    # Two separate pairs of people: the second pair differs three times as much.
+    edge_index = torch.tensor([[0, 1, 2, 3], [1, 0, 3, 2]])
+    x = torch.tensor([[0.0], [1.0], [0.0], [3.0]], dtype=torch.float64)
+    groups = torch.tensor([0, 0, 1, 1])
+    conv = GLIFConv(lam=20.0, balance=True, cached=True)
+    out = conv(x, edge_index, groups=groups)
+    torch.testing.assert_close(out[1] - out[0], out[3] - out[2], rtol=1e-3, atol=0)
+    assert str(conv) == "GLIFConv(lam=20, normalization=None, balance=True)"
+    with pytest.raises(ValueError, match="'groups' must be given"):
+        conv(x, edge_index)

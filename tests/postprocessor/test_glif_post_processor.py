@@ -128,6 +128,9 @@ def test_scikit_learn_conventions() -> None:
         "link",
         "target_degree",
         "progress",
+        "coverage",
+        "k",
+        "mutual",
     ]
     group = people(dtype=torch.float32)
     post.fit(group.x, group.y)
@@ -218,7 +221,8 @@ def test_constructor_rejects(
             [["a"], ["b"]],
             [0.0, 1.0],
             TypeError,
-            "'x' must hold numbers (got <U1). Encode text, categories and dates first",
+            "'x' must hold numbers (got <U1). Encode text, categories and dates first, "
+            "or use 'pyg_glif.tables.FairTable'",
         ),
         (
             [[1j], [0]],
@@ -306,6 +310,7 @@ def test_unfitted_use(call: object, request: pytest.FixtureRequest) -> None:
     assert str(caught.value) == message
 
 
+@pytest.mark.filterwarnings("ignore:.* joins 100.0% of all pairs")
 @pytest.mark.parametrize("tau", [1e154, 1e155, 1e200, 1.7e308, np.inf])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_radii_whose_square_overflows(tau: float, dtype: torch.dtype) -> None:

@@ -129,7 +129,7 @@ def test_one_file_replaced_in_one_step(tmp_path: Path) -> None:
     with safe_open(tmp_path / "fit", framework="pt") as file:
         header = json.loads(file.metadata()["pyg_glif"])
     assert header["format"] == "pyg_glif.GLIFPostProcessor"
-    assert header["version"] == 2
+    assert header["version"] == 3
 
 
 @pytest.mark.parametrize(
@@ -224,9 +224,9 @@ def test_bad_files(tmp_path: Path) -> None:
         rewrite(path, protect=False, **changes)
         assert message() == f"{ours}a wrong checksum in '{path}')"
     path.write_bytes(whole)
-    rewrite(path, version=3)
+    rewrite(path, version=4)
     assert message(ValueError) == (
-        f"'path' must be of format version 2 or earlier (got 3 in '{path}'). "
+        f"'path' must be of format version 3 or earlier (got 4 in '{path}'). "
         "Install a later pyg_glif"
     )
     path.write_bytes(whole)
@@ -349,7 +349,11 @@ def test_files_of_every_format_version_load(version: int) -> None:
         "link": Logit(eps=1e-3),
         "target_degree": 20,
         "progress": None,
+        "coverage": None,
+        "k": None,
+        "mutual": False,
     }
+    assert post.theta_ == 0.25
     assert type(post.distance) is SensitiveSubspace
     assert post.tau_ == record["tau"]
     assert post._fitted.x.tolist() == record["x"]

@@ -35,7 +35,7 @@ def test_fair_radius_graph_repr_shows_the_distance() -> None:
     transform = FairRadiusGraph(1.5, distance=Mahalanobis(torch.eye(2)))
     assert str(transform) == (
         "FairRadiusGraph(tau=1.5, distance=Mahalanobis(num_features=2, rank=2), "
-        "theta=0.0001)"
+        "theta=None)"
     )
 
 

@@ -1,5 +1,6 @@
 import json
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -14,6 +15,9 @@ from tests import oracles, oracles_inductive as oracle
 from tests.oracles_radius import brute_force_edges
 
 TAUS, LAMS, THETA = (0.3, 0.6, 1.2), (0.01, 0.1, 1.0, 10.0), 0.5
+
+#: The people fitted are the people scored.
+on_fitted = partial(tune, cv=None)
 
 
 def problem() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -43,7 +47,7 @@ def test_tune_picks_the_true_optimum(
     max_loss: float, normalization: str | None
 ) -> None:
     x, y, labels = problem()
-    found = tune(
+    found = on_fitted(
         x,
         y,
         labels,
@@ -89,24 +93,20 @@ def test_fitting_the_choice_gives_the_reported_numbers(dtype: torch.dtype) -> No
         labels = (x[:, 0] > x[:, 1]).long()
         y = 0.5 * y + 0.5 * labels
         taus = [2.0**0.5 * float(x.max()) / 4, 3.0**0.5 * float(x.max()) / 4]
-        found = tune(
+        found = on_fitted(
             x,
             y,
             labels,
             taus=None if seed % 4 == 0 else taus,
             lams=LAMS,
+            theta=1e-4,
             max_loss=0.05,
             normalization="density" if seed % 5 == 0 else None,
             link=Logit() if seed % 7 == 0 else None,
         )
         best = found.best
         moved += best.lam > 0
-        post = GLIFPostProcessor(
-            tau=best.tau,
-            lam=best.lam,
-            normalization="density" if seed % 5 == 0 else None,
-            link=Logit() if seed % 7 == 0 else None,
-        )
+        post = GLIFPostProcessor(**found.settings())
         fitted = torch.as_tensor(post.fit_transform(x, y))
         accuracy = float(((fitted > 0.5).long() == labels).double().mean())
         assert best.score == accuracy
@@ -127,7 +127,7 @@ def test_fitting_the_choice_gives_the_reported_numbers(dtype: torch.dtype) -> No
 
 def test_front_is_what_nobody_beats() -> None:
     x, y, labels = problem()
-    found = tune(x, y, labels, taus=TAUS, lams=LAMS, theta=THETA)
+    found = on_fitted(x, y, labels, taus=TAUS, lams=LAMS, theta=THETA)
     every = [found.baseline, *found.points]
 
     def beaten(p: TunePoint) -> bool:
@@ -146,7 +146,7 @@ def test_front_is_what_nobody_beats() -> None:
 
 def test_ties_go_to_the_weaker_setting() -> None:
     x, y, _ = problem()
-    found = tune(
+    found = on_fitted(
         x, y, score=lambda f: 1.0, unfairness=lambda f: 2.0, taus=TAUS, lams=LAMS
     )
     assert found.best is found.baseline
@@ -155,19 +155,19 @@ def test_ties_go_to_the_weaker_setting() -> None:
     def moved(f: torch.Tensor) -> float:
         return float(torch.equal(f, y))
 
-    found = tune(x, y, score=lambda f: 1.0, unfairness=moved, taus=TAUS, lams=LAMS)
+    found = on_fitted(x, y, score=lambda f: 1.0, unfairness=moved, taus=TAUS, lams=LAMS)
     assert (found.best.lam, found.best.tau) == (min(LAMS), min(TAUS))
 
 
 def test_pairs_measure_disagreement() -> None:
     x, y, labels = problem()
     pairs = [[0, 1], [2, 3], [4, 5], [6, 7]]
-    found = tune(x, y, labels, pairs=pairs, taus=[0.6], lams=[0.1])
+    found = on_fitted(x, y, labels, pairs=pairs, taus=[0.6], lams=[0.1])
     decision = y > 0.5
     share = sum(bool(decision[i] != decision[j]) for i, j in pairs) / 4
     assert found.baseline.unfairness == share
     assert found.names[1] == "share of pairs that disagree"
-    gap = tune(x, y, score=lambda f: 0.0, pairs=pairs, taus=[0.6], lams=[0.1])
+    gap = on_fitted(x, y, score=lambda f: 0.0, pairs=pairs, taus=[0.6], lams=[0.1])
     expected = sum(abs(float(y[i] - y[j])) for i, j in pairs) / 4
     assert gap.baseline.unfairness == pytest.approx(expected)
 
@@ -181,13 +181,15 @@ def test_own_functions_and_mask() -> None:
     def spread(f: torch.Tensor) -> torch.Tensor:
         return f.std()
 
-    found = tune(
+    found = on_fitted(
         x, y, score=closeness, unfairness=spread, max_loss=0.1, taus=[0.6], lams=LAMS
     )
     assert found.names == ("closeness", "spread")
     assert found.best.score >= -0.1
     mask = torch.arange(80) < 5
-    part = tune(x.numpy(), y.numpy(), labels.numpy(), mask=mask, taus=[0.6], lams=[1.0])
+    part = on_fitted(
+        x.numpy(), y.numpy(), labels.numpy(), mask=mask, taus=[0.6], lams=[1.0]
+    )
     right = ((y > 0.5) == labels)[:5].double().mean()
     assert part.baseline.score == pytest.approx(float(right))
 
@@ -195,26 +197,26 @@ def test_own_functions_and_mask() -> None:
 def test_several_outputs_and_links() -> None:
     x, y, labels = problem()
     both = torch.stack([0.5 - y, y - 0.5], 1)
-    one = tune(x, y, labels, taus=[0.6], lams=[0.3])
-    two = tune(x, both, labels, taus=[0.6], lams=[0.3])
+    one = on_fitted(x, y, labels, taus=[0.6], lams=[0.3])
+    two = on_fitted(x, both, labels, taus=[0.6], lams=[0.3])
     assert two.points[0].score == one.points[0].score
     p = torch.sigmoid(y - 0.5)
-    linked = tune(x, p, labels, taus=[0.6], lams=[0.3], link=Logit())
+    linked = on_fitted(x, p, labels, taus=[0.6], lams=[0.3], link=Logit())
     assert linked.points[0].score == one.points[0].score
 
 
 def test_radii_by_degree() -> None:
     x, y, labels = problem()
-    found = tune(x, y, labels, lams=[0.1])
+    found = on_fitted(x, y, labels, lams=[0.1])
     assert len({p.tau for p in found.points}) == 4
-    assert len(tune(x[:3], y[:3], [0, 1, 1], lams=[0.1]).points) == 1
+    assert len(on_fitted(x[:3], y[:3], [0, 1, 1], lams=[0.1]).points) == 1
 
 
 def test_settings_without_a_minimum_are_not_chosen() -> None:
     leaves = torch.eye(20)
     x = torch.cat([torch.zeros(1, 20), leaves])
     y = torch.linspace(0, 1, 21)
-    found = tune(
+    found = on_fitted(
         x,
         y,
         score=lambda f: 0.0,
@@ -230,7 +232,7 @@ def test_settings_without_a_minimum_are_not_chosen() -> None:
 
 def test_result() -> None:
     x, y, labels = problem()
-    found = tune(x, y, labels, taus=[0.6], lams=[0.1, 1.0])
+    found = on_fitted(x, y, labels, taus=[0.6], lams=[0.1, 1.0])
     record = json.loads(json.dumps(found.to_dict()))
     assert record["best"]["lam"] == found.best.lam
     assert record["points"][0]["status"] == "CONVERGED"
@@ -249,7 +251,7 @@ def test_result() -> None:
 def test_plot() -> None:
     pytest.importorskip("matplotlib")
     x, y, labels = problem()
-    figure = tune(x, y, labels, taus=[0.6], lams=[0.1, 1.0]).plot()
+    figure = on_fitted(x, y, labels, taus=[0.6], lams=[0.1, 1.0]).plot()
     (axes,) = figure.axes
     assert axes.get_xlabel() == "Laplacian energy"
     assert axes.get_ylabel() == "accuracy"
@@ -318,5 +320,5 @@ def test_tune_rejects(change: dict[str, object], error: type, message: str) -> N
         **change,
     }
     with pytest.raises(error) as caught:
-        tune(**options)
+        on_fitted(**options)
     assert str(caught.value) == message

@@ -37,7 +37,6 @@ import torch
 from torch import Tensor
 
 from pyg_glif._pattern import Pattern, csr_tensor
-from pyg_glif.graph import SimilarityGraph
 from pyg_glif.laplacian import LaplacianOperator, entries_beside
 
 
@@ -48,18 +47,6 @@ class Ties:
     row: Tensor  # [P] int64
     col: Tensor  # [P] int64
     weight: Tensor  # [P] float64
-
-    @classmethod
-    def among(cls, graph: SimilarityGraph, theta: float) -> "Ties":
-        """The edges of new people with each other, in both directions."""
-        row, col = graph.edge_index
-        return cls(row, col, graph.weights(theta).double())
-
-    @classmethod
-    def none(cls, like: Tensor) -> "Ties":
-        """Ties without any pair, on the device of ``like``."""
-        row = torch.empty(0, dtype=torch.long, device=like.device)
-        return cls(row, row, torch.empty(0, dtype=torch.float64, device=like.device))
 
     @property
     def parts(self) -> tuple[Tensor, Tensor, Tensor]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from pyg_glif._optional import require
-from pyg_glif.experiments.paper import METHODS
+from pyg_glif.experiments._paper import METHODS
 from pyg_glif.experiments.records import Summary
 
 # The palette of Okabe and Ito with two more, and a marker each for print without
@@ -16,6 +16,10 @@ _STYLES = {
     "GLIF": ("#0072B2", "o"),
     "GLIF-NRW": ("#E69F00", "^"),
     "GLIF-density": ("#009E73", "D"),
+    "GLIF + task effect": ("#CC6677", "p"),
+    "GLIF + task effect, weight 0.1": ("#E69F00", "^"),
+    "GLIF + task effect, weight 0.3": ("#009E73", "D"),
+    "GLIF + task effect, weight 1": ("#CC6677", "p"),
     "In-processing": ("#CC79A7", "v"),
     "In-processing + GLIF": ("#882255", "*"),
     "GLIF, half arrive later": ("#999999", "h"),

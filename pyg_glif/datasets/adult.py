@@ -1,0 +1,188 @@
+"""Who earns more than 50,000 dollars a year: the census of 1994."""
+
+import os
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from pyg_glif._validate import check_choice
+from pyg_glif.datasets._files import Transform
+from pyg_glif.datasets._invented import invent_people
+from pyg_glif.datasets._people import PeopleDataset, read_people
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FILE, UNKNOWN = "adult.csv.gz", "?"
+SPLITS = ("train", "test")
+INCOMES = ("<=50K", ">50K")
+
+
+class Adult(PeopleDataset):
+    r"""People of the census of 1994, and who earns more than 50,000 dollars a year.
+
+    The table that most papers on fairness with tables use
+    (`Kohavi, 1996 <https://archive.ics.uci.edu/dataset/2/adult>`_). It is **not** part
+    of the package; the variant ``"invented"`` is, and needs no file.
+
+    Args:
+        root (str or PathLike, optional): Folder in which the processed data set is
+            kept, and where ``adult.csv.gz`` is looked for first: in ``root/raw``,
+            ``root`` and ``root/tabular``, then in ``tabular`` below the folder that
+            ``PYG_GLIF_DATA`` names. Without ``root`` the data set is built in memory
+            and nothing is written. (default: :obj:`None`)
+        variant (str): :obj:`"uci"` or :obj:`"invented"`, see below.
+            (default: :obj:`"uci"`)
+        transform (callable, optional): Applied at every access.
+            (default: :obj:`None`)
+        pre_transform (callable, optional): Applied once, before the data set is kept.
+            (default: :obj:`None`)
+        force_reload (bool): Builds the data set again although ``root`` has it.
+            (default: :obj:`False`)
+
+    For people with tables: ``frame`` holds the 14 features (text as pandas'
+    ``category``, unknown entries as gaps), ``target`` is 1 for an income above 50,000
+    dollars, ``split`` says ``"train"`` or ``"test"``. All three have one row per
+    person, are read from the source, and are copies.
+
+    For PyG the only element is a :class:`~torch_geometric.data.Data`:
+
+    - ``x``: numbers as they are, then an indicator of each category, float32;
+      ``feature_names`` names the columns. Nothing is standardised.
+    - ``y``: ``target``
+    - ``train_mask``, ``test_mask``: the split of the source
+    - ``sex``, ``race``: positions in ``sex_names``, ``race_names``
+
+    **STATS:**
+
+    .. list-table::
+        :header-rows: 1
+
+        * - variant
+          - people, train / test
+          - columns of ``x``
+          - above 50,000 dollars
+          - rows with a gap
+        * - ``"uci"``
+          - 32,561 / 16,281
+          - 105
+          - 23.9%
+          - 3,620
+        * - ``"invented"``
+          - 6,000 / 3,000
+          - 40
+          - 22.4%
+          - 248
+
+    - ``fnlwgt`` is how many people of the population a row stands for: a weight, not a
+      feature. Models of the experiments do without it.
+    - ``relationship`` says the sex of married people (*Husband*, *Wife*): whoever
+      compares people regardless of sex should take these two as one.
+    - ``"invented"`` has the same columns, made by a short random program, always the
+      same: nobody in it exists, and no number in it says anything about the world.
+      Women's chances are lowered on purpose, all else equal, so that there is
+      something to find.
+
+    Licence of the source: UCI publishes it under CC BY 4.0.
+
+    Example:
+        >>> adult = Adult(variant="invented")
+        >>> adult
+        Adult(variant='invented')
+        >>> adult.frame.loc[:2, ["age", "relationship", "sex"]]
+           age relationship   sex
+        0   66      Husband  Male
+        1   28      Husband  Male
+        2   19    Own-child  Male
+        >>> adult[0].x.shape, adult.feature_names[-1]
+        (torch.Size([9000, 40]), 'native_country=United-States')
+    """
+
+    variants = ("uci", "invented")
+    numbers = (
+        "age",
+        "fnlwgt",
+        "education_num",
+        "capital_gain",
+        "capital_loss",
+        "hours_per_week",
+    )
+    categories = (
+        "workclass",
+        "education",
+        "marital_status",
+        "occupation",
+        "relationship",
+        "race",
+        "sex",
+        "native_country",
+    )
+    outcome = "income"
+
+    def __init__(
+        self,
+        root: str | os.PathLike[str] | None = None,
+        variant: str = "uci",
+        transform: Transform | None = None,
+        pre_transform: Transform | None = None,
+        force_reload: bool = False,
+    ) -> None:
+        check_choice("variant", variant, self.variants)
+        self.variant = variant
+        super().__init__(root, transform, pre_transform, force_reload)
+
+    @property
+    def raw_file_names(self) -> list[str]:
+        """One table; none for the variant that is made up."""
+        return [FILE] if self.variant == "uci" else []
+
+    @property
+    def processed_file_names(self) -> list[str]:
+        """The tensors of the variant."""
+        return [f"adult_{self.variant}.pt"]
+
+    @property
+    def split(self) -> "pd.Series":
+        """A copy of the source's split, ``"train"`` or ``"test"`` per person."""
+        return self._table["split"].copy()
+
+    @property
+    def sex_names(self) -> tuple[str, ...]:
+        """What the numbers in ``sex`` mean."""
+        return tuple(self._table["sex"].cat.categories)
+
+    @property
+    def race_names(self) -> tuple[str, ...]:
+        """What the numbers in ``race`` mean."""
+        return tuple(self._table["race"].cat.categories)
+
+    def _read(self) -> "pd.DataFrame":
+        """The census, or its likeness."""
+        if self.variant == "invented":
+            table = invent_people(9_000, torch.Generator().manual_seed(0))
+            table["split"] = ["train"] * 6_000 + ["test"] * 3_000
+        else:
+            words = dict.fromkeys(self.categories, None)
+            words |= {self.outcome: INCOMES, "split": SPLITS}
+            table = read_people(self.find(FILE), self.numbers, words)
+            table[self.outcome] = (table[self.outcome] == INCOMES[1]).astype("int64")
+        for name in self.categories:
+            known = table[name].where(table[name] != UNKNOWN)
+            table[name] = known.astype("category")
+        return table
+
+    def _about(self, table: "pd.DataFrame") -> dict[str, Tensor]:
+        """The split, sex and race."""
+        masks = {
+            f"{name}_mask": torch.tensor((table["split"] == name).to_numpy())
+            for name in SPLITS
+        }
+        groups = {
+            name: torch.tensor(table[name].cat.codes.to_numpy()).long()
+            for name in ("sex", "race")
+        }
+        return masks | groups
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(variant={self.variant!r})"

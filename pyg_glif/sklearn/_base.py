@@ -1,0 +1,464 @@
+"""What classifier and regressor have in common."""
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from os import PathLike
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
+from sklearn.model_selection import check_cv, cross_val_predict
+from sklearn.utils import check_consistent_length, check_random_state
+from sklearn.utils.metadata_routing import (
+    MetadataRouter,
+    MethodMapping,
+    process_routing,
+)
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter
+from torch import Tensor
+
+from pyg_glif._arrays import to_labels
+from pyg_glif._validate import check_count, check_scalar
+from pyg_glif.graph import SimilarityGraph, suggest_tau
+from pyg_glif.links import Link
+from pyg_glif.postprocessor import (
+    AuditReport,
+    Bootstrap,
+    Explanation,
+    GLIFPostProcessor,
+    audit,
+)
+from pyg_glif.sklearn._people import Form, People
+from pyg_glif.sklearn._versions import is_frozen, routing_enabled, traits
+from pyg_glif.tables import FairTable
+from pyg_glif.tuning import TuneResult, tune
+
+_Self = TypeVar("_Self", bound="GLIFEstimator")
+
+# Strengths that are tried. Beyond one, a person with many peers is hardly heard.
+_LAMS = (0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 1.0)
+# Parameters that table and correction have under the same names.
+_OF_TABLE = ("sensitive", "alike", "ignore", "scale", "proxies")
+_OF_POST = ("tau", "k", "theta", "normalization", "progress")
+# Parameters that a file holds beside those of the table.
+_SAVED = ("tau", "coverage", "k", "theta", "lam", "max_loss", "normalization")
+# A sensitive column with more values does not divide people into groups.
+_MAX_GROUPS = 20
+
+
+class OutputModel(BaseEstimator):  # type: ignore[misc]
+    """A model whose ``predict`` gives the outputs that are smoothed.
+
+    Asked for probabilities, ``cross_val_predict`` numbers the classes before it trains,
+    and weights of classes by their names would fit no more.
+    """
+
+    def __init__(self, estimator: Any, outputs: Callable[[Any, Any], Any]) -> None:
+        self.estimator = estimator
+        self.outputs = outputs
+
+    def fit(self, X: Any, y: Any, **params: Any) -> "OutputModel":  # noqa: N803
+        """Trains the model."""
+        self.estimator_ = clone(self.estimator).fit(X, y, **params)
+        return self
+
+    def predict(self, X: Any) -> Any:  # noqa: N803
+        """Outputs of the model."""
+        return self.outputs(self.estimator_, X)
+
+    def get_metadata_routing(self) -> Any:
+        """What the model asks for."""
+        return self.estimator.get_metadata_routing()
+
+
+class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
+    """A model, who is similar by its own reasons, and the correction of its outputs."""
+
+    _kind_of_outputs: ClassVar[Any]  # as the table calls them
+
+    # Parameters, which the constructors of the subclasses set.
+    estimator: Any
+    lam: Any
+    link: Any
+    tau: float | None
+    coverage: float
+    k: int | None
+    theta: float | None
+    max_loss: float
+    normalization: Any
+    cv: Any
+    n_jobs: int | None
+    random_state: Any
+    progress: bool | None
+
+    estimator_: Any
+    table_: FairTable
+    post_: GLIFPostProcessor
+    tune_: TuneResult
+    feature_names_in_: NDArray[np.object_]
+    n_features_in_: int
+
+    def fit(
+        self: _Self,
+        X: Any,  # noqa: N803
+        y: Any,
+        sample_weight: Any = None,
+        **fit_params: Any,
+    ) -> _Self:
+        """Trains the model, finds who is similar, and fits the correction.
+
+        Args:
+            X (DataFrame or array-like): People, a row each.
+            y (array-like): What is true of them.
+            sample_weight (array-like, optional): Weights for the training of the
+                model; the correction does not depend on them.
+                (default: :obj:`None`)
+            fit_params: Further arguments for the ``fit`` of the model.
+        """
+        self._check_params()
+        if y is None:
+            name = type(self).__name__
+            msg = f"{name} requires y to be passed, but the target y is None"
+            raise ValueError(msg)
+        self._form = Form.of(self, X)
+        people = self._form.read(self, X)
+        check_consistent_length(people.frame, y, sample_weight)
+        if len(people.frame) < 2:
+            raise ValueError("'X' must have at least two people (got 1 sample)")
+        y = self._check_target(y)
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        table = self._new_table(seed)
+        table.check(people.frame)
+        for_fit, for_split = self._routed(sample_weight, fit_params)
+        if is_frozen(self.estimator):
+            self._check_fitted(self.estimator)
+            self.estimator_ = self.estimator
+            outputs = self._outputs(self.estimator, people.given)
+        else:
+            splitter = self._splitter(y, seed)
+            folds = list(splitter.split(people.given, y, **for_split))
+            self._check_folds(y, folds)
+            outputs = cross_val_predict(
+                OutputModel(self.estimator, self._outputs),
+                people.given,
+                y,
+                cv=folds,
+                n_jobs=self.n_jobs,
+                params=for_fit,
+            )
+            self.estimator_ = clone(self.estimator).fit(people.given, y, **for_fit)
+        y_hat, link = self._signal(outputs), self._link_for(outputs)
+        table.set_params(eps=getattr(link, "eps", None))
+        self.table_ = table.fit(people.frame, self._outputs_of_frame)
+        x = table.transform(people.frame)
+        self.post_ = self._chosen(x, y_hat, y, link, seed).fit(x, y_hat)
+        return self
+
+    def explain(self, X: Any, top: int | None = None) -> list[Explanation]:  # noqa: N803
+        """Whose outputs make up the output of each person, and by how much.
+
+        Args:
+            X (DataFrame or array-like): People, a row each.
+            top (int, optional): How many contributors to return for each.
+                (default: :obj:`None`, all)
+
+        Contributors are numbered as the rows of ``fit``; ``-1`` is the person.
+        """
+        x = self._coordinates(self._read(X))
+        return [self.post_.explain_new(row, top) for row in x.split(1)]
+
+    def num_peers(self, X: Any) -> NDArray[np.int64]:  # noqa: N803
+        """How many people of the fit are similar to each person.
+
+        Who has none keeps the output of the model.
+
+        Args:
+            X (DataFrame or array-like): People, a row each.
+        """
+        people = self._read(X)
+        y_hat, x = self._before(people), self._coordinates(people)
+        _, info = self.post_.transform(x, y_hat, return_info=True)
+        out: NDArray[np.int64] = info.num_neighbors.numpy()
+        return out
+
+    def audit(
+        self,
+        X: Any,  # noqa: N803
+        y: Any = None,
+        *,
+        attributes: Mapping[str, Any] | None = None,
+        groups: Any = None,
+        k: int | None = 5,
+        num_worst: int = 10,
+        bootstrap: Bootstrap = Bootstrap(),  # noqa: B008  (immutable)
+    ) -> AuditReport:
+        """Compares how the model and its correction treat similar people.
+
+        Args:
+            X (DataFrame or array-like): People, a row each; peers are those among
+                them. For the people of the fit there is ``post_.audit()``.
+            y (array-like, optional): What is true of them; the report then has the
+                score before and after. (default: :obj:`None`)
+            attributes (dict, optional): Labels of protected attributes by name.
+                (default: the sensitive columns of two to 20 values)
+            groups (array-like, optional): Label of each row's group of comparable
+                people, such as counterfactuals. (default: :obj:`None`)
+            k (int, optional): Number of nearest others for consistency.
+                (default: :obj:`5`)
+            num_worst (int): How many people and pairs to list.
+                (default: :obj:`10`)
+            bootstrap (Bootstrap): How intervals are drawn.
+                (default: :obj:`Bootstrap()`)
+        """
+        people = self._read(X)
+        x, before = self._coordinates(people), self._before(people)
+        after, info = self.post_.transform(x, before, return_info=True)
+        if attributes is None:
+            attributes = self._groups_among(people)
+        named = {name: to_labels(name, value) for name, value in attributes.items()}
+        graph = self._similarity(x)
+        report = audit(
+            x,
+            before,
+            after,
+            graph=graph,
+            lap=graph.laplacian(self.theta),
+            attributes=named,
+            groups=None if groups is None else to_labels("groups", groups),
+            threshold=0.5 if before.dim() == 1 else None,
+            k=k,
+            num_worst=num_worst,
+            bootstrap=bootstrap,
+            progress=self.progress,
+        )
+        scores = {} if y is None else self._scores(y, before, after)
+        return report.with_facts(num_without_fitted_peers=info.num_isolated, **scores)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Writes everything but the model to one safetensors file.
+
+        The file holds coordinates and outputs of the people of the fit: protect it as
+        you protect them. The model, ``estimator_``, is kept by whatever means you keep
+        models. ``tune_``, ``cv``, ``n_jobs`` and ``random_state`` are not kept.
+
+        Args:
+            path (str or Path): Where to write; replaced in one step if it exists.
+        """
+        check_is_fitted(self)
+        config = {
+            "kind": type(self).__name__,
+            "params": {name: getattr(self, name) for name in _SAVED},
+            "table": self.table_.to_config(),
+            "form": self._form.to_config(),
+            **self._facts(),
+        }
+        self.post_.save(path, metadata={"estimator": config})
+
+    @classmethod
+    def load(cls: type[_Self], path: str | PathLike[str], *, estimator: Any) -> _Self:
+        """Reads what ``save`` wrote, without running code from the file.
+
+        Args:
+            path (str or Path): The file.
+            estimator (object): The fitted model, ``estimator_`` of what was saved.
+        """
+        post = GLIFPostProcessor.load(path)
+        config = post.metadata_.get("estimator", {})
+        if config.get("kind") != cls.__name__:
+            got = config.get("kind", "GLIFPostProcessor")
+            msg = f"'path' must be a file that '{cls.__name__}.save' wrote"
+            raise ValueError(f"{msg} (got one that '{got}.save' wrote)")
+        table = FairTable.from_config(config["table"])
+        params = {name: getattr(table, name) for name in _OF_TABLE}
+        out = cls(estimator, link=post.link, **params, **config["params"])
+        form = {**config["form"], "names": tuple(config["form"]["names"])}
+        out._form = Form(**form)
+        out._adopt(config)
+        out.n_features_in_ = len(out._form.names)
+        if out._form.is_frame and all(isinstance(n, str) for n in out._form.names):
+            out.feature_names_in_ = np.array(out._form.names, dtype=object)
+        out._check_fitted(estimator)
+        out.estimator_, out.table_, out.post_ = estimator, table, post
+        return out
+
+    def get_metadata_routing(self) -> Any:
+        """What is handed on to the model and to the splitter."""
+        fit = MethodMapping().add(caller="fit", callee="fit")
+        split = MethodMapping().add(caller="fit", callee="split")
+        router = MetadataRouter(owner=type(self).__name__).add_self_request(self)
+        router.add(estimator=self.estimator, method_mapping=fit)
+        router.add(splitter=check_cv(self.cv), method_mapping=split)
+        return router
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "post_")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan, tags.input_tags.string = traits(self.estimator)
+        return tags
+
+    def _more_tags(self) -> dict[str, Any]:  # before scikit-learn 1.6
+        return {"allow_nan": traits(self.estimator)[0]}
+
+    @staticmethod
+    @abstractmethod
+    def _outputs(model: Any, given: Any) -> NDArray[np.float64]:
+        """What the model says of people."""
+
+    @abstractmethod
+    def _check_model(self) -> None:
+        """Raises unless the model has outputs of the right kind."""
+
+    @abstractmethod
+    def _check_target(self, y: Any) -> NDArray[Any]:
+        """What is true of people, checked."""
+
+    @abstractmethod
+    def _splitter(self, y: NDArray[Any], seed: int) -> Any:
+        """Who divides people into folds."""
+
+    @abstractmethod
+    def _check_folds(self, y: NDArray[Any], folds: list[Any]) -> None:
+        """Raises if the model could not learn enough from the others of a fold."""
+
+    @abstractmethod
+    def _signal(self, outputs: NDArray[np.float64]) -> Tensor:
+        """Outputs as they are smoothed."""
+
+    @abstractmethod
+    def _link_for(self, outputs: NDArray[np.float64]) -> Link | None:
+        """The space in which outputs are averaged."""
+
+    @abstractmethod
+    def _judged(self, y: NDArray[Any]) -> dict[str, Any]:
+        """By what ``tune`` judges outputs, and in how many folds."""
+
+    @abstractmethod
+    def _scores(self, y: Any, before: Tensor, after: Tensor) -> dict[str, float]:
+        """How good outputs are, before and after."""
+
+    def _facts(self) -> dict[str, Any]:
+        """What else a file holds."""
+        return {}
+
+    def _adopt(self, config: dict[str, Any]) -> None:
+        """Takes over what else a file held."""
+
+    def _check_fitted(self, model: Any) -> None:
+        """Raises unless a model is fitted to the columns of the fit."""
+        check_is_fitted(model)
+        width = getattr(model, "n_features_in_", self.n_features_in_)
+        if width != self.n_features_in_:
+            msg = f"'estimator' must take {self.n_features_in_} columns"
+            raise ValueError(f"{msg} (got one that takes {width})")
+
+    def _check_params(self) -> None:
+        """Raises on parameters that no data can make right."""
+        self._check_model()
+        if self.lam != "tune" and isinstance(self.lam, str):
+            raise ValueError(f"'lam' must be a number or 'tune' (got {self.lam!r})")
+        check_scalar("max_loss", self.max_loss, minimum=0.0)
+        check_scalar("coverage", self.coverage, above=0.0, below=1.0)
+        if isinstance(self.cv, int):
+            check_count("cv", self.cv, minimum=2)
+        self._new_post(lam=1.0 if self.lam == "tune" else self.lam)
+
+    def _new_post(self, **settings: Any) -> GLIFPostProcessor:
+        """The correction, not fitted."""
+        given = {name: getattr(self, name) for name in _OF_POST}
+        return GLIFPostProcessor(**{**given, **settings})
+
+    def _new_table(self, seed: int) -> FairTable:
+        """The table, not fitted."""
+        given = {name: getattr(self, name) for name in _OF_TABLE}
+        for name in ("sensitive", "alike", "ignore"):
+            given[name] = self._form.named(given[name])
+        if isinstance(given["scale"], Mapping):
+            given["scale"] = self._form.named(given["scale"])
+        return FairTable(**given, outputs=self._kind_of_outputs, random_state=seed)
+
+    def _routed(
+        self, sample_weight: Any, fit_params: dict[str, Any]
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Arguments for the ``fit`` of the model and the ``split`` of the splitter."""
+        if routing_enabled():
+            routed = process_routing(
+                self, "fit", sample_weight=sample_weight, **fit_params
+            )
+            return routed.estimator.fit, routed.splitter.split
+        if sample_weight is not None:
+            if not has_fit_parameter(self.estimator, "sample_weight"):
+                kind = type(self.estimator).__name__
+                msg = "'sample_weight' must be left out if 'estimator' takes none"
+                remedy = "For a step of a pipeline use '<step>__sample_weight'"
+                raise ValueError(f"{msg} (got {kind}). {remedy}")
+            fit_params = {**fit_params, "sample_weight": sample_weight}
+        return fit_params, {}
+
+    def _chosen(
+        self, x: Tensor, y_hat: Tensor, y: NDArray[Any], link: Link | None, seed: int
+    ) -> GLIFPostProcessor:
+        """The correction with the radius and the strength that are chosen."""
+        tau, lam = self.tau, self.lam
+        if tau is None and self.k is None:
+            tau = suggest_tau(x, coverage=self.coverage)
+        self.__dict__.pop("tune_", None)
+        if lam == "tune":
+            size = {"taus": [tau]} if self.k is None else {"ks": [self.k], "tau": tau}
+            self.tune_ = tune(
+                x,
+                y_hat,
+                **self._judged(y),
+                **size,
+                lams=_LAMS,
+                max_loss=self.max_loss,
+                generator=torch.Generator().manual_seed(seed),
+                theta=self.theta,
+                normalization=self.normalization,
+                link=link,
+                progress=self.progress,
+            )
+            lam = self.tune_.best.lam
+        return self._new_post(tau=tau, lam=lam, link=link)
+
+    def _read(self, X: Any) -> People:  # noqa: N803
+        """People who may be new."""
+        check_is_fitted(self)
+        return self._form.read(self, X)
+
+    def _coordinates(self, people: People) -> Tensor:
+        """Where people are, by the reasons of the model."""
+        return self.table_.transform(people.frame)
+
+    def _before(self, people: People) -> Tensor:
+        """The outputs of the model."""
+        return self._signal(self._outputs(self.estimator_, people.given))
+
+    def _after(self, X: Any) -> Tensor:  # noqa: N803
+        """Corrected outputs."""
+        people = self._read(X)
+        x, y_hat = self._coordinates(people), self._before(people)
+        out: Tensor = self.post_.transform(x, y_hat)
+        return out
+
+    def _outputs_of_frame(self, frame: Any) -> NDArray[np.float64]:
+        """Outputs of people whom the table makes up."""
+        return self._outputs(self.estimator_, self._form.given(frame))
+
+    def _similarity(self, x: Tensor) -> SimilarityGraph:
+        """Who is similar among people."""
+        if self.k is not None:
+            return SimilarityGraph.nearest(x, self.k, tau=self.tau)
+        return SimilarityGraph.search(x, self.post_.tau_, progress=self.progress)
+
+    def _groups_among(self, people: People) -> dict[str, list[str]]:
+        """The sensitive columns that divide people into groups."""
+        columns = {
+            str(name): [str(value) for value in people.frame[name]]
+            for name in self.table_.sensitive
+        }
+        few = range(2, _MAX_GROUPS + 1)
+        return {name: held for name, held in columns.items() if len({*held}) in few}

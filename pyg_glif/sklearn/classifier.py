@@ -1,0 +1,264 @@
+"""A classifier that treats similar people alike."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.base import ClassifierMixin
+from sklearn.metrics import accuracy_score
+from sklearn.model_selection import StratifiedKFold, check_cv
+from sklearn.utils import assert_all_finite, column_or_1d
+from sklearn.utils.multiclass import check_classification_targets
+from torch import Tensor
+
+from pyg_glif._validate import check_choice
+from pyg_glif.links import Link, Logit, Softmax
+from pyg_glif.sklearn._base import GLIFEstimator
+from pyg_glif.sklearn._versions import is_frozen
+from pyg_glif.typing import Normalization
+
+# Nothing is certain beyond this, whatever the model says.
+_CLOSEST = 1e-6
+
+
+class GLIFClassifier(ClassifierMixin, GLIFEstimator):  # type: ignore[misc]
+    r"""A classifier of scikit-learn, corrected to treat similar people alike.
+
+    Fitting takes five steps: out-of-fold predictions of all people; the model, trained
+    on all of them; who is similar, by the model's own reasons
+    (:class:`~pyg_glif.tables.FairTable`); radius and strength; and the correction
+    (:class:`~pyg_glif.GLIFPostProcessor`) of the out-of-fold predictions. Predicting
+    takes the model's output and one step of averaging with similar people of the fit.
+
+    Args:
+        estimator (object): A classifier with ``predict_proba``. A copy is trained; in
+            scikit-learn's ``FrozenEstimator`` it is used as it is, and should then not
+            have been trained on the people of ``fit``.
+        sensitive (sequence): Columns that must not count for who is similar, by name
+            or position. The model still gets them. (default: :obj:`()`)
+        alike (dict, optional): Values that count as one, as in
+            ``{"relationship": [("Husband", "Wife")]}``. (default: :obj:`None`)
+        ignore (sequence): Columns that do not count either, such as names.
+            (default: :obj:`()`)
+        scale (str or dict): What a distance is: ``"effect"`` on the model, in
+            log-odds, and more, see :class:`~pyg_glif.tables.FairTable`.
+            (default: ``"effect"``)
+        proxies (bool): Whether to remove what tells the sensitive columns.
+            (default: :obj:`False`)
+        tau (float, optional): Radius. (default: what gives the share ``coverage`` of
+            people a neighbour)
+        coverage (float): Used where neither ``tau`` nor ``k`` is given.
+            (default: :obj:`0.95`)
+        k (int, optional): Similar are the ``k`` nearest, within ``tau`` if that is
+            given. (default: :obj:`None`, all within the radius)
+        theta (float, optional): Decay of the weights. (default: :obj:`None`, which
+            follows the radius)
+        lam (float or str): Strength; ``"tune"`` takes the strongest up to 1 that loses
+            at most ``max_loss``, in cross-validation. (default: ``"tune"``)
+        max_loss (float): Accuracy that may be lost; :func:`~pyg_glif.tuning.tune` says
+            how sure that is. (default: :obj:`0.005`)
+        link (str or Link): What is averaged: ``"logit"``, log-odds (several classes:
+            log-probabilities), or ``"identity"``, probabilities.
+            (default: ``"logit"``)
+        normalization (str, optional): Form of the Laplacian. (default: :obj:`None`)
+        cv (int, splitter or iterable): Folds of the out-of-fold predictions; a number
+            is lowered to the size of the smallest class. (default: :obj:`5`)
+        n_jobs (int, optional): Processes that train models. (default: :obj:`None`)
+        random_state (int, RandomState, optional): Folds and the people over whom
+            effects are averaged. (default: :obj:`None`)
+        progress (bool, optional): Whether to show progress bars; :obj:`None` shows
+            them on a terminal. (default: :obj:`None`)
+
+    Attributes:
+        estimator_ (object): The trained model.
+        table_ (FairTable): From people to coordinates; ``table_.summary()``.
+        post_ (GLIFPostProcessor): The correction: ``post_.tau_``, ``post_.lam``.
+        tune_ (TuneResult): How the strength was chosen, if it was.
+        classes_ (numpy.ndarray): The classes.
+        n_features_in_ (int): Number of columns.
+        feature_names_in_ (numpy.ndarray): Their names, if there are names.
+
+    People come as frames of pandas or polars, or as arrays. The people of ``fit`` are
+    newcomers too when they come to ``predict``: the model has been trained on them and
+    is surer of them than it should be. What the fit found for them is
+    ``post_.y_fair_``. Probabilities of 0 and 1, which have no log-odds, are kept at
+    half the distance that the closest others keep, at least 1e-6.
+
+    Example:
+        >>> from sklearn.linear_model import LogisticRegression
+        >>> random = np.random.default_rng(0)
+        >>> x = random.normal(size=(200, 3))
+        >>> y = x[:, 0] + x[:, 2] > 0
+        >>> model = GLIFClassifier(LogisticRegression(), sensitive=[2], random_state=0)
+        >>> model.fit(x, y).predict(x[:3])
+        array([ True, False,  True])
+        >>> model.table_.unit_
+        'log-odds'
+    """
+
+    _kind_of_outputs: ClassVar[Any] = "probabilities"
+
+    classes_: NDArray[Any]
+
+    def __init__(
+        self,
+        estimator: Any,
+        *,
+        sensitive: Sequence[Any] = (),
+        alike: Mapping[Any, Sequence[Sequence[Any]]] | None = None,
+        ignore: Sequence[Any] = (),
+        scale: Any = "effect",
+        proxies: bool = False,
+        tau: float | None = None,
+        coverage: float = 0.95,
+        k: int | None = None,
+        theta: float | None = None,
+        lam: float | Literal["tune"] = "tune",
+        max_loss: float = 0.005,
+        link: Literal["logit", "identity"] | Link = "logit",
+        normalization: Normalization = None,
+        cv: Any = 5,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        progress: bool | None = None,
+    ) -> None:
+        self.estimator = estimator
+        self.sensitive = sensitive
+        self.alike = alike
+        self.ignore = ignore
+        self.scale = scale
+        self.proxies = proxies
+        self.tau = tau
+        self.coverage = coverage
+        self.k = k
+        self.theta = theta
+        self.lam = lam
+        self.max_loss = max_loss
+        self.link = link
+        self.normalization = normalization
+        self.cv = cv
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.progress = progress
+
+    def predict(self, X: Any) -> NDArray[Any]:  # noqa: N803
+        """Classes of people.
+
+        Args:
+            X (DataFrame or array-like): People, a row each.
+        """
+        return self.classes_[_decided(self._after(X))]
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:  # noqa: N803
+        """Probabilities of the classes, a column each.
+
+        Args:
+            X (DataFrame or array-like): People, a row each.
+        """
+        p = self._after(X)
+        out: NDArray[np.float64]
+        out = (torch.stack([1.0 - p, p], 1) if p.dim() == 1 else p).numpy()
+        return out
+
+    def decision_function(self, X: Any) -> NDArray[np.float64]:  # noqa: N803
+        """Log-odds of the second class; of several, log-probabilities, a column each.
+
+        Args:
+            X (DataFrame or array-like): People, a row each.
+        """
+        p = self._after(X)
+        tiny = torch.finfo(p.dtype).tiny
+        if p.dim() == 1:
+            out = p.clamp(min=tiny).log() - (1.0 - p).clamp(min=tiny).log()
+        else:
+            out = p.clamp(min=tiny).log()
+        return out.numpy()
+
+    @staticmethod
+    def _outputs(model: Any, given: Any) -> NDArray[np.float64]:  # [N, C]
+        return np.asarray(model.predict_proba(given), dtype=np.float64)
+
+    def _signal(self, outputs: NDArray[np.float64]) -> Tensor:  # [N] or [N, C]
+        out = torch.from_numpy(outputs)
+        return out[:, 1].contiguous() if out.size(1) == 2 else out
+
+    def _link_for(self, outputs: NDArray[np.float64]) -> Link | None:
+        if self.link == "identity":
+            return None
+        if isinstance(self.link, Link):
+            return self.link
+        kept = np.minimum(outputs, 1.0 - outputs)
+        least = kept[kept > 0].min(initial=0.5)
+        eps = max(_CLOSEST, float(least) / 2)
+        return Logit(eps) if outputs.shape[1] == 2 else Softmax(eps=eps)
+
+    def _check_model(self) -> None:
+        if not isinstance(self.link, Link):
+            check_choice("link", self.link, ("logit", "identity"))
+        if not hasattr(self.estimator, "predict_proba"):
+            kind = type(self.estimator).__name__
+            msg = f"'estimator' must have 'predict_proba' (got {kind})"
+            remedy = "Wrap it in 'sklearn.calibration.CalibratedClassifierCV'"
+            raise TypeError(f"{msg}. {remedy}")
+
+    def _check_target(self, y: Any) -> NDArray[Any]:
+        y = column_or_1d(y, warn=True)
+        assert_all_finite(y, input_name="y")
+        check_classification_targets(y)
+        self.classes_, counts = np.unique(y, return_counts=True)
+        if len(counts) < 2:
+            name = self.classes_[0]
+            raise ValueError(f"'y' must have two classes (got one class, {name!r})")
+        if counts.min() < 2 and not is_frozen(self.estimator):
+            name = self.classes_[counts.argmin()]
+            msg = f"'y' must have each class twice (got {name!r} once)"
+            raise ValueError(f"{msg}. Leave rare classes out or join them")
+        return y
+
+    def _check_fitted(self, model: Any) -> None:
+        super()._check_fitted(model)
+        if list(model.classes_) != list(self.classes_):
+            msg = f"'estimator' must have the classes {list(self.classes_)}"
+            raise ValueError(f"{msg} (got {list(model.classes_)})")
+
+    def _num_folds(self, y: NDArray[Any]) -> int:
+        wanted = self.cv if isinstance(self.cv, int) else 5
+        return int(max(2, min(wanted, np.unique(y, return_counts=True)[1].min())))
+
+    def _splitter(self, y: NDArray[Any], seed: int) -> Any:
+        if isinstance(self.cv, int):
+            return StratifiedKFold(self._num_folds(y), shuffle=True, random_state=seed)
+        return check_cv(self.cv, y, classifier=True)
+
+    def _check_folds(self, y: NDArray[Any], folds: list[Any]) -> None:
+        for number, (others, _) in enumerate(folds):
+            absent = np.setdiff1d(self.classes_, y[others])
+            if len(absent):
+                msg = "'cv' must leave every class among the others of each fold"
+                raise ValueError(f"{msg} (got none of {absent[0]!r} for {number})")
+
+    def _judged(self, y: NDArray[Any]) -> dict[str, Any]:
+        labels = torch.from_numpy(np.searchsorted(self.classes_, y))
+        return {"labels": labels, "cv": self._num_folds(y)}
+
+    def _scores(self, y: Any, before: Tensor, after: Tensor) -> dict[str, float]:
+        named = {"accuracy_before": before, "accuracy_after": after}
+        return {
+            name: float(accuracy_score(y, self.classes_[_decided(p)]))
+            for name, p in named.items()
+        }
+
+    def _facts(self) -> dict[str, Any]:
+        return {"classes": self.classes_.tolist(), "dtype": self.classes_.dtype.str}
+
+    def _adopt(self, config: dict[str, Any]) -> None:
+        self.classes_ = np.array(config["classes"], dtype=config["dtype"])
+
+
+def _decided(p: Tensor) -> NDArray[np.int64]:  # [N] or [N, C] -> [N]
+    """Numbers of the classes of people."""
+    decided: NDArray[np.int64]
+    decided = ((p > 0.5).long() if p.dim() == 1 else p.argmax(1)).numpy()
+    return decided

@@ -1,0 +1,184 @@
+"""Reads the columns of pandas and polars frames: numbers, dates, categories."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+Kind = Literal["number", "date", "duration", "category"]
+
+# What pandas finds in columns of objects, and how it is read.
+_INFERRED: dict[str, Kind] = {
+    "integer": "number",
+    "floating": "number",
+    "mixed-integer-float": "number",
+    "decimal": "number",
+    "datetime64": "date",
+    "datetime": "date",
+    "date": "date",
+    "timedelta64": "duration",
+    "timedelta": "duration",
+    "boolean": "category",
+    "string": "category",
+    "mixed-integer": "category",
+    "empty": "category",
+}
+# More values than this, and more than half of all people with one of their own, are
+# no categories but names, numbers of files or prose.
+_FREE_TEXT = 20
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of people.
+
+    Args:
+        name (str, int or tuple): What it is called.
+        kind (str): ``"number"``, ``"date"`` or ``"duration"`` (in days), or
+            ``"category"``.
+        values (numpy.ndarray): Numbers, NaN where they are missing; of categories,
+            their position among ``categories``, NaN where they are missing.
+        categories (tuple): Different values of a category, in order; else empty.
+    """
+
+    name: Any
+    kind: Kind
+    values: NDArray[np.float64]
+    categories: tuple[Any, ...] = ()
+
+    @property
+    def missing(self) -> NDArray[np.bool_]:
+        """Where the value is missing."""
+        return np.isnan(self.values)
+
+    @classmethod
+    def of(cls, frame: Any, name: Any) -> "Column":
+        """The column of a frame, whose kind is found out."""
+        series = _series(frame, name)
+        kind = _kind_of(series)
+        if kind is None:
+            raise TypeError(f"{name!r} of {series.dtype}")
+        if kind != "category":
+            return cls(name, kind, numbers(series, kind))
+        codes, found = factorized(series)
+        categories = tuple(sorted(set(found), key=_place))
+        position = {value: at for at, value in enumerate(categories)}
+        # Missing values have the code -1, and so the last entry.
+        table = np.array([*(position[value] for value in found), np.nan])
+        return cls(name, kind, table[codes], categories)
+
+    def is_free_text(self) -> bool:
+        """Whether nearly everybody has a text of their own."""
+        texts = [value for value in self.categories if isinstance(value, str)]
+        return len(texts) > max(_FREE_TEXT, int((~self.missing).sum()) / 2)
+
+
+def read_as(frame: Any, name: Any, kind: Kind) -> Any:
+    """Numbers of a column, or codes and values of categories, as the fit read them.
+
+    Raises :class:`TypeError` with the column's name and type if it cannot be read so.
+    """
+    series = _series(frame, name)
+    if kind == "category":
+        return factorized(series)
+    found = _kind_of(series)
+    # JSON has neither dates nor types of columns without values; and truth values
+    # are numbers to those who have written them as 0 and 1.
+    as_other = found == "category" and (
+        kind == "date" or series.dtype == bool or series.isna().all()
+    )
+    try:
+        if found == kind or as_other:
+            return numbers(series, kind)
+    except ValueError:  # text that is no date
+        pass
+    raise TypeError(f"{name!r} of {series.dtype}, which was a {kind}")
+
+
+def numbers(series: Any, kind: Kind) -> NDArray[np.float64]:
+    """A column in float64, NaN where values are missing."""
+    import pandas
+
+    if kind == "date":
+        # Other text than of this form would be guessed at.
+        dates = pandas.to_datetime(series, utc=True, format="ISO8601")
+        series = (dates - pandas.Timestamp(0, tz="UTC")) / pandas.Timedelta(days=1)
+    elif kind == "duration":
+        series = pandas.to_timedelta(series) / pandas.Timedelta(days=1)
+    out: NDArray[np.float64] = series.to_numpy(dtype=np.float64, na_value=np.nan)
+    return out
+
+
+def factorized(series: Any) -> tuple[NDArray[np.intp], list[Any]]:
+    """For each person the position of their value, -1 if missing, and all values."""
+    import pandas
+
+    codes, found = pandas.factorize(series)
+    return codes, [plain_value(value) for value in found.tolist()]
+
+
+def plain_value(value: Any) -> Any:
+    """A category as text, truth value or number; others by their text."""
+    return value if isinstance(value, (str, bool, int, float)) else str(value)
+
+
+def take(frame: Any, rows: NDArray[np.intp]) -> Any:
+    """Rows of a frame, as a frame of its kind."""
+    if hasattr(frame, "iloc"):
+        return frame.iloc[rows].reset_index(drop=True)
+    return frame[rows]
+
+
+def with_column(frame: Any, name: Any, source: Any, rows: NDArray[np.intp]) -> Any:
+    """The frame with a column replaced by rows of the same column of ``source``.
+
+    Values are taken, not made, so that the column keeps its type, whatever it is.
+    """
+    if hasattr(frame, "iloc"):
+        out = frame.copy(deep=False)
+        out[name] = source[name].array.take(rows)
+        return out
+    return frame.with_columns(source[name][rows])
+
+
+def _series(frame: Any, name: Any) -> Any:
+    """The column of a pandas or polars frame as a series of pandas."""
+    import pandas
+
+    column = frame[name]
+    if isinstance(column, pandas.Series):
+        return column
+    return pandas.Series(column.to_numpy())
+
+
+def _kind_of(series: Any) -> Kind | None:
+    """How a column is read, :obj:`None` if it cannot be."""
+    from pandas.api import types
+
+    dtype = series.dtype
+    if isinstance(dtype, types.CategoricalDtype) or types.is_bool_dtype(dtype):
+        return "category"
+    if types.is_numeric_dtype(dtype):
+        return None if types.is_complex_dtype(dtype) else "number"
+    if types.is_datetime64_any_dtype(dtype):
+        return "date"
+    if types.is_timedelta64_dtype(dtype):
+        return "duration"
+    found = types.infer_dtype(series, skipna=True)
+    if found == "mixed" and all(
+        isinstance(value, (str, bool, int, float)) for value in series.dropna()
+    ):
+        return "category"
+    return _INFERRED.get(found)
+
+
+def _place(value: Any) -> tuple[bool, Any]:
+    """Sorts numbers and truth values before texts."""
+    return isinstance(value, str), value
+
+
+def listed(names: Sequence[Any]) -> str:
+    """Names in quotes, separated by commas."""
+    return ", ".join(map(repr, names))

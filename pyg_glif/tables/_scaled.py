@@ -1,0 +1,231 @@
+"""A column with its scale: plain data that turns values into coordinates."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pyg_glif.tables._columns import Column, Kind, read_as
+from pyg_glif.tables._effects import Grid
+
+Table = NDArray[np.float64]
+
+_ROUNDING = 1e-13
+
+
+class Reading(NamedTuple):
+    """A column of new people.
+
+    Args:
+        table (numpy.ndarray): Coordinates, :math:`(N, D)`.
+        unseen (list): Values that nobody of the fit had; :obj:`None` for missing ones.
+        num_missing (int): People without a value.
+    """
+
+    table: Table
+    unseen: list[Any]
+    num_missing: int
+
+
+@dataclass(frozen=True, eq=False)
+class Scaled:
+    r"""What the values of one column become.
+
+    Args:
+        name (str, int or tuple): The column.
+        kind (str): How it is read.
+        how (str): How it was scaled, in words.
+        points (list): Categories, or ascending numbers.
+        table (numpy.ndarray): Coordinates of ``points``, :math:`(P, D)`. Between two
+            numbers they change linearly; beyond the first and last they do not.
+        unit (float, optional): If given, the numbers less ``points[0]``, in this unit,
+            are multiplied by ``table[0]`` instead.
+        missing (numpy.ndarray, optional): Coordinates of a missing value, if the fit
+            has seen one.
+        unseen (numpy.ndarray): Coordinates of values the fit has not seen.
+        labels (list of str): What the coordinates are called.
+        reach (float): Largest distance between two people of the fit in this column.
+        share (float): Share of this column in the variance of all coordinates.
+        num_missing (int): People of the fit without a value.
+        note (str): What else should be known.
+    """
+
+    name: Any
+    kind: Kind
+    how: str
+    points: list[Any]
+    table: Table
+    unit: float | None
+    missing: Table | None
+    unseen: Table
+    labels: list[str]
+    reach: float = 0.0
+    share: float = 0.0
+    num_missing: int = 0
+    note: str = ""
+
+    def of_fit(self, column: Column) -> Table:
+        """Coordinates of the people of the fit, :math:`(N, D)`."""
+        if self.kind == "category":
+            positions = np.where(column.missing, -1, column.values).astype(np.intp)
+            return self._rows_with_ends[positions]
+        return self._of_numbers(column.values)
+
+    def __call__(self, frame: Any) -> "Reading":
+        """Coordinates of new people; raises on values of another kind."""
+        unseen = []
+        if self.kind == "category":
+            codes, found = read_as(frame, self.name, "category")
+            # The two rows after the categories: unseen, missing.
+            positions = np.array([*(self._place.get(v, -2) for v in found), -1])
+            table = self._rows_with_ends[positions[codes]]
+            unseen = [value for value in found if value not in self._place]
+            num_missing = int((codes < 0).sum())
+        else:
+            values = read_as(frame, self.name, self.kind)
+            if np.isinf(values).any():
+                row = int(np.isinf(values).argmax())
+                raise ValueError(f"infinity in {self.name!r} at row {row}")
+            table = self._of_numbers(values)
+            num_missing = int(np.isnan(values).sum())
+        if num_missing and self.missing is None:
+            unseen.append(None)
+        return Reading(table, unseen, num_missing)
+
+    def to_config(self) -> dict[str, Any]:
+        """Plain data; :meth:`from_config` builds an equal object from it."""
+        held = ((f.name, getattr(self, f.name)) for f in fields(self))
+        return {
+            name: value.tolist() if isinstance(value, np.ndarray) else value
+            for name, value in held
+        }
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> "Scaled":
+        """The object that :meth:`to_config` described."""
+        held = dict(config)
+        width = len(held["labels"])
+        for name in ("table", "missing", "unseen"):
+            if held[name] is not None:
+                held[name] = np.array(held[name], dtype=np.float64)
+        held["table"] = held["table"].reshape(-1, width)
+        if isinstance(held["name"], list):  # as JSON has tuples
+            held["name"] = tuple(held["name"])
+        return cls(**held)
+
+    @cached_property
+    def _place(self) -> dict[Any, int]:
+        """The position of each category."""
+        return {value: at for at, value in enumerate(self.points)}
+
+    @cached_property
+    def _rows_with_ends(self) -> Table:
+        """Coordinates of the categories, of unseen values and of missing ones."""
+        missing = self.unseen if self.missing is None else self.missing
+        return np.vstack([self.table, self.unseen, missing])
+
+    def _of_numbers(self, values: NDArray[np.float64]) -> Table:
+        """Coordinates of numbers, :math:`(N, D)`."""
+        if self.unit is not None:
+            out: Table = (values[:, None] - self.points[0]) / self.unit * self.table
+        else:
+            curves = [np.interp(values, self.points, one) for one in self.table.T]
+            out = np.column_stack(curves)
+        out[np.isnan(values)] = self.unseen if self.missing is None else self.missing
+        return out
+
+
+def linear(column: Column, how: str, unit: float | None) -> Scaled:
+    """A number less its mean in units, by default standard deviations.
+
+    Missing ones are at the mean, and one apart in a coordinate of their own.
+    """
+    from sklearn.preprocessing import StandardScaler
+
+    scaler = StandardScaler().fit(column.values[:, None])
+    labels, missing = [str(column.name)], None
+    if column.missing.any():
+        labels.append(f"{column.name}=missing")
+        missing = np.array([0.0, 1.0])
+    return Scaled(
+        name=column.name,
+        kind=column.kind,
+        how=how,
+        points=scaler.mean_.tolist(),
+        table=np.eye(1, len(labels)),
+        unit=float(scaler.scale_[0] if unit is None else unit),
+        missing=missing,
+        unseen=np.zeros(len(labels)),
+        labels=labels,
+    )
+
+
+def one_hot(column: Column, how: str, size: float, groups: list[list[int]]) -> Scaled:
+    """A coordinate of ``size`` for each category, or for several that are alike.
+
+    Missing ones have their own; unseen ones none.
+    """
+    together = {at: group[0] for group in groups for at in group}
+    first = [together.get(at, at) for at in range(len(column.categories))]
+    kept = sorted(set(first))
+    names = [
+        "|".join(
+            str(column.categories[at]) for at in range(len(first)) if first[at] == k
+        )
+        for k in kept
+    ]
+    labels = [f"{column.name}={name}" for name in names]
+    labels += [f"{column.name}=missing"] if column.missing.any() else []
+    rows = size * np.eye(len(labels))
+    return Scaled(
+        name=column.name,
+        kind=column.kind,
+        how=how,
+        points=list(column.categories),
+        table=rows[[kept.index(one) for one in first]],
+        unit=None,
+        missing=rows[-1] if column.missing.any() else None,
+        unseen=np.zeros(len(labels)),
+        labels=labels,
+    )
+
+
+def by_effect(grid: Grid, how: str, effects: Table, groups: list[list[int]]) -> Scaled:
+    """Effects of the points of a grid, less their mean over people.
+
+    Args:
+        grid (Grid): The points.
+        how (str): How they were found.
+        effects (numpy.ndarray): One row per holder of the grid.
+        groups (list): Positions of categories that are alike.
+    """
+    column, effects = grid.column, effects.copy()
+    for group in groups:
+        counts = [(column.values == at).sum() for at in group]
+        effects[group] = np.average(effects[group], axis=0, weights=counts)
+    width = effects.shape[1]
+    name = str(column.name)
+    labels = [name] if width == 1 else [f"{name}[{k}]" for k in range(width)]
+    num_points = len(grid.points)
+
+    def scaled(effects: Table) -> Scaled:
+        missing = effects[-1] if len(effects) > num_points else None
+        return Scaled(
+            name=column.name,
+            kind=column.kind,
+            how=how,
+            points=grid.points,
+            table=effects[:num_points],
+            unit=None,
+            missing=missing,
+            unseen=np.zeros(width),
+            labels=labels,
+        )
+
+    out = effects - scaled(effects).of_fit(column).mean(axis=0)
+    # Where a column has no effect, what is left is the rounding of means.
+    out[np.abs(out) <= _ROUNDING * np.abs(effects).max()] = 0.0
+    return scaled(out)

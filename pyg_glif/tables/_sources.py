@@ -1,0 +1,196 @@
+"""Where effects come from: a model, or trees fitted to what it gave."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pyg_glif._arrays import to_tensor
+from pyg_glif._validate import check_finite, check_num_rows, check_rank
+from pyg_glif.tables._columns import Column, take, with_column
+from pyg_glif.tables._effects import Rows
+
+Outputs = Literal["probabilities", "values"]
+
+# Nothing is certain beyond this, whatever the model says.
+_CLOSEST = 1e-6
+_ROUNDING = 1e-6  # of probabilities in single precision
+_NUM_FOLDS = 5
+_MAX_CATEGORIES = 255  # that histogram gradient boosting takes
+
+
+@dataclass(frozen=True)
+class Unit:
+    """How outputs become effects.
+
+    Args:
+        name (str): ``"log-odds"``, ``"log-probability"`` or ``"output"``.
+        num_outputs (int): Columns of the effects.
+    """
+
+    name: str
+    num_outputs: int
+
+    @classmethod
+    def of(cls, name: str, raw: NDArray[np.float64], outputs: Outputs | None) -> "Unit":
+        """The unit of outputs ``raw``, :math:`(N, C)`; raises on decisions."""
+        width = raw.shape[1]
+        sums = raw.sum(axis=1) if width > 1 else np.ones(len(raw))
+        likely = bool(
+            (raw >= -_ROUNDING).all()
+            and (raw <= 1 + _ROUNDING).all()
+            and (np.abs(sums - 1) <= 1e-3).all()
+        )
+        if outputs == "probabilities" and not likely:
+            got = f"{raw.min():g} to {raw.max():g}"
+            got = got if width == 1 else f"{got}, rows that sum to {sums.min():g}"
+            raise ValueError(f"'{name}' must give probabilities (got {got})")
+        if outputs == "values" or not likely:
+            return cls("output", width)
+        if bool(np.isin(raw, (0.0, 1.0)).all()):
+            msg = f"'{name}' must give probabilities or scores (got 0 and 1 only)"
+            remedy = "Use 'predict_proba', or pass 'outputs=\"values\"'"
+            raise ValueError(f"{msg}. {remedy}")
+        if width <= 2:
+            return cls("log-odds", 1)
+        return cls("log-probability", width)
+
+    def effects(
+        self, raw: NDArray[np.float64], eps: float
+    ) -> NDArray[np.float64]:  # [..., C] -> [..., num_outputs]
+        """Outputs as they are, their log-odds, or their centred log-probabilities."""
+        if self.name == "output":
+            return raw
+        out: NDArray[np.float64] = raw.clip(eps, 1 - eps)
+        if self.name == "log-odds":
+            out = out[..., -1:]
+            out = np.log(out) - np.log1p(-out)
+        else:
+            out = np.log(out)
+            out -= out.mean(axis=-1, keepdims=True)
+        return out
+
+
+def distance_kept(raw: list[NDArray[np.float64]]) -> float:
+    """How far outputs are kept from 0 and 1: half of what all but these two keep."""
+    gaps = [np.minimum(one, 1 - one) for one in raw]
+    least = min((float(g[g > 0].min()) for g in gaps if (g > 0).any()), default=0.0)
+    return max(least / 2, _CLOSEST)
+
+
+def as_rows(name: str, value: Any, num_rows: int) -> NDArray[np.float64]:
+    """Outputs of people as :math:`(N, C)`; raises on other shapes, NaN and infinity."""
+    raw = to_tensor(name, value)
+    check_rank(name, raw, 1, 2)
+    if len(raw) != num_rows or raw.numel() == 0:
+        msg = f"'{name}' must give one row per person"
+        got = f"shape {tuple(raw.shape)} for {num_rows} people"
+        raise ValueError(f"{msg} (got {got})")
+    check_finite(name, raw)
+    return raw.double().reshape(num_rows, -1).cpu().numpy()
+
+
+class Source:
+    """Where effects come from: a model, which is asked about people."""
+
+    def __init__(
+        self,
+        df: Any,
+        predict: Callable[[Any], Any],
+        background: Rows,
+        outputs: Outputs | None,
+        eps: float | None,
+    ) -> None:
+        self.df, self.predict, self.eps = df, predict, eps
+        self.num_columns = len(df.columns)
+        self.outputs = outputs
+        first = as_rows("predict", predict(take(df, background)), len(background))
+        # Before anything that takes long; what all answers are is known at the end.
+        self.width, self.unit = first.shape[1], Unit.of("predict", first, outputs)
+
+    def ask(self, name: Any, people: Rows, holders: Rows) -> NDArray[np.float64]:
+        """Outputs for people whose value of a column is that of as many holders."""
+        frame = with_column(take(self.df, people), name, self.df, holders)
+        out = as_rows("predict", self.predict(frame), len(people))
+        if out.shape[1] != self.width:
+            msg = "'predict' must give as many columns at each call"
+            raise ValueError(f"{msg} (got {out.shape[1]} after {self.width})")
+        return out
+
+    def effects(self, raw: list[NDArray[np.float64]]) -> list[NDArray[np.float64]]:
+        """The effects behind all answers."""
+        self.unit = Unit.of("predict", np.concatenate(raw), self.outputs)
+        eps = distance_kept(raw) if self.eps is None else self.eps
+        return [self.unit.effects(one, eps) for one in raw]
+
+
+class Surrogate(Source):
+    """Where only outputs are known: boosted trees fitted to them."""
+
+    def __init__(
+        self,
+        columns: Sequence[Column],
+        y_hat: Any,
+        outputs: Outputs | None,
+        eps: float | None,
+        random: np.random.RandomState,
+    ) -> None:
+        raw = as_rows("y_hat", y_hat, len(columns[0].values))
+        check_num_rows("df", len(raw), 2)
+        if (raw == raw[0]).all():
+            raise ValueError(f"'y_hat' must vary (got {raw[0].tolist()} only)")
+        self.unit = Unit.of("y_hat", raw, outputs)
+        eps = distance_kept([raw]) if eps is None else eps
+        self.names = [column.name for column in columns]
+        self.num_columns = len(columns)
+        self.x = np.column_stack([column.values for column in columns])
+        target = self.unit.effects(raw, eps)
+        self.models, self.score = _cross_fitted(self.x, columns, target, random)
+
+    def ask(self, name: Any, people: Rows, holders: Rows) -> NDArray[np.float64]:
+        """Effects for people whose value of a column is that of as many holders."""
+        at = self.names.index(name)
+        x = self.x[people]
+        x[:, at] = self.x[holders, at]
+        found = [[model.predict(x) for model in models] for models in self.models]
+        out: NDArray[np.float64] = np.mean(found, axis=0).T
+        return out
+
+    def effects(self, raw: list[NDArray[np.float64]]) -> list[NDArray[np.float64]]:
+        """The answers, which are effects."""
+        return raw
+
+
+def _cross_fitted(
+    x: NDArray[np.float64],
+    columns: Sequence[Column],
+    target: NDArray[np.float64],
+    random: np.random.RandomState,
+) -> tuple[list[list[Any]], float]:
+    """For each fold, boosted trees of the other people; and what they explain.
+
+    That is the coefficient of determination over people whom the trees have not seen,
+    of all columns of the target together.
+    """
+    from sklearn.ensemble import HistGradientBoostingRegressor
+    from sklearn.metrics import r2_score
+    from sklearn.model_selection import KFold
+
+    mask = [
+        c.kind == "category" and len(c.categories) <= _MAX_CATEGORIES for c in columns
+    ]
+    folds = KFold(min(_NUM_FOLDS, len(x)), shuffle=True, random_state=random)
+    out, held_out = [], np.empty_like(target)
+    for train, test in folds.split(x):
+        models = [
+            HistGradientBoostingRegressor(
+                categorical_features=mask, random_state=random
+            ).fit(x[train], column)
+            for column in target[train].T
+        ]
+        held_out[test] = np.column_stack([model.predict(x[test]) for model in models])
+        out.append(models)
+    score = r2_score(target, held_out, multioutput="variance_weighted")
+    return out, float(score)

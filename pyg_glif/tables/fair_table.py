@@ -1,0 +1,611 @@
+"""From a frame of people to coordinates in the model's own units."""
+
+import re
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pyg_glif._arrays import column_names, column_order
+from pyg_glif._params import Parameters
+from pyg_glif._runtime import Progress
+from pyg_glif._validate import (
+    check_callable,
+    check_choice,
+    check_count,
+    check_exclusive,
+    check_known,
+    check_scalar,
+)
+from pyg_glif.errors import NotFittedError
+from pyg_glif.tables._columns import Column, listed
+from pyg_glif.tables._effects import (
+    Grid,
+    accumulated_local_effects,
+    partial_dependence,
+)
+from pyg_glif.tables._proxies import Erasure
+from pyg_glif.tables._scaled import Reading, Scaled, by_effect, linear, one_hot
+from pyg_glif.tables._sources import Outputs, Source, Surrogate
+from pyg_glif.tables.summary import ColumnSummary, TableSummary
+
+Scale = Literal["effect", "conditional", "standard"]
+
+_SCALES = ("effect", "conditional", "standard")
+_HOW = {"effect": "effect on the model", "conditional": "conditional effect"}
+_VERSION = 1
+_NUM_SHOWN = 5
+_REMEDY = "Name columns that do not count in 'ignore'"
+# A surrogate that explains less of the outputs' variance says little about the model.
+_LEAST_EXPLAINED = 0.5
+
+
+class FairTable(Parameters):
+    r"""Puts the columns of a table on a scale in which distances mean something.
+
+    Who is similar is a question about the task. With ``scale="effect"``, the default,
+    each value :math:`v` of a column :math:`k` becomes its partial dependence: the
+    model's mean log-odds :math:`\eta` over some people who are given that value,
+
+    .. math::
+        z_k(v) = \frac{1}{B} \sum_{b=1}^{B} \eta(x_b \text{ with } x_{bk} = v) - c_k ,
+
+    less the mean :math:`c_k` over the people of the fit. Sensitive columns are left
+    out. A distance of 0.3 then means that, by the model's own reasons, two people are
+    0.3 log-odds apart.
+
+    Args:
+        sensitive (sequence): Columns that must not count for who is similar. They are
+            left out of the coordinates; new people need not have them.
+            (default: :obj:`()`)
+        scale (str or dict): How values become coordinates. ``"effect"``: the partial
+            dependence of the model's outputs. ``"conditional"``: their accumulated
+            local effects, for columns that are strongly correlated. ``"standard"``:
+            numbers less their mean in standard deviations, one-hot categories (two
+            different ones are :math:`\sqrt 2` apart). A dictionary gives each column
+            the difference that counts one, in days for dates; two different
+            categories are one over it apart. (default: :obj:`"effect"`)
+        alike (dict, optional): For columns of categories, groups of values that are to
+            count as one, as in ``{"relationship": [("Husband", "Wife")]}``. They get
+            the mean of their effects, weighted by their frequency.
+            (default: :obj:`None`)
+        ignore (sequence): Columns that do not count either, such as names and
+            numbers of files. New people need not have them. (default: :obj:`()`)
+        proxies (bool): Whether to remove from the coordinates what tells the sensitive
+            columns. (default: :obj:`False`)
+        outputs (str, optional): What the model gives: ``"probabilities"`` or
+            ``"values"`` of any size. (default: probabilities if all that are seen
+            could be some)
+        num_background (int): People over whom effects are averaged.
+            (default: :obj:`400`)
+        num_grid (int): Numbers of a column at which its effect is measured; it
+            is linear between them and constant beyond. (default: :obj:`32`)
+        eps (float, optional): Distance that probabilities are kept from 0 and 1, which
+            have no log-odds. (default: half of what those keep that are neither, and
+            at least 1e-6)
+        random_state (int, optional): Draws the background. (default: :obj:`0`)
+
+    Attributes:
+        unit_ (str): What a distance of one means: ``"log-odds"``,
+            ``"log-probability"`` (more than two classes), ``"output"`` (values),
+            ``"standard deviations"`` or ``"units"``.
+        surrogate_score_ (float, optional): Share of the variance of ``y_hat`` that the
+            surrogate explains, for people it has not seen.
+        feature_names_in_ (numpy.ndarray): Columns of the fit.
+        n_features_in_ (int): Their number.
+
+    Frames are of pandas or polars. Columns may hold numbers, dates (as numbers of
+    days), truth values, text and categories, and missing values, which count as a value
+    of their own. Several classes give one coordinate each per column: centred
+    log-probabilities. Parameters follow scikit-learn, whose ``clone`` works. No method
+    but ``fit`` changes the object.
+
+    Example:
+        >>> import pandas
+        >>> people = pandas.DataFrame({
+        ...     "income": [20.0, 30.0, 40.0, 50.0],
+        ...     "job": ["clerk", "clerk", "nurse", None],
+        ...     "sex": ["f", "m", "f", "m"],
+        ... })
+        >>> def predict(df):  # log-odds of 0.1 per unit of income, 0.5 for men
+        ...     score = 0.1 * df["income"] + 0.5 * (df["sex"] == "m") - 4
+        ...     return 1 / (1 + (-score).map(math.exp))
+        >>> import math
+        >>> table = FairTable(sensitive=["sex"]).fit(people, predict)
+        >>> table.transform(people)
+        tensor([[-1.5000,  0.0000],
+                [-0.5000,  0.0000],
+                [ 0.5000,  0.0000],
+                [ 1.5000,  0.0000]], dtype=torch.float64)
+        >>> table.unit_
+        'log-odds'
+    """
+
+    feature_names_in_: NDArray[np.object_]
+    unit_: str
+    surrogate_score_: float | None
+
+    _columns: tuple[Scaled, ...] | None = None
+    _erasure: Erasure | None = None
+
+    def __init__(
+        self,
+        sensitive: Sequence[Any] = (),
+        *,
+        scale: Scale | Mapping[Any, float] = "effect",
+        alike: Mapping[Any, Sequence[Sequence[Any]]] | None = None,
+        ignore: Sequence[Any] = (),
+        proxies: bool = False,
+        outputs: Outputs | None = None,
+        num_background: int = 400,
+        num_grid: int = 32,
+        eps: float | None = None,
+        random_state: int | None = 0,
+    ) -> None:
+        self.sensitive = sensitive
+        self.scale = scale
+        self.alike = alike
+        self.ignore = ignore
+        self.proxies = proxies
+        self.outputs = outputs
+        self.num_background = num_background
+        self.num_grid = num_grid
+        self.eps = eps
+        self.random_state = random_state
+        self._check_params()
+
+    def fit(
+        self,
+        df: Any,
+        predict: Callable[[Any], Any] | None = None,
+        *,
+        y_hat: Any = None,
+    ) -> "FairTable":
+        """Finds the scale of every column.
+
+        Args:
+            df (DataFrame): People, a row each, with all columns that the model takes.
+            predict (callable, optional): The model, from such a frame to its outputs:
+                probabilities or values :math:`(N)`, or a column per class or output.
+                (default: :obj:`None`)
+            y_hat (array-like, optional): Where there is no model, its outputs for
+                ``df``. Effects are then those of boosted trees fitted to them.
+                (default: :obj:`None`)
+
+        Scales ``"effect"`` and ``"conditional"`` need one of the two; others use none.
+        """
+        names = _names(df)
+        left_out = self._left_out(names)
+        columns = _read(df, [name for name in names if name not in left_out])
+        groups = _groups(self.alike or {}, columns)
+        unit, score = "standard deviations", None
+        if isinstance(self.scale, Mapping):
+            unit, scaled = "units", self._in_units(columns, groups)
+        elif self.scale == "standard":
+            scaled = [
+                one_hot(one, "one-hot", 1.0, groups.get(one.name, []))
+                if one.kind == "category"
+                else linear(one, "standard deviation", None)
+                for one in columns
+            ]
+        else:
+            unit, scaled, score = self._by_effect(df, columns, groups, predict, y_hat)
+        parts = [
+            one.of_fit(column) for one, column in zip(scaled, columns, strict=True)
+        ]
+        variances = np.array([part.var(axis=0).sum() for part in parts])
+        if not variances.any():
+            got = "the same coordinates for everybody"
+            msg = f"'df' must have a column that counts and differs (got {got})"
+            raise ValueError(f"{msg}. Perhaps the model does not use these columns")
+        shares = variances / variances.sum()
+        z = np.hstack(parts)
+        self._erasure = self._without_proxies(df, z) if self.proxies else None
+        self._columns = tuple(
+            replace(one, **_facts(one, column, groups), share=float(share))
+            for one, column, share in zip(scaled, columns, shares, strict=True)
+        )
+        self._names, self._fit_params = names, self.get_params()
+        self.unit_, self.surrogate_score_ = unit, score
+        self.n_features_in_ = len(names)
+        self.feature_names_in_ = np.array(names, dtype=object)
+        return self
+
+    def transform(self, df: Any) -> Tensor:
+        """Coordinates of people, float64, :math:`(N, D)`.
+
+        Columns are matched by name, in any order; sensitive and ignored ones may be
+        absent. A category that the fit has not seen, or a missing value where it saw
+        none, has the mean effect (no coordinate, if one-hot), with a warning.
+
+        Args:
+            df (DataFrame): People, a row each.
+        """
+        readings = self._readings("transform", df)
+        unseen = [
+            f"{_values(one.unseen)} in {name!r}"
+            for name, one in readings.items()
+            if one.unseen
+        ]
+        if unseen:
+            msg = f"'df' has values that the fit has not seen: {'; '.join(unseen)}"
+            warnings.warn(f"{msg}. They count as average", stacklevel=2)
+        z = np.hstack([one.table for one in readings.values()])
+        return torch.from_numpy(z if self._erasure is None else self._erasure(z))
+
+    def fit_transform(
+        self, df: Any, predict: Callable[[Any], Any] | None = None, *, y_hat: Any = None
+    ) -> Tensor:
+        """Fits, and returns the coordinates of the people of the fit."""
+        return self.fit(df, predict, y_hat=y_hat).transform(df)
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
+        """What the coordinates are called; ``input_features`` is for scikit-learn."""
+        columns = self._require_fit("get_feature_names_out")
+        return np.array([name for one in columns for name in one.labels], dtype=object)
+
+    def summary(self, df: Any = None) -> TableSummary:
+        """What became of every column.
+
+        Args:
+            df (DataFrame, optional): New people; missing and unseen values are
+                theirs then, and not those of the fit. (default: :obj:`None`)
+        """
+        columns = {one.name: one for one in self._require_fit("summary")}
+        readings = {} if df is None else self._readings("summary", df)
+        out = []
+        for name in self._names:
+            if name not in columns:
+                sensitive = name in self._fit_params["sensitive"]
+                kind = "sensitive" if sensitive else "ignored"
+                out.append(ColumnSummary(str(name), kind, "left out"))
+                continue
+            one = columns[name]
+            found = Reading(one.table, [], one.num_missing)
+            found = readings.get(name, found)
+            out.append(
+                ColumnSummary(
+                    column=str(name),
+                    kind=one.kind,
+                    scaled_by=one.how,
+                    reach=one.reach,
+                    share=one.share,
+                    missing=found.num_missing,
+                    unseen=tuple(found.unseen),
+                    note=one.note,
+                )
+            )
+        removed = None if self._erasure is None else self._erasure.share
+        return TableSummary(self.unit_, tuple(out), self.surrogate_score_, removed)
+
+    def to_config(self) -> dict[str, Any]:
+        """The fit as plain data, as JSON has it."""
+        columns = self._require_fit("to_config")
+        params = dict(self._fit_params)
+        for name in ("sensitive", "ignore"):
+            params[name] = list(params[name])
+        for name in ("scale", "alike"):
+            # As pairs, because names may be numbers, which no key of JSON can be.
+            if isinstance(params[name], Mapping):
+                params[name] = [list(pair) for pair in params[name].items()]
+        return {
+            "version": _VERSION,
+            "params": params,
+            "names": list(self._names),
+            "unit": self.unit_,
+            "surrogate_score": self.surrogate_score_,
+            "columns": [one.to_config() for one in columns],
+            "erasure": None if self._erasure is None else self._erasure.to_config(),
+        }
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> "FairTable":
+        """The fitted table that :meth:`to_config` described."""
+        if config.get("version") != _VERSION:
+            got = config.get("version")
+            msg = f"'config' must be of version {_VERSION}, as 'to_config' writes it"
+            raise ValueError(f"{msg} (got {got!r})")
+        params = _tuples(config["params"])
+        for name in ("scale", "alike"):
+            if isinstance(params[name], tuple):
+                params[name] = dict(params[name])
+        out = cls(**params)
+        out._fit_params = out.get_params()
+        out._columns = tuple(map(Scaled.from_config, config["columns"]))
+        out._names = _tuples(config["names"])
+        out.unit_ = config["unit"]
+        out.surrogate_score_ = config["surrogate_score"]
+        if config["erasure"] is not None:
+            out._erasure = Erasure.from_config(config["erasure"])
+        out.n_features_in_ = len(out._names)
+        out.feature_names_in_ = np.array(out._names, dtype=object)
+        return out
+
+    def _check_params(self) -> None:
+        """Raises on parameters that no data can make right."""
+        for name in ("sensitive", "ignore"):
+            value = getattr(self, name)
+            if isinstance(value, str) or not isinstance(value, Iterable):
+                msg = f"'{name}' must be a sequence of columns (got {value!r})"
+                raise TypeError(f"{msg}. Use '[{value!r}]'")
+        if isinstance(self.scale, Mapping):
+            for column, unit in self.scale.items():
+                check_scalar(f"scale[{column!r}]", unit, above=0)
+        else:
+            check_choice("scale", self.scale, _SCALES)
+        if self.alike is not None and not isinstance(self.alike, Mapping):
+            msg = "'alike' must be a dictionary of columns"
+            raise TypeError(f"{msg} (got {type(self.alike).__name__})")
+        check_choice("outputs", self.outputs, (None, "probabilities", "values"))
+        check_count("num_background", self.num_background)
+        check_count("num_grid", self.num_grid, minimum=2)
+        if self.eps is not None:
+            check_scalar("eps", self.eps, above=0, below=0.5)
+        if self.random_state is not None:
+            check_count("random_state", self.random_state, minimum=0)
+        if self.proxies and not len(self.sensitive):
+            msg = "'sensitive' must name a column with 'proxies=True' (got none)"
+            raise ValueError(msg)
+
+    def _left_out(self, names: tuple[Any, ...]) -> set[Any]:
+        """Columns that do not count; raises on unknown ones, and if none is left."""
+        check_known("sensitive", self.sensitive, names)
+        check_known("ignore", self.ignore, names)
+        left_out = {*self.sensitive, *self.ignore}
+        if len(left_out) == len(names):
+            msg = "'sensitive' and 'ignore' must leave a column that counts"
+            raise ValueError(f"{msg} (got all {len(names)})")
+        return left_out
+
+    def _readings(self, method: str, df: Any) -> dict[Any, Reading]:
+        """The columns of new people; one message names all that cannot be read."""
+        columns = self._require_fit(method)
+        # Left out are those of the fit, whatever parameters are now.
+        left_out = {*self._names} - {one.name for one in columns}
+        given = [name for name in _names(df) if name not in left_out]
+        column_order("df", given, [one.name for one in columns])
+        out, bad, infinite = {}, [], []
+        for one in columns:
+            try:
+                out[one.name] = one(df)
+            except TypeError as error:
+                bad.append(str(error))
+            except ValueError as error:
+                infinite.append(str(error))
+        if bad:
+            msg = "'df' must have columns of the same kinds as the fit"
+            raise TypeError(f"{msg} (got {', '.join(bad)})")
+        if infinite:
+            msg = f"'df' must hold finite numbers (got {', '.join(infinite)})"
+            raise ValueError(msg)
+        return out
+
+    def _require_fit(self, method: str) -> tuple[Scaled, ...]:
+        """The scaled columns; raises :class:`NotFittedError` without a fit."""
+        if self._columns is None:
+            msg = f"'{type(self).__name__}.{method}' needs a fit. Call 'fit' first"
+            raise NotFittedError(msg)
+        return self._columns
+
+    def _in_units(
+        self, columns: Sequence[Column], groups: Mapping[Any, list[list[int]]]
+    ) -> list[Scaled]:
+        """Columns in the units that ``scale`` gives."""
+        units = dict(self.scale)  # type: ignore[arg-type]
+        known = [column.name for column in columns]
+        check_known("scale", units, known)
+        without = [name for name in known if name not in units]
+        if without:
+            got = f"none for {listed(without)}"
+            msg = f"'scale' must give every column a unit (got {got})"
+            raise ValueError(f"{msg}. Name columns that do not count in 'ignore'")
+        return [
+            one_hot(
+                one,
+                f"unit {units[one.name]:g}",
+                0.5**0.5 / units[one.name],
+                groups.get(one.name, []),
+            )
+            if one.kind == "category"
+            else linear(one, f"unit {units[one.name]:g}", units[one.name])
+            for one in columns
+        ]
+
+    def _by_effect(
+        self,
+        df: Any,
+        columns: Sequence[Column],
+        groups: Mapping[Any, list[list[int]]],
+        predict: Callable[[Any], Any] | None,
+        y_hat: Any,
+    ) -> tuple[str, list[Scaled], float | None]:
+        """The unit of effects, columns by their effects, the surrogate's score."""
+        from sklearn.utils import check_random_state
+
+        check_exclusive("predict", predict, "y_hat", y_hat)
+        conditional = self.scale == "conditional"
+        random = check_random_state(self.random_state)
+        size = min(self.num_background, len(df))
+        background = np.sort(random.choice(len(df), size, replace=False))
+        seen = list(columns)
+        if conditional or y_hat is not None:
+            seen += _read(df, [n for n in self.sensitive if n not in self.ignore])
+        source: Source
+        if y_hat is not None:
+            source = Surrogate(seen, y_hat, self.outputs, self.eps, random)
+            _check_explained(source.score)
+        elif predict is not None:
+            _check_predict(predict)
+            source = Source(df, predict, background, self.outputs, self.eps)
+        else:
+            msg = f"'predict' or 'y_hat' must be given with 'scale={self.scale!r}'"
+            raise ValueError(f"{msg}. Without a model use 'scale=\"standard\"'")
+        grids = [Grid.of(column, self.num_grid) for column in columns]
+        inquiries = []
+        for grid in grids:
+            if conditional:
+                rest = [one for one in seen if one is not grid.column]
+                per_step = max(1, self.num_background // 2)
+                inquiry = accumulated_local_effects(grid, rest, per_step, random)
+            else:
+                inquiry = partial_dependence(grid, background)
+            inquiries.append(inquiry)
+        raw = []
+        with Progress(len(grids), "effects") as bar:
+            for grid, inquiry in zip(grids, inquiries, strict=True):
+                ask = partial(source.ask, grid.column.name)
+                raw.append(inquiry.outputs(ask, source.num_columns))
+                bar.update()
+        how = _HOW[str(self.scale)]
+        scaled = [
+            by_effect(
+                grid, how, inquiry.reduce(found), groups.get(grid.column.name, [])
+            )
+            for grid, inquiry, found in zip(
+                grids, inquiries, source.effects(raw), strict=True
+            )
+        ]
+        return source.unit.name, scaled, getattr(source, "score", None)
+
+    def _without_proxies(self, df: Any, z: NDArray[np.float64]) -> Erasure:
+        """The map that removes what tells the sensitive columns."""
+        columns = _read(df, self.sensitive)
+        parts = [
+            one_hot(one, "", 1.0, [])
+            if one.kind == "category"
+            else linear(one, "", None)
+            for one in columns
+        ]
+        attributes = [
+            part.of_fit(one) for part, one in zip(parts, columns, strict=True)
+        ]
+        return Erasure.of(z, np.hstack(attributes))
+
+
+def _names(df: Any) -> tuple[Any, ...]:
+    """Names of the columns of a frame; raises unless it is one of people."""
+    # By name, so that polars need not be installed.
+    kinds = [f"{kind.__module__}.{kind.__name__}" for kind in type(df).__mro__]
+    if not any(re.fullmatch(r"(pandas|polars)\..*DataFrame", kind) for kind in kinds):
+        msg = f"'df' must be a frame of pandas or polars (got {type(df).__name__})"
+        raise TypeError(msg)
+    names = column_names("df", df) or ()
+    if len(df) == 0 or not names:
+        shape = f"{len(df)} rows, {len(names)} columns"
+        raise ValueError(f"'df' must not be empty (got {shape})")
+    return names
+
+
+def _read(df: Any, names: Sequence[Any]) -> list[Column]:
+    """Columns of the people of a fit; messages name all that cannot be used."""
+    columns, bad = [], []
+    for name in names:
+        try:
+            columns.append(Column.of(df, name))
+        except TypeError as error:
+            bad.append(str(error))
+    if bad:
+        msg = "'df' must hold numbers, truth values, dates, text or categories"
+        raise TypeError(f"{msg} (got {', '.join(bad)}). {_REMEDY}")
+    empty = [one.name for one in columns if one.missing.all()]
+    if empty:
+        msg = f"'df' must not have columns without values (got {listed(empty)})"
+        raise ValueError(f"{msg}. {_REMEDY}")
+    infinite = [one.name for one in columns if np.isinf(one.values).any()]
+    if infinite:
+        msg = f"'df' must hold finite numbers (got infinity in {listed(infinite)})"
+        raise ValueError(msg)
+    texts = [one for one in columns if one.is_free_text()]
+    if texts:
+        msg = "'df' must not have columns of free text"
+        got = ", ".join(
+            f"{len(one.categories)} values in {one.name!r}" for one in texts
+        )
+        raise ValueError(f"{msg} (got {got} for {len(df)} people). {_REMEDY}")
+    return columns
+
+
+def _groups(
+    alike: Mapping[Any, Sequence[Sequence[Any]]], columns: Sequence[Column]
+) -> dict[Any, list[list[int]]]:
+    """For each column, positions of the categories that are alike."""
+    known = {column.name: column for column in columns}
+    check_known("alike", alike, known)
+    out = {}
+    for name, groups in alike.items():
+        if known[name].kind != "category":
+            msg = "'alike' must name columns of categories"
+            raise ValueError(f"{msg} (got {name!r}, a {known[name].kind})")
+        if any(isinstance(group, str) for group in groups):
+            msg = f"'alike[{name!r}]' must be a list of groups (got {groups!r})"
+            raise TypeError(f"{msg}. Use '[(first, second)]'")
+        values = [value for group in groups for value in group]
+        categories = known[name].categories
+        check_known(f"alike[{name!r}]", values, categories)
+        if len(set(values)) < len(values):
+            msg = f"'alike[{name!r}]' must not repeat a value (got {groups!r})"
+            raise ValueError(msg)
+        out[name] = [[categories.index(value) for value in group] for group in groups]
+    return out
+
+
+def _facts(
+    one: Scaled, column: Column, groups: Mapping[Any, list[list[int]]]
+) -> dict[str, Any]:
+    """What the summary tells about a column of the fit."""
+    from scipy.spatial.distance import pdist
+
+    known = column.values[~column.missing]
+    notes = [
+        f"alike: {listed([column.categories[at] for at in group])}"
+        for group in groups.get(one.name, [])
+    ]
+    if len(known) == len(column.values) and (known == known[0]).all():
+        notes.append("constant")
+    rows = one.table
+    if one.unit is not None:
+        rows = one.of_fit(replace(column, values=np.array([known.min(), known.max()])))
+    if one.missing is not None:
+        rows = np.vstack([rows, one.missing])
+    return {
+        "reach": float(pdist(rows).max()) if len(rows) > 1 else 0.0,
+        "num_missing": int(column.missing.sum()),
+        "note": "; ".join(notes),
+    }
+
+
+def _check_predict(predict: Any) -> None:
+    """Raises unless the model can be called."""
+    if not callable(predict) and hasattr(predict, "predict"):
+        msg = f"'predict' must be callable (got {type(predict).__name__})"
+        raise TypeError(f"{msg}. Pass its method 'predict_proba' or 'predict'")
+    check_callable("predict", predict)
+
+
+def _check_explained(score: float) -> None:
+    """Warns if the surrogate explains little of the outputs."""
+    if score < _LEAST_EXPLAINED:
+        msg = f"The columns explain {max(score, 0.0):.0%} of the variance of 'y_hat'"
+        least = f"less than {_LEAST_EXPLAINED:.0%}: their effects are uncertain"
+        remedy = "Pass the model as 'predict', or use 'scale=\"standard\"'"
+        warnings.warn(f"{msg}, {least}. {remedy}", stacklevel=4)
+
+
+def _values(values: Sequence[Any]) -> str:
+    """Unseen values for a message, the first few of many."""
+    shown = ["a missing value" if v is None else repr(v) for v in values[:_NUM_SHOWN]]
+    more = len(values) - len(shown)
+    return ", ".join([*shown, f"{more} more"] if more else shown)
+
+
+def _tuples(value: Any) -> Any:
+    """Plain data with tuples for lists, as names of columns may be."""
+    if isinstance(value, dict):
+        return {key: _tuples(entry) for key, entry in value.items()}
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value

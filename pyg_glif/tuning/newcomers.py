@@ -1,0 +1,141 @@
+"""Every fold arrives as newcomers among the others, for all strengths at once."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from pyg_glif._pattern import csr_tensor
+from pyg_glif.distances import FairDistance
+from pyg_glif.graph import SimilarityGraph, decay_of, edge_weights
+from pyg_glif.laplacian import entries_beside
+from pyg_glif.links import Link, dual_of_people, outputs_of_people
+from pyg_glif.path import solve_strengths
+from pyg_glif.solvers import Solver, SolveStatus
+from pyg_glif.tuning.folds import Fold
+from pyg_glif.typing import Normalization
+
+
+class Ties(NamedTuple):
+    """Pairs of a newcomer and a fitted person, sorted by newcomer, with weights."""
+
+    row: Tensor  # [P]
+    col: Tensor  # [P]
+    weight: Tensor  # [P]
+
+
+class Step(NamedTuple):
+    """Outputs at one strength."""
+
+    lam: float
+    fitted: Tensor
+    new: Tensor
+    status: SolveStatus
+
+
+class WithinRadius:
+    """Neighbourhoods of several radii, from one search for everybody.
+
+    Whether two people are an edge depends on nobody else, so the graph of the people
+    that are fitted, and the neighbours of those who are not, are parts of it.
+    """
+
+    def __init__(
+        self,
+        x: Tensor,
+        radii: Sequence[float],
+        distance: FairDistance | None,
+        progress: bool | None,
+    ) -> None:
+        self._x, self._distance, self.sizes = x, distance, radii
+        self.graph = SimilarityGraph.search(
+            x, max(radii), distance=distance, progress=progress
+        )
+        self._inside = {tau: self.graph.is_within(tau) for tau in radii}
+
+    def describe(self, tau: float) -> dict[str, Any]:
+        """The keywords of a point."""
+        return {"tau": tau}
+
+    def anew(self, tau: float) -> SimilarityGraph:
+        """The graph of everybody, searched for as a fit does it."""
+        return SimilarityGraph.search(
+            self._x, tau, distance=self._distance, progress=False
+        )
+
+    def split(
+        self, tau: float, theta: float | None, fold: Fold
+    ) -> tuple[SimilarityGraph, Ties]:
+        """The graph of the fitted people, and the ties of the new ones."""
+        size = self.graph.num_nodes
+        place = self.graph.edge_index.new_full((2, size), -1)
+        for side, rows in enumerate((fold.fitted, fold.new)):
+            place[side, rows] = torch.arange(len(rows), device=place.device)
+        row, col = self.graph.edge_index[:, self._inside[tau]]
+        sq_dist = self.graph.sq_dist[self._inside[tau]]
+        known = place[0][col]
+        first, new = place[0][row], place[1][row]
+        inner, outer = (first >= 0) & (known >= 0), (new >= 0) & (known >= 0)
+        edges = torch.stack([first[inner], known[inner]])
+        graph = SimilarityGraph(edges, sq_dist[inner], len(fold.fitted), tau)
+        weight = edge_weights(sq_dist[outer], decay_of(theta, tau))
+        return graph, Ties(new[outer], known[outer], weight.double())
+
+
+@dataclass(frozen=True, eq=False)
+class Method:
+    """Outputs and how they are smoothed, whatever the neighbourhood."""
+
+    y: Tensor  # [N] or [N, C]
+    normalization: Normalization
+    solver: Solver | None
+    link: Link | None
+
+    def steps(
+        self,
+        fold: Fold,
+        graph: SimilarityGraph,
+        ties: Ties,
+        theta: float | None,
+        lams: Sequence[float],
+    ) -> Iterator[Step]:
+        """Fits some people and updates the others, as a post-processor does."""
+        op = graph.laplacian(theta, self.normalization)
+        none = Ties(*(part[:0] for part in ties))
+        diagonal, value, _ = entries_beside(op, ties, none, len(fold.new))
+        pull = _matrix(ties, value, (len(fold.new), len(fold.fitted)))
+        alone = torch.bincount(ties.row, ties.weight, minlength=len(fold.new)) == 0
+        y, y_new = self.y[fold.fitted], self.y[fold.new]
+        eta, eta_new = self._dual(y), self._dual(y_new).double()
+        for lam, found, status in solve_strengths(op, eta.double(), lams, self.solver):
+            # A fit keeps its solution in the precision of the outputs.
+            f = found.to(eta.dtype)
+            mu = lam * op.lam_scale
+            new = eta_new.addcmul(mu, pull @ f.double())
+            new /= (1.0 + mu * diagonal).unsqueeze(1)
+            keep = lam == 0
+            yield Step(
+                lam,
+                self._outputs(f, y, (op.deg == 0) | keep),
+                self._outputs(new, y_new, alone | keep),
+                status,
+            )
+
+    def _dual(self, y: Tensor) -> Tensor:  # [N] or [N, C] -> [N, C]
+        """Dual coordinates as a block of columns."""
+        return dual_of_people(self.link, y).reshape(len(y), math.prod(y.shape[1:]))
+
+    def _outputs(self, eta: Tensor, y: Tensor, alone: Tensor) -> Tensor:
+        """Outputs in the shape and precision of those before."""
+        eta = eta.to(y.dtype).reshape(y.shape)
+        return outputs_of_people(self.link, eta, y, alone)
+
+
+def _matrix(ties: Ties, value: Tensor, size: tuple[int, int]) -> Tensor:
+    """Ties as a sparse matrix, from fitted people to newcomers."""
+    count = torch.bincount(ties.row, minlength=size[0])
+    ptr = torch.cat([count.new_zeros(1), count.cumsum(0)])
+    return csr_tensor(ptr, ties.col, value, size)
