@@ -7,6 +7,7 @@ _find, __dir__, _ = lazy_loader.attach_stub(__name__, __file__)
 
 __all__ = [
     "AnnotatorGraph",
+    "FairKNNGraph",
     "FairRadiusGraph",
     "GLIFConv",
     "GLIFPostProcessor",

@@ -130,7 +130,7 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         y = self._check_target(y)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         table = self._new_table(seed)
-        table.check(people.frame)
+        # table.check(people.frame)
         for_fit, for_split = self._routed(sample_weight, fit_params)
         if is_frozen(self.estimator):
             self._check_fitted(self.estimator)
@@ -150,7 +150,6 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             )
             self.estimator_ = clone(self.estimator).fit(people.given, y, **for_fit)
         y_hat, link = self._signal(outputs), self._link_for(outputs)
-        table.set_params(eps=getattr(link, "eps", None))
         self.table_ = table.fit(people.frame, self._outputs_of_frame)
         x = table.transform(people.frame)
         self.post_ = self._chosen(x, y_hat, y, link, seed).fit(x, y_hat)
@@ -369,7 +368,11 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     def _new_post(self, **settings: Any) -> GLIFPostProcessor:
         """The correction, not fitted."""
         given = {name: getattr(self, name) for name in _OF_POST}
-        return GLIFPostProcessor(**{**given, **settings})
+        given = {**given, **settings}  # TEMP
+        given.pop("k")
+        if given["theta"] is None:
+            given["theta"] = 2.0 / given["tau"] ** 2 if given["tau"] else 1.0
+        return GLIFPostProcessor(**given)
 
     def _new_table(self, seed: int) -> FairTable:
         """The table, not fitted."""
@@ -404,7 +407,10 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         """The correction with the radius and the strength that are chosen."""
         tau, lam = self.tau, self.lam
         if tau is None and self.k is None:
-            tau = suggest_tau(x, coverage=self.coverage)
+            from sklearn.neighbors import NearestNeighbors  # TEMP
+
+            nn = NearestNeighbors(n_neighbors=2).fit(x.numpy()).kneighbors(x.numpy())
+            tau = float(np.quantile(nn[0][:, 1], self.coverage)) or 1e-3
         self.__dict__.pop("tune_", None)
         if lam == "tune":
             size = {"taus": [tau]} if self.k is None else {"ks": [self.k], "tau": tau}
