@@ -34,7 +34,7 @@ RANKS: dict[str, tuple[int, set[str] | int]] = {
     "path": (5, {"graph", "laplacian", "solvers", "links"}),
     "nn": (6, 5),
     "transforms": (6, 5),
-    "metrics": (6, {"distances", "laplacian", "graph"}),
+    "metrics": (6, {"distances", "laplacian", "graph", "solvers"}),
     "baselines": (6, 5),
     "postprocessor": (7, 6),
     "tuning": (7, 6),

@@ -1,4 +1,4 @@
-"""``pyg-glif reproduce``: the experiments of the paper."""
+"""``pyg-glif reproduce``: the experiments of the paper, and those on tables."""
 
 import argparse
 from pathlib import Path
@@ -7,10 +7,10 @@ from typing import Any
 from pyg_glif.cli._command import Outcome, UsageError, progress
 from pyg_glif.experiments.registry import EXPERIMENTS
 
-SUMMARY = "repeat an experiment of the paper"
+SUMMARY = "repeat an experiment of the paper, or one on a table of people"
 DESCRIPTION = """\
-Repeat an experiment of the paper: train, smooth, compare; print the table, and write
-numbers and plots to a folder.
+Repeat an experiment of the paper, or one on a table of people: train, smooth, compare;
+print the table, and write numbers and plots to a folder.
 """
 EPILOG = """\
 examples:
@@ -22,6 +22,8 @@ examples:
     pyg-glif reproduce sentiment --variant nyc --seeds 3
   biographies, a tenth of them, one seed (needs the extra 'text'):
     pyg-glif reproduce bios --limit 0.1 --seeds 1
+  people in a table, made up, so that no file is needed:
+    pyg-glif reproduce adult --variant invented --seeds 1
 """
 
 
@@ -39,14 +41,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--variant",
         metavar="V",
-        help="data of sentiment: us, nyc, word2vec, glove42b; of the others: text, "
-        "embeddings (default: the first)",
+        help="data of sentiment: us, nyc, word2vec, glove42b; of bios and toxicity: "
+        "text, embeddings; of adult: uci, invented (default: the first)",
     )
     parser.add_argument(
         "--limit",
         type=float,
         metavar="SHARE",
-        help="share of the texts of bios or toxicity (default: all)",
+        help="share of the texts or people; not for sentiment (default: all)",
     )
     parser.add_argument(
         "--out", metavar="DIR", help="folder for results (default: results/NAME)"
@@ -63,7 +65,7 @@ def run(args: argparse.Namespace) -> Outcome:
     experiment = EXPERIMENTS[args.name]
     if args.limit is not None and not experiment.takes_limit:
         able = [name for name in EXPERIMENTS if EXPERIMENTS[name].takes_limit]
-        msg = f"--limit is for {' and '.join(able)}"
+        msg = f"--limit is for {', '.join(able)}"
         raise UsageError(f"{msg} (got NAME '{args.name}')")
     out = _folder(Path(args.out or Path("results", args.name)))
     report = experiment(

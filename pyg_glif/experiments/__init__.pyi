@@ -1,4 +1,5 @@
-from .experiment import Experiment, Trial
+from ._people import TabularConfig
+from .experiment import Comparison, Experiment, Trial
 from .records import Record, Run, Runtime, Summary
 from .registry import EXPERIMENTS
 from .report import Report, ResultTable
@@ -7,6 +8,7 @@ from .sentiment import (
     SentimentConfig,
     SentimentExperiment,
 )
+from .tabular import ADULT, GERMAN, TabularExperiment
 from .text import (
     BIOS,
     TOXICITY,
@@ -16,10 +18,13 @@ from .text import (
 from .training import Recipe
 
 __all__ = [
+    "ADULT",
     "BIOS",
     "EXPERIMENTS",
+    "GERMAN",
     "SENTIMENT",
     "TOXICITY",
+    "Comparison",
     "Experiment",
     "Recipe",
     "Record",
@@ -30,6 +35,8 @@ __all__ = [
     "SentimentConfig",
     "SentimentExperiment",
     "Summary",
+    "TabularConfig",
+    "TabularExperiment",
     "TextConfig",
     "TextExperiment",
     "Trial",

@@ -32,8 +32,24 @@ Method = Callable[[], Iterable[Record]]
 Self = TypeVar("Self", bound="Experiment")
 
 
-class Trial(ABC):
-    """One seed of an experiment: what every method works on.
+class Comparison(ABC):
+    """One seed of an experiment: what is compared."""
+
+    @abstractmethod
+    def methods(self) -> Mapping[str, Method]:
+        """What is compared, in the order in which it runs; each is timed."""
+
+    def extras(self) -> dict[str, Any]:
+        """Plain data for figures and notes, after all methods have run."""
+        return {}
+
+    def runtimes(self) -> Iterable[Runtime]:
+        """How long ways to solve take on parts of the data, if that is a question."""
+        return ()
+
+
+class Trial(Comparison):
+    """A comparison of methods on one similarity graph.
 
     Args:
         seed (int): Of the split, the network and the batches.
@@ -56,20 +72,8 @@ class Trial(ABC):
         self.distance, self.graph = distance, graph
 
     @abstractmethod
-    def methods(self) -> Mapping[str, Method]:
-        """What is compared, in the order in which it runs; each is timed."""
-
-    @abstractmethod
     def measure(self, outputs: Tensor) -> dict[str, float]:
         """What tables and figures show of outputs on the judged rows."""
-
-    def extras(self) -> dict[str, Any]:
-        """Plain data for figures and notes, after all methods have run."""
-        return {}
-
-    def runtimes(self) -> Iterable[Runtime]:
-        """How long ways to solve take on parts of the data, if that is a question."""
-        return ()
 
     def sweep(
         self,
@@ -79,11 +83,18 @@ class Trial(ABC):
         lams: Sequence[float],
         taus: Sequence[float],
         chosen: Mapping[str, float],
+        *,
+        graph: SimilarityGraph | None = None,
+        more: Mapping[str, float] | None = None,
     ) -> Iterable[Record]:
-        """A GLIF variant at all radii and strengths, what was chosen marked."""
+        """A GLIF variant at all radii and strengths, what was chosen marked.
+
+        ``graph`` is another one than that of the trial, and ``more`` tells what else
+        belongs to the setting.
+        """
         path = glif_path(
             outputs,
-            self.graph,
+            self.graph if graph is None else graph,
             lams=lams,
             taus=taus,
             theta=self.theta,
@@ -91,7 +102,7 @@ class Trial(ABC):
             progress=self.progress,
         )
         for point in path:
-            setting = {"tau": point.tau, "lam": point.lam}
+            setting = {**(more or {}), "tau": point.tau, "lam": point.lam}
             metrics, status = self.measure(point.value), point.status.name
             yield Record(method, setting, metrics, status, setting == chosen)
 
@@ -115,7 +126,7 @@ class Experiment(ABC):
         return f"{type(self).__name__}({self.name!r}, variant={self.config.variant!r})"
 
     @abstractmethod
-    def prepare(self, seed: int, progress: bool | None = None) -> Trial:
+    def prepare(self, seed: int, progress: bool | None = None) -> Comparison:
         """Reads the data of a seed and learns who is similar."""
 
     @abstractmethod

@@ -120,8 +120,10 @@ class Summary:
     num_failed: int = 0
 
     def cell(self, metric: str, digits: int = 3) -> str:
-        """``0.910 ± 0.006``, or the mean alone for one seed."""
+        """``0.910 ± 0.006``, the mean alone for one seed, ``-`` for no answer."""
         mean, std = self.mean[metric], self.std[metric]
+        if math.isnan(mean):
+            return "-"
         text = f"{mean:.{digits}f}"
         return text if math.isnan(std) else f"{text} ± {std:.{digits}f}"
 

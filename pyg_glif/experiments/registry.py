@@ -13,6 +13,8 @@ _PLACES = {
     "sentiment": ("sentiment", "SENTIMENT"),
     "bios": ("text", "BIOS"),
     "toxicity": ("text", "TOXICITY"),
+    "adult": ("tabular", "ADULT"),
+    "german": ("tabular", "GERMAN"),
 }
 
 

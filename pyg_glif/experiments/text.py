@@ -17,6 +17,7 @@ from torchmetrics.functional.classification import multiclass_accuracy
 
 import pyg_glif.experiments._plots as plots
 from pyg_glif.datasets import Bios, Toxicity
+from pyg_glif.distances import FairDistance
 from pyg_glif.experiments._paper import METHODS, TABLES
 from pyg_glif.experiments._runtimes import measure_runtimes, runtimes_table
 from pyg_glif.experiments.experiment import Experiment, Method, Trial
@@ -25,6 +26,7 @@ from pyg_glif.experiments.records import (
     Run,
     Runtime,
     Setting,
+    Summary,
     summarize,
     summarize_chosen,
 )
@@ -37,10 +39,10 @@ from pyg_glif.experiments.training import (
     with_sensei,
 )
 from pyg_glif.graph import SimilarityGraph
-from pyg_glif.metric_learning import FACE
+from pyg_glif.metric_learning import FACE, TaskEffect
 from pyg_glif.metrics import prediction_consistency
 from pyg_glif.postprocessor import GLIFPostProcessor
-from pyg_glif.tuning import tune
+from pyg_glif.tuning import TunePoint, tune
 from pyg_glif.typing import Normalization
 
 _DATASETS = {"bios": Bios, "toxicity": Toxicity}
@@ -49,6 +51,8 @@ _COLUMNS = {
     "consistency": "prediction consistency",
 }
 _SHOWN = 0.06  # loss of balanced accuracy that the trade-off plot shows
+_WITH_TASK = "GLIF + task effect"
+_FRONT = (0.1, 0.3, 0.5, 0.7, 1.0)  # squared radii of the table with and without it
 # Radius and strength for all seeds: the published ones on the authors' embeddings.
 _FIXED = {
     "bios": {"text": (0.1**0.5, 10.0), "embeddings": (4.0, 10.0)},
@@ -89,6 +93,7 @@ class TextConfig:
         taus (tuple of float): Radii that are tried.
         curve_lam (float): The strength along which trade-offs are drawn.
         max_loss (float): Balanced accuracy that may be lost on validation data.
+        weights (tuple of float): Weights of the task's coordinates that are tried.
         penalties (tuple of float): Weights of the Laplacian loss in training.
         penalty_tau (float): Radius of its graph.
         num_unlabelled (int): Counterfactuals of training texts in each of its batches.
@@ -108,6 +113,7 @@ class TextConfig:
     taus: tuple[float, ...] = ()
     curve_lam: float = 1.0
     max_loss: float = 0.02
+    weights: tuple[float, ...] = (0.1, 0.3, 1.0)
     penalties: tuple[float, ...] = (0.1, 1.0)
     penalty_tau: float = 0.3
     num_unlabelled: int = 500
@@ -218,6 +224,7 @@ class TextTrial(Trial):
                 name: partial(self.smoothed, name, kind)
                 for name, kind in METHODS.items()
             },
+            _WITH_TASK: self.with_task,
             "In-processing": self.penalized,
             "SenSeI": self.robust,
             "Newcomers": self.newcomers,
@@ -272,9 +279,13 @@ class TextTrial(Trial):
         yield Record("Baseline", {}, self.measure(self.logits[1]), chosen=True)
 
     def choose(
-        self, logits: Tensor, normalization: Normalization, max_loss: float
-    ) -> Setting:
-        """Radius and strength that serve validation texts best."""
+        self,
+        logits: Tensor,
+        normalization: Normalization,
+        max_loss: float,
+        distances: Mapping[float, FairDistance] | None = None,
+    ) -> TunePoint:
+        """Radius and strength, and which distance, that serve validation texts best."""
         found = tune(
             self.val.x,
             logits,
@@ -283,23 +294,49 @@ class TextTrial(Trial):
             taus=self.config.taus,
             lams=self.config.lams,
             max_loss=max_loss,
-            distance=self.distance,
+            distance=self.distance if distances is None else None,
+            distances=distances,
+            cv=None,
             theta=self.config.theta,
             normalization=normalization,
             progress=self.progress,
         )
-        return {"tau": found.best.tau, "lam": found.best.lam}
+        return found.best
 
     def smoothed(self, name: str, normalization: Normalization) -> Iterable[Record]:
         """A GLIF variant on the test rows: the whole grid, what was chosen marked."""
         config, (val, test) = self.config, self.logits
-        chosen = self.choose(val, normalization, config.max_loss)
+        chosen = _setting(self.choose(val, normalization, config.max_loss))
         self.chosen[name] = chosen
         if chosen["lam"] == 0:  # nothing was worth its price on validation texts
             yield Record(name, chosen, self.measure(test), chosen=True)
         yield from self.sweep(
             name, normalization, test, config.lams, config.taus, chosen
         )
+
+    def with_task(self) -> Iterable[Record]:
+        """GLIF where what a text means for the task counts too.
+
+        The front of every weight, and the whole grid of the weight that was chosen.
+        """
+        config, (val, test) = self.config, self.logits
+        tried = _task_effect(self.distance, self._training, config.weights)
+        best = self.choose(val, None, config.max_loss, tried)
+        weight = config.weights[0] if best.distance is None else best.distance
+        chosen = {"weight": weight, **_setting(best)}
+        self.chosen[_WITH_TASK] = chosen
+        if chosen["lam"] == 0:
+            yield Record(_WITH_TASK, chosen, self.measure(test), chosen=True)
+        refitted = _task_effect(self.distance, self._refitting, config.weights)
+        for weight, distance in refitted.items():
+            graph = SimilarityGraph.search(
+                self.test.x, max(config.taus), distance=distance, progress=self.progress
+            )
+            lams = config.lams if weight == chosen["weight"] else (config.curve_lam,)
+            yield from self.sweep(
+                _WITH_TASK, None, test, lams, config.taus, chosen, graph=graph,
+                more={"weight": weight},
+            )  # fmt: skip
 
     def penalized(self) -> Iterable[Record]:
         """The Laplacian penalty in training; then GLIF on top of the best of it."""
@@ -311,7 +348,7 @@ class TextTrial(Trial):
         ]
         records, (val, test) = self._best("In-processing", tried, config.num_unlabelled)
         spent = self.val.balanced_accuracy(baseline) - self.val.balanced_accuracy(val)
-        chosen = self.choose(val, None, max(0.0, config.max_loss - spent))
+        chosen = _setting(self.choose(val, None, max(0.0, config.max_loss - spent)))
         fair = self.post_processor(chosen).fit_transform(self.test.x, test)
         combined = Record(
             "In-processing + GLIF", chosen, self.measure(fair), chosen=True
@@ -414,11 +451,15 @@ class TextExperiment(Experiment):
             if row.method == "Baseline"
             or (row.method in METHODS and row.setting == {"tau": tau, "lam": lam})
         ]
+        front = _with_and_without(summarize(runs), first.config)
         if len(fixed) > 1:
             title = "At a fixed setting"
             if len(runs) > 1:
                 title = "The same setting for all seeds"
             tables.append(ResultTable(title, _COLUMNS, fixed, {}))
+        if front:
+            title = "With and without the task effect, along the radius"
+            tables.append(ResultTable(title, _COLUMNS, front, {}))
         means = (
             f"{note} Settings are means, too (tau² that of the mean radius)."
             for note in seeds_note(runs)
@@ -436,7 +477,57 @@ class TextExperiment(Experiment):
         across, up = _COLUMNS.items()
         edge = chosen[0].mean["balanced_accuracy"] - _SHOWN
         plots.trade_off(axes, by_radius, chosen, across, up, left=edge)
-        return {"figure3": figure, "radius": plots.radius_figure(by_radius, _COLUMNS)}
+        with_task = {"GLIF": by_radius["GLIF"], **_by_weight(summaries, runs[0].config)}
+        return {
+            "figure3": figure,
+            "radius": plots.radius_figure(by_radius, _COLUMNS),
+            "task": plots.radius_figure(with_task, _COLUMNS),
+        }
+
+
+def _setting(point: TunePoint) -> Setting:
+    """Radius and strength."""
+    return {"tau": point.tau, "lam": point.lam}
+
+
+def _task_effect(
+    distance: FairDistance, data: Data, weights: Iterable[float]
+) -> dict[float, FairDistance]:
+    """The fair distance with the log-odds of a model of the labelled rows."""
+    known = data.y >= 0
+    fitted = TaskEffect(distance).fit(data.x[known], data.y[known])
+    return {weight: fitted.with_weight(weight) for weight in weights}
+
+
+def _by_weight(
+    summaries: Iterable[Summary], config: Mapping[str, Any]
+) -> dict[str, list[Summary]]:
+    """Settings along the radius, for each weight of the task."""
+    curves: dict[str, list[Summary]] = {}
+    for summary in summaries:
+        setting = summary.setting
+        if summary.method == _WITH_TASK and setting["lam"] == config["curve_lam"]:
+            name = f"{_WITH_TASK}, weight {setting['weight']:g}"
+            curves.setdefault(name, []).append(summary)
+    for points in curves.values():
+        points.sort(key=lambda summary: summary.setting["tau"])
+    return curves
+
+
+def _with_and_without(
+    summaries: Sequence[Summary], config: Mapping[str, Any]
+) -> list[Summary]:
+    """GLIF at some radii, each followed by the same with every weight of the task."""
+    rows = [
+        summary
+        for summary in summaries
+        if summary.method in ("GLIF", _WITH_TASK)
+        and summary.setting["lam"] == config["curve_lam"]
+        and any(abs(summary.setting["tau"] ** 2 - sq) < 1e-9 for sq in _FRONT)
+    ]
+    return sorted(
+        rows, key=lambda row: (row.setting["tau"], row.setting.get("weight", 0.0))
+    )
 
 
 def _with_unlabelled(data: Data, mask: Tensor, extra: Tensor) -> Data:
@@ -472,7 +563,8 @@ BIOS = TextExperiment(
     TextConfig(
         dataset="bios",
         taus=tuple(
-            sq_tau**0.5 for sq_tau in (0.01, 0.02, 0.05, 0.1, 0.3, 0.4, 0.5, 0.6)
+            sq_tau**0.5
+            for sq_tau in (0.01, 0.02, 0.05, 0.1, 0.3, 0.4, 0.5, 0.6, 0.7, 0.85, 1.0)
         ),
         curve_lam=10.0,
     )
@@ -482,7 +574,10 @@ TOXICITY = TextExperiment(
     TextConfig(
         dataset="toxicity",
         options={"max_length": 399},
-        taus=tuple(sq_tau**0.5 for sq_tau in (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7)),
+        taus=tuple(
+            sq_tau**0.5
+            for sq_tau in (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.85, 1.0)
+        ),
         curve_lam=1.0,
     )
 )

@@ -1,10 +1,12 @@
 from .bootstrap import Interval, bootstrap_interval
+from .group_disparity import group_disparity
 from .groups import group_gap, group_std, prediction_consistency
 from .knn_consistency import knn_consistency, knn_deviation
 from .laplacian_energy import laplacian_energy
 from .lipschitz_violations import Violations, lipschitz_violations
 from .local_lipschitz import LipschitzRatios, local_lipschitz
 from .modules import (
+    GroupDisparity,
     GroupGap,
     GroupStd,
     KNNConsistency,
@@ -12,9 +14,13 @@ from .modules import (
     LipschitzViolations,
     LocalLipschitz,
     PredictionConsistency,
+    RankingERR,
+    RankingNDCG,
 )
+from .ranking import ranking_err, ranking_ndcg
 
 __all__ = [
+    "GroupDisparity",
     "GroupGap",
     "GroupStd",
     "Interval",
@@ -24,8 +30,11 @@ __all__ = [
     "LipschitzViolations",
     "LocalLipschitz",
     "PredictionConsistency",
+    "RankingERR",
+    "RankingNDCG",
     "Violations",
     "bootstrap_interval",
+    "group_disparity",
     "group_gap",
     "group_std",
     "knn_consistency",
@@ -34,4 +43,6 @@ __all__ = [
     "lipschitz_violations",
     "local_lipschitz",
     "prediction_consistency",
+    "ranking_err",
+    "ranking_ndcg",
 ]

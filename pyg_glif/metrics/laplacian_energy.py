@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from pyg_glif._validate import check_outputs
@@ -15,6 +16,7 @@ def laplacian_energy(
     edge_weight: Tensor | None = None,
     *,
     normalization: Normalization = None,
+    unit_variance: bool = False,
 ) -> Tensor:
     r"""Laplacian energy of outputs on a similarity graph.
 
@@ -35,16 +37,19 @@ def laplacian_energy(
         edge_weight (torch.Tensor, optional): Similarities. (default: all ones)
         normalization (str, optional): Form of the Laplacian. With ``"nrw"`` the
             energy may be negative. (default: :obj:`None`)
+        unit_variance (bool): Whether to divide by the variance of the outputs, summed
+            over columns. Without it, outputs times 0.1 have a hundredth of the
+            energy, although nobody is treated more alike. Zero for constant outputs.
+            (default: :obj:`False`)
 
     Shapes:
         - **input:** outputs :math:`(N)` or :math:`(N, C)`, edges :math:`(2, E)`,
           weights :math:`(E)`
-        - **output:** a number, in the squared unit of the outputs
+        - **output:** a number, in the squared unit of the outputs, or without unit
 
     Gradients reach ``y`` and ``edge_weight``.
 
     Example:
-        >>> import torch
         >>> edge_index = torch.tensor([[0, 1], [1, 0]])
         >>> laplacian_energy(torch.tensor([0.0, 3.0]), edge_index, torch.ones(2))
         tensor(9.)
@@ -55,4 +60,8 @@ def laplacian_energy(
         lap = LaplacianOperator(
             edge_index, edge_weight, len(y), normalization=normalization
         )
-    return lap.quadratic(y).sum()
+    energy = lap.quadratic(y).sum()
+    if not unit_variance:
+        return energy
+    spread = y.double().var(0, correction=0).sum()
+    return torch.where(spread > 0, energy / spread, 0.0).to(y.dtype)

@@ -4,7 +4,7 @@ They are apart from the functions that compute them because torchmetrics takes l
 load than torch: who smooths or audits does without it.
 """
 
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -23,6 +23,7 @@ from pyg_glif._validate import (
     check_share,
 )
 from pyg_glif.distances import FairDistance
+from pyg_glif.metrics.group_disparity import disparity, group_shares
 from pyg_glif.metrics.groups import (
     group_gap,
     group_std,
@@ -33,6 +34,8 @@ from pyg_glif.metrics.knn_consistency import knn_consistency
 from pyg_glif.metrics.laplacian_energy import laplacian_energy
 from pyg_glif.metrics.lipschitz_violations import lipschitz_violations
 from pyg_glif.metrics.local_lipschitz import edge_quantiles, edge_ratios
+from pyg_glif.metrics.ranking import ranking_err, ranking_ndcg
+from pyg_glif.solvers import Definition
 from pyg_glif.typing import Normalization
 
 
@@ -201,6 +204,71 @@ class KNNConsistency(_PeopleRows):
         return knn_consistency(x, y, self.k, distance=self.distance)
 
 
+class GroupDisparity(Metric):
+    r"""Ratio of the groups' individual unfairness.
+
+    :func:`group_disparity` over batches, each of which brings the graph of its own
+    people: energies and sizes of groups add up, there are no edges between batches.
+
+    Args:
+        num_groups (int): Groups are numbered from 0 to one less than this.
+            (default: :obj:`2`)
+        definition (str): What a group's energy is divided by.
+            (default: ``"members"``)
+        **kwargs: What every :class:`torchmetrics.Metric` takes.
+
+    Shapes:
+        - **update:** outputs :math:`(N)` or :math:`(N, C)`, edges :math:`(2, E)`,
+          groups :math:`(N)`, weights :math:`(E)`
+        - **compute:** a number, at least 1
+
+    Example:
+        >>> metric = GroupDisparity()
+        >>> edge_index = torch.tensor([[0, 1], [1, 0]])
+        >>> metric.update(torch.tensor([0.0, 1.0]), edge_index, torch.tensor([0, 0]))
+        >>> metric.update(torch.tensor([0.0, 2.0]), edge_index, torch.tensor([1, 1]))
+        >>> metric.compute()
+        tensor(4., dtype=torch.float64)
+    """
+
+    is_differentiable = False
+    higher_is_better = False
+    full_state_update = False
+
+    energy: Tensor
+    size: Tensor
+    linked: Tensor
+
+    def __init__(
+        self, num_groups: int = 2, definition: Definition = "members", **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        check_choice("definition", definition, ("members", "pairs", "guide"))
+        self.num_groups = check_count("num_groups", num_groups, minimum=2)
+        self.definition: Definition = definition
+        for name in ("energy", "size", "linked"):
+            zero = torch.zeros(num_groups, dtype=torch.float64)
+            self.add_state(name, zero, dist_reduce_fx="sum")
+
+    def update(
+        self,
+        y: Tensor,
+        edge_index: Any,
+        group: Tensor,
+        edge_weight: Tensor | None = None,
+    ) -> None:
+        """Adds the people of a graph."""
+        shares = group_shares(
+            y, edge_index, group, edge_weight, self.definition, self.num_groups
+        )
+        for name, value in zip(("energy", "size", "linked"), shares, strict=True):
+            setattr(self, name, getattr(self, name) + value)
+
+    def compute(self) -> Tensor:
+        """The ratio over all graphs added."""
+        return disparity(self.energy, self.size, self.linked)
+
+
 class LaplacianEnergy(Metric):
     r"""Laplacian energy of outputs on similarity graphs.
 
@@ -209,12 +277,14 @@ class LaplacianEnergy(Metric):
 
     Args:
         normalization (str, optional): Form of the Laplacian. (default: :obj:`None`)
+        unit_variance (bool): Whether the energy of each graph is divided by the
+            variance of its outputs. (default: :obj:`False`)
         **kwargs: What every :class:`torchmetrics.Metric` takes.
 
     Shapes:
         - **update:** outputs :math:`(N)` or :math:`(N, C)`, edges :math:`(2, E)`,
           weights :math:`(E)`
-        - **compute:** a number, in the squared unit of the outputs
+        - **compute:** a number, in the squared unit of the outputs, or without unit
 
     Example:
         >>> metric = LaplacianEnergy()
@@ -231,10 +301,17 @@ class LaplacianEnergy(Metric):
 
     energy: Tensor
 
-    def __init__(self, normalization: Normalization = None, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        normalization: Normalization = None,
+        *,
+        unit_variance: bool = False,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         check_choice("normalization", normalization, (None, "nrw", "density"))
         self.normalization = normalization
+        self.unit_variance = unit_variance
         zero = torch.zeros((), dtype=torch.float64)
         self.add_state("energy", zero, dist_reduce_fx="sum")
 
@@ -243,7 +320,11 @@ class LaplacianEnergy(Metric):
     ) -> None:
         """Adds the energy of a graph."""
         self.energy = self.energy + laplacian_energy(
-            y, edge_index, edge_weight, normalization=self.normalization
+            y,
+            edge_index,
+            edge_weight,
+            normalization=self.normalization,
+            unit_variance=self.unit_variance,
         )
 
     def compute(self) -> Tensor:
@@ -393,3 +474,88 @@ class PredictionConsistency(_Rows):
     def compute(self) -> Tensor:
         """The share over everything added."""
         return prediction_consistency(self._all("label"), self._all("group"))
+
+
+class _Ranking(_Rows):
+    """Keeps people and their outputs: everybody is ranked among all."""
+
+    is_differentiable = False
+    higher_is_better = True
+    plot_lower_bound, plot_upper_bound = 0.0, 1.0
+
+    x: list[Tensor]
+    y: list[Tensor]
+
+    def __init__(
+        self,
+        k: int = 10,
+        *,
+        outputs: Literal["euclidean", "cosine"] = "euclidean",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__("x", "y", **kwargs)
+        self.k = check_count("k", k)
+        check_choice("outputs", outputs, ("euclidean", "cosine"))
+        self.outputs = outputs
+
+    def update(self, x: Tensor, y: Tensor) -> None:
+        """Adds people and their outputs."""
+        x, y = check_features("x", x), check_outputs("y", y)
+        check_same_rows("y", y, "x", x)
+        self.x.append(x.detach())
+        self.y.append(y.detach())
+
+
+class RankingNDCG(_Ranking):
+    r"""NDCG@k of similar people by output.
+
+    :func:`ranking_ndcg` over all batches, similarity being the cosine of features.
+
+    Args:
+        k (int): Places that count. (default: :obj:`10`)
+        outputs (str): How outputs are compared. (default: ``"euclidean"``)
+        **kwargs: What every :class:`torchmetrics.Metric` takes.
+
+    Shapes:
+        - **update:** features :math:`(N, F)`, outputs :math:`(N)` or :math:`(N, C)`
+        - **compute:** a number from 0 to 1
+
+    Example:
+        >>> metric = RankingNDCG(k=1)
+        >>> x = torch.tensor([[1.0, 0.0], [1.0, 0.1], [0.0, 1.0]])
+        >>> metric.update(x, torch.tensor([0.9, 0.8, 0.1]))
+        >>> metric.compute()
+        tensor(1.)
+    """
+
+    def compute(self) -> Tensor:
+        """The value over everything added."""
+        x, y = self._all("x"), self._all("y")
+        return ranking_ndcg(y, x, k=self.k, outputs=self.outputs)
+
+
+class RankingERR(_Ranking):
+    r"""ERR@k of similar people by output.
+
+    :func:`ranking_err` over all batches, similarity being the cosine of features.
+
+    Args:
+        k (int): Places that count. (default: :obj:`10`)
+        outputs (str): How outputs are compared. (default: ``"euclidean"``)
+        **kwargs: What every :class:`torchmetrics.Metric` takes.
+
+    Shapes:
+        - **update:** features :math:`(N, F)`, outputs :math:`(N)` or :math:`(N, C)`
+        - **compute:** a number from 0 to 1
+
+    Example:
+        >>> metric = RankingERR(k=1)
+        >>> metric.update(torch.ones(3, 2), torch.tensor([0.9, 0.8, 0.1]))
+        >>> metric.compute()
+        tensor(0.5000)
+    """
+
+    def compute(self) -> Tensor:
+        """The value over everything added."""
+        x, y = self._all("x"), self._all("y")
+        return ranking_err(y, x, k=self.k, outputs=self.outputs)

@@ -63,7 +63,7 @@ class Column:
         if kind != "category":
             return cls(name, kind, numbers(series, kind))
         codes, found = factorized(series)
-        categories = tuple(sorted(found, key=_place))
+        categories = tuple(sorted(set(found), key=_place))
         position = {value: at for at, value in enumerate(categories)}
         # Missing values have the code -1, and so the last entry.
         table = np.array([*(position[value] for value in found), np.nan])
@@ -84,11 +84,17 @@ def read_as(frame: Any, name: Any, kind: Kind) -> Any:
     if kind == "category":
         return factorized(series)
     found = _kind_of(series)
-    # One row with nothing in it has no type of its own, and JSON has no dates.
-    as_text = found == "category" and (kind == "date" or series.isna().all())
-    if found != kind and not as_text:
-        raise TypeError(f"{name!r} of {series.dtype}")
-    return numbers(series, kind)
+    # JSON has neither dates nor types of columns without values; and truth values
+    # are numbers to those who have written them as 0 and 1.
+    as_other = found == "category" and (
+        kind == "date" or series.dtype == bool or series.isna().all()
+    )
+    try:
+        if found == kind or as_other:
+            return numbers(series, kind)
+    except ValueError:  # text that is no date
+        pass
+    raise TypeError(f"{name!r} of {series.dtype}, which was a {kind}")
 
 
 def numbers(series: Any, kind: Kind) -> NDArray[np.float64]:
@@ -96,7 +102,8 @@ def numbers(series: Any, kind: Kind) -> NDArray[np.float64]:
     import pandas
 
     if kind == "date":
-        dates = pandas.to_datetime(series, utc=True)
+        # Other text than of this form would be guessed at.
+        dates = pandas.to_datetime(series, utc=True, format="ISO8601")
         series = (dates - pandas.Timestamp(0, tz="UTC")) / pandas.Timedelta(days=1)
     elif kind == "duration":
         series = pandas.to_timedelta(series) / pandas.Timedelta(days=1)
@@ -109,12 +116,11 @@ def factorized(series: Any) -> tuple[NDArray[np.intp], list[Any]]:
     import pandas
 
     codes, found = pandas.factorize(series)
-    return codes, [plain_value(value) for value in found]
+    return codes, [plain_value(value) for value in found.tolist()]
 
 
 def plain_value(value: Any) -> Any:
     """A category as text, truth value or number; others by their text."""
-    value = value.item() if isinstance(value, np.generic) else value
     return value if isinstance(value, (str, bool, int, float)) else str(value)
 
 

@@ -83,7 +83,7 @@ class Inquiry:
         size = max(1, _MAX_CELLS // num_columns)
         batches = [slice(k, k + size) for k in range(0, len(self.people), size)]
         answers = [ask(self.people[one], self.holders[one]) for one in batches]
-        return np.concatenate(answers) if answers else np.empty((0, 1))
+        return np.concatenate(answers)
 
 
 def partial_dependence(grid: Grid, background: Rows) -> Inquiry:
@@ -140,19 +140,22 @@ def accumulated_local_effects(
             nearest = int(np.abs(np.array(grid.points) - median).argmin())
             steps.append((nearest, last + 1))
             takers.append(np.flatnonzero(column.missing))
+    if not steps:  # of the only value to itself
+        steps, takers = [(0, 0)], [holders[:1]]
     takers = [
         random.permutation(one)[:num_people] if len(one) > num_people else one
         for one in takers
     ]
     sizes = [len(one) for one in takers]
-    low = np.repeat([holders[start] for start, _ in steps], sizes).astype(np.intp)
-    high = np.repeat([holders[end] for _, end in steps], sizes).astype(np.intp)
-    people = np.concatenate([*takers, np.array([], dtype=np.intp)]).astype(np.intp)
+    low, high = (
+        np.repeat(holders[list(end)], sizes) for end in zip(*steps, strict=True)
+    )
+    people = np.concatenate(takers)
 
     def reduce(effects: Effects) -> Effects:
         differences = effects[len(people) :] - effects[: len(people)]
         out = np.zeros((len(holders), effects.shape[1]))
-        parts = np.split(differences, np.cumsum(sizes)[:-1]) if sizes else []
+        parts = np.split(differences, np.cumsum(sizes)[:-1])
         for (start, end), part in zip(steps, parts, strict=True):
             out[end] = out[start] + part.mean(axis=0)
         return out

@@ -1,29 +1,35 @@
 r"""Removes from coordinates what tells other columns, and as little else as possible.
 
 Least-squares concept erasure (`Belrose et al., 2023
-<https://arxiv.org/abs/2306.03819>`_). With :math:`\Sigma` the covariance of coordinates
-:math:`z` and :math:`C` their covariance with the attributes :math:`a`, each taken as a
-number or as one indicator per category,
+<https://arxiv.org/abs/2306.03819>`_). With :math:`\Sigma` the covariance of the
+coordinates :math:`z`, :math:`\Sigma_a` that of the attributes :math:`a`, each taken as
+a number or as one indicator per category, and :math:`C` the covariance of both,
 
 .. math::
-    z' = z - C (C^\top \Sigma^+ C)^+ C^\top \Sigma^+ (z - \bar z) .
+    z' = z - \Sigma^{1/2} \mathbf{U} \mathbf{U}^\top \Sigma^{-1/2} (z - \bar z), \qquad
+    \Sigma^{-1/2} C \, \Sigma_a^{-1/2} = \mathbf{U} \mathbf{S} \mathbf{V}^\top ,
 
-Then :math:`\operatorname{cov}(z', a) = 0`: all groups have the same mean, and so no
-linear, logistic or softmax regression on :math:`z'` fits better than a constant.
-Of all linear maps with that property this one moves people least, in the mean square.
+with the columns of :math:`\mathbf{U}` whose canonical correlation
+:math:`\mathbf{S}_{kk}` has a square above 1%. No linear combination of the new
+coordinates then explains more than 1% of the variance of any combination of attributes.
+Of all linear maps that remove these directions this one moves people least, in the mean
+square.
 
 :class:`~pyg_glif.metric_learning.LogisticSubspace` removes the direction in which a
 regression looks. The other directions are correlated with it, and another regression
-finds the groups in them: the documentation of the scales has the figures.
+finds the groups in them.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 Matrix = NDArray[np.float64]
 
+_LEAST_TOLD = 0.01  # share of an attribute's variance that is worth a direction
 _RTOL = 1e-10  # of eigenvalues that count as zero
 
 
@@ -35,29 +41,55 @@ class Erasure:
         mean (numpy.ndarray): Of the coordinates, :math:`(D)`.
         read (numpy.ndarray): What tells the attributes, :math:`(D, K)`.
         write (numpy.ndarray): What it tells is written along these, :math:`(K, D)`.
+        share (float): Share of the variance that is removed.
     """
 
     mean: Matrix
     read: Matrix
     write: Matrix
+    share: float
 
     @classmethod
-    def of(cls, z: Matrix, attributes: Matrix) -> "Erasure":  # [N, D], [N, K]
+    def of(cls, z: Matrix, attributes: Matrix) -> "Erasure":  # [N, D], [N, A]
         """Fits the map; raises if nothing would be left."""
         mean = z.mean(axis=0)
-        centred = z - mean
-        covariance = centred.T @ centred / len(z)
-        cross = centred.T @ (attributes - attributes.mean(axis=0)) / len(z)
-        read = np.linalg.pinv(covariance, rcond=_RTOL, hermitian=True) @ cross
-        inner = np.linalg.pinv(cross.T @ read, rcond=_RTOL, hermitian=True)
-        out = cls(mean, read, inner @ cross.T)
-        left = np.trace(covariance) - np.trace(covariance @ read @ out.write)
-        if left <= _RTOL * np.trace(covariance):
+        z, attributes = z - mean, attributes - attributes.mean(axis=0)
+        root, whiten = _roots(z.T @ z / len(z))
+        _, whiten_attributes = _roots(attributes.T @ attributes / len(z))
+        cross = whiten @ (z.T @ attributes / len(z)) @ whiten_attributes
+        directions, correlations, _ = np.linalg.svd(cross, full_matrices=False)
+        directions = directions[:, correlations**2 > _LEAST_TOLD]
+        read, write = whiten @ directions, directions.T @ root
+        share = float(np.square(z @ read @ write).sum() / np.square(z).sum())
+        if share >= 1 - _RTOL:
             msg = "'sensitive' must leave something with 'proxies=True'"
             got = f"as much to remove as there is in {z.shape[1]} coordinates"
             raise ValueError(f"{msg} (got {got})")
-        return out
+        return cls(mean, read, write, share)
 
     def __call__(self, z: Matrix) -> Matrix:
         """The coordinates without it, :math:`(N, D)`."""
         return z - ((z - self.mean) @ self.read) @ self.write
+
+    def to_config(self) -> dict[str, Any]:
+        """Plain data; :meth:`from_config` builds an equal object from it."""
+        return {
+            "mean": self.mean.tolist(),
+            "read": self.read.tolist(),
+            "write": self.write.tolist(),
+            "share": self.share,
+        }
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> "Erasure":
+        """The map that :meth:`to_config` described."""
+        mean, read, write = (np.array(config[k]) for k in ("mean", "read", "write"))
+        return cls(mean, read, write.reshape(-1, len(mean)), config["share"])
+
+
+def _roots(covariance: Matrix) -> tuple[Matrix, Matrix]:
+    """Square root, and its pseudo-inverse, of a covariance matrix."""
+    values, axes = np.linalg.eigh(covariance)
+    kept = values > _RTOL * values[-1]
+    size, axes = np.sqrt(values[kept]), axes[:, kept]
+    return (axes * size) @ axes.T, (axes / size) @ axes.T

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,22 @@ from pyg_glif.tables._columns import Column, Kind, read_as
 from pyg_glif.tables._effects import Grid
 
 Table = NDArray[np.float64]
+
+_ROUNDING = 1e-13
+
+
+class Reading(NamedTuple):
+    """A column of new people.
+
+    Args:
+        table (numpy.ndarray): Coordinates, :math:`(N, D)`.
+        unseen (list): Values that nobody of the fit had; :obj:`None` for missing ones.
+        num_missing (int): People without a value.
+    """
+
+    table: Table
+    unseen: list[Any]
+    num_missing: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,9 +40,9 @@ class Scaled:
         how (str): How it was scaled, in words.
         points (list): Categories, or ascending numbers.
         table (numpy.ndarray): Coordinates of ``points``, :math:`(P, D)`. Between two
-            numbers they change linearly.
-        outside (str): ``"constant"`` or ``"linear"``: what numbers beyond the first
-            and last point get.
+            numbers they change linearly; beyond the first and last they do not.
+        unit (float, optional): If given, the numbers less ``points[0]``, in this unit,
+            are multiplied by ``table[0]`` instead.
         missing (numpy.ndarray, optional): Coordinates of a missing value, if the fit
             has seen one.
         unseen (numpy.ndarray): Coordinates of values the fit has not seen.
@@ -34,7 +50,7 @@ class Scaled:
         reach (float): Largest distance between two people of the fit in this column.
         share (float): Share of this column in the variance of all coordinates.
         num_missing (int): People of the fit without a value.
-        constant (bool): Whether all people of the fit have the same value.
+        note (str): What else should be known.
     """
 
     name: Any
@@ -42,14 +58,14 @@ class Scaled:
     how: str
     points: list[Any]
     table: Table
-    outside: str
+    unit: float | None
     missing: Table | None
     unseen: Table
     labels: list[str]
     reach: float = 0.0
     share: float = 0.0
     num_missing: int = 0
-    constant: bool = False
+    note: str = ""
 
     def of_fit(self, column: Column) -> Table:
         """Coordinates of the people of the fit, :math:`(N, D)`."""
@@ -58,25 +74,26 @@ class Scaled:
             return self._rows_with_ends[positions]
         return self._of_numbers(column.values)
 
-    def __call__(self, frame: Any) -> tuple[Table, list[Any]]:
-        """Coordinates of new people, and the values that the fit has not seen.
-
-        A missing value counts as one if nobody of the fit had it missing.
-        """
-        if self.kind != "category":
+    def __call__(self, frame: Any) -> "Reading":
+        """Coordinates of new people; raises on values of another kind."""
+        unseen = []
+        if self.kind == "category":
+            codes, found = read_as(frame, self.name, "category")
+            # The two rows after the categories: unseen, missing.
+            positions = np.array([*(self._place.get(v, -2) for v in found), -1])
+            table = self._rows_with_ends[positions[codes]]
+            unseen = [value for value in found if value not in self._place]
+            num_missing = int((codes < 0).sum())
+        else:
             values = read_as(frame, self.name, self.kind)
-            infinite = np.isinf(values)
-            if infinite.any():
-                raise ValueError(f"{self.name!r} in row {int(infinite.argmax())}")
-            new = [None] if self.missing is None and np.isnan(values).any() else []
-            return self._of_numbers(values), new
-        codes, found = read_as(frame, self.name, "category")
-        place = self._place
-        # The two rows after the categories: unseen, missing.
-        positions = [place.get(value, -2) for value in found]
-        new = [value for value in found if value not in place]
-        new += [None] if self.missing is None and (codes < 0).any() else []
-        return self._rows_with_ends[np.array([*positions, -1])[codes]], new
+            if np.isinf(values).any():
+                row = int(np.isinf(values).argmax())
+                raise ValueError(f"infinity in {self.name!r} at row {row}")
+            table = self._of_numbers(values)
+            num_missing = int(np.isnan(values).sum())
+        if num_missing and self.missing is None:
+            unseen.append(None)
+        return Reading(table, unseen, num_missing)
 
     def to_config(self) -> dict[str, Any]:
         """Plain data; :meth:`from_config` builds an equal object from it."""
@@ -112,10 +129,8 @@ class Scaled:
 
     def _of_numbers(self, values: NDArray[np.float64]) -> Table:
         """Coordinates of numbers, :math:`(N, D)`."""
-        if self.outside == "linear":
-            first, last = self.points[0], self.points[-1]
-            step = (self.table[-1] - self.table[0]) / (last - first)
-            out: Table = self.table[0] + (values[:, None] - first) * step
+        if self.unit is not None:
+            out: Table = (values[:, None] - self.points[0]) / self.unit * self.table
         else:
             curves = [np.interp(values, self.points, one) for one in self.table.T]
             out = np.column_stack(curves)
@@ -131,18 +146,20 @@ def linear(column: Column, how: str, unit: float | None) -> Scaled:
     from sklearn.preprocessing import StandardScaler
 
     scaler = StandardScaler().fit(column.values[:, None])
-    mean, unit = (
-        float(scaler.mean_[0]),
-        float(scaler.scale_[0] if unit is None else unit),
-    )
     labels, missing = [str(column.name)], None
     if column.missing.any():
         labels.append(f"{column.name}=missing")
         missing = np.array([0.0, 1.0])
-    table = np.eye(2, len(labels), k=-1)
-    points, unseen = [mean, mean + unit], np.zeros(len(labels))
     return Scaled(
-        column.name, column.kind, how, points, table, "linear", missing, unseen, labels
+        name=column.name,
+        kind=column.kind,
+        how=how,
+        points=scaler.mean_.tolist(),
+        table=np.eye(1, len(labels)),
+        unit=float(scaler.scale_[0] if unit is None else unit),
+        missing=missing,
+        unseen=np.zeros(len(labels)),
+        labels=labels,
     )
 
 
@@ -169,7 +186,7 @@ def one_hot(column: Column, how: str, size: float, groups: list[list[int]]) -> S
         how=how,
         points=list(column.categories),
         table=rows[[kept.index(one) for one in first]],
-        outside="constant",
+        unit=None,
         missing=rows[-1] if column.missing.any() else None,
         unseen=np.zeros(len(labels)),
         labels=labels,
@@ -202,10 +219,13 @@ def by_effect(grid: Grid, how: str, effects: Table, groups: list[list[int]]) -> 
             how=how,
             points=grid.points,
             table=effects[:num_points],
-            outside="constant",
+            unit=None,
             missing=missing,
             unseen=np.zeros(width),
             labels=labels,
         )
 
-    return scaled(effects - scaled(effects).of_fit(column).mean(axis=0))
+    out = effects - scaled(effects).of_fit(column).mean(axis=0)
+    # Where a column has no effect, what is left is the rounding of means.
+    out[np.abs(out) <= _ROUNDING * np.abs(effects).max()] = 0.0
+    return scaled(out)

@@ -105,23 +105,25 @@ class Source:
     ) -> None:
         self.df, self.predict, self.eps = df, predict, eps
         self.num_columns = len(df.columns)
-        first = self._outputs(take(df, background))
-        self.width = first.shape[1]
-        self.unit = Unit.of("predict", first, outputs)
+        self.outputs = outputs
+        first = as_rows("predict", predict(take(df, background)), len(background))
+        # Before anything that takes long; what all answers are is known at the end.
+        self.width, self.unit = first.shape[1], Unit.of("predict", first, outputs)
 
     def ask(self, name: Any, people: Rows, holders: Rows) -> NDArray[np.float64]:
         """Outputs for people whose value of a column is that of as many holders."""
         frame = with_column(take(self.df, people), name, self.df, holders)
-        return self._outputs(frame)
+        out = as_rows("predict", self.predict(frame), len(people))
+        if out.shape[1] != self.width:
+            msg = "'predict' must give as many columns at each call"
+            raise ValueError(f"{msg} (got {out.shape[1]} after {self.width})")
+        return out
 
     def effects(self, raw: list[NDArray[np.float64]]) -> list[NDArray[np.float64]]:
         """The effects behind all answers."""
+        self.unit = Unit.of("predict", np.concatenate(raw), self.outputs)
         eps = distance_kept(raw) if self.eps is None else self.eps
         return [self.unit.effects(one, eps) for one in raw]
-
-    def _outputs(self, frame: Any) -> NDArray[np.float64]:
-        """What the model gives, :math:`(N, C)`."""
-        return as_rows("predict", self.predict(frame), len(frame))
 
 
 class Surrogate(Source):
@@ -137,7 +139,7 @@ class Surrogate(Source):
     ) -> None:
         raw = as_rows("y_hat", y_hat, len(columns[0].values))
         check_num_rows("df", len(raw), 2)
-        if not raw.var(axis=0).any():
+        if (raw == raw[0]).all():
             raise ValueError(f"'y_hat' must vary (got {raw[0].tolist()} only)")
         self.unit = Unit.of("y_hat", raw, outputs)
         eps = distance_kept([raw]) if eps is None else eps

@@ -1,8 +1,9 @@
 """From a frame of people to coordinates in the model's own units."""
 
+import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
@@ -30,7 +31,7 @@ from pyg_glif.tables._effects import (
     partial_dependence,
 )
 from pyg_glif.tables._proxies import Erasure
-from pyg_glif.tables._scaled import Scaled, by_effect, linear, one_hot
+from pyg_glif.tables._scaled import Reading, Scaled, by_effect, linear, one_hot
 from pyg_glif.tables._sources import Outputs, Source, Surrogate
 from pyg_glif.tables.summary import ColumnSummary, TableSummary
 
@@ -200,16 +201,17 @@ class FairTable(Parameters):
         ]
         variances = np.array([part.var(axis=0).sum() for part in parts])
         if not variances.any():
-            msg = "'df' must have a column in which people differ that is not left out"
-            raise ValueError(f"{msg} (got the same coordinates for everybody)")
+            got = "the same coordinates for everybody"
+            msg = f"'df' must have a column that counts and differs (got {got})"
+            raise ValueError(f"{msg}. Perhaps the model does not use these columns")
         shares = variances / variances.sum()
         z = np.hstack(parts)
         self._erasure = self._without_proxies(df, z) if self.proxies else None
         self._columns = tuple(
-            replace(one, **_facts(one, column), share=float(share))
+            replace(one, **_facts(one, column, groups), share=float(share))
             for one, column, share in zip(scaled, columns, shares, strict=True)
         )
-        self._names = names
+        self._names, self._fit_params = names, self.get_params()
         self.unit_, self.surrogate_score_ = unit, score
         self.n_features_in_ = len(names)
         self.feature_names_in_ = np.array(names, dtype=object)
@@ -225,29 +227,16 @@ class FairTable(Parameters):
         Args:
             df (DataFrame): People, a row each.
         """
-        columns = self._require_fit("transform")
-        self._check_columns(df)
-        parts, unseen, bad, infinite = [], [], [], []
-        for one in columns:
-            try:
-                part, new = one(df)
-            except TypeError as error:
-                bad.append(str(error))
-            except ValueError as error:
-                infinite.append(str(error))
-            else:
-                parts.append(part)
-                unseen += [f"{_values(new)} in {one.name!r}"] if new else []
-        if bad:
-            msg = "'df' must have columns of the same kinds as the fit"
-            raise TypeError(f"{msg} (got {', '.join(bad)})")
-        if infinite:
-            msg = "'df' must hold finite numbers (got infinity in"
-            raise ValueError(f"{msg} {', '.join(infinite)})")
+        readings = self._readings("transform", df)
+        unseen = [
+            f"{_values(one.unseen)} in {name!r}"
+            for name, one in readings.items()
+            if one.unseen
+        ]
         if unseen:
             msg = f"'df' has values that the fit has not seen: {'; '.join(unseen)}"
             warnings.warn(f"{msg}. They count as average", stacklevel=2)
-        z = np.hstack(parts)
+        z = np.hstack([one.table for one in readings.values()])
         return torch.from_numpy(z if self._erasure is None else self._erasure(z))
 
     def fit_transform(
@@ -269,46 +258,42 @@ class FairTable(Parameters):
                 theirs then, and not those of the fit. (default: :obj:`None`)
         """
         columns = {one.name: one for one in self._require_fit("summary")}
-        if df is not None:
-            self._check_columns(df)
+        readings = {} if df is None else self._readings("summary", df)
         out = []
         for name in self._names:
             if name not in columns:
-                kind = "sensitive" if name in self.sensitive else "ignored"
-                zero = (0.0, 0.0, 0)
-                out.append(ColumnSummary(str(name), kind, "left out", *zero))
+                sensitive = name in self._fit_params["sensitive"]
+                kind = "sensitive" if sensitive else "ignored"
+                out.append(ColumnSummary(str(name), kind, "left out"))
                 continue
             one = columns[name]
-            missing, unseen = one.num_missing, []
-            if df is not None:
-                missing = int(Column.of(df, name).missing.sum())
-                unseen = one(df)[1]
+            found = Reading(one.table, [], one.num_missing)
+            found = readings.get(name, found)
             out.append(
                 ColumnSummary(
-                    str(name),
-                    one.kind,
-                    one.how,
-                    one.reach,
-                    one.share,
-                    missing,
-                    tuple(unseen),
-                    "constant" if one.constant else "",
+                    column=str(name),
+                    kind=one.kind,
+                    scaled_by=one.how,
+                    reach=one.reach,
+                    share=one.share,
+                    missing=found.num_missing,
+                    unseen=tuple(found.unseen),
+                    note=one.note,
                 )
             )
-        return TableSummary(self.unit_, tuple(out), self.surrogate_score_)
+        removed = None if self._erasure is None else self._erasure.share
+        return TableSummary(self.unit_, tuple(out), self.surrogate_score_, removed)
 
     def to_config(self) -> dict[str, Any]:
         """The fit as plain data, as JSON has it."""
         columns = self._require_fit("to_config")
-        params = self.get_params()
-        params["sensitive"], params["ignore"] = list(self.sensitive), list(self.ignore)
-        # Names may be numbers, which no key of JSON can be.
-        params["alike"] = _pairs(self.alike)
-        if isinstance(self.scale, Mapping):
-            params["scale"] = _pairs(self.scale)
-        erasure = None
-        if self._erasure is not None:
-            erasure = {k: v.tolist() for k, v in asdict(self._erasure).items()}
+        params = dict(self._fit_params)
+        for name in ("sensitive", "ignore"):
+            params[name] = list(params[name])
+        for name in ("scale", "alike"):
+            # As pairs, because names may be numbers, which no key of JSON can be.
+            if isinstance(params[name], Mapping):
+                params[name] = [list(pair) for pair in params[name].items()]
         return {
             "version": _VERSION,
             "params": params,
@@ -316,7 +301,7 @@ class FairTable(Parameters):
             "unit": self.unit_,
             "surrogate_score": self.surrogate_score_,
             "columns": [one.to_config() for one in columns],
-            "erasure": erasure,
+            "erasure": None if self._erasure is None else self._erasure.to_config(),
         }
 
     @classmethod
@@ -331,13 +316,13 @@ class FairTable(Parameters):
             if isinstance(params[name], tuple):
                 params[name] = dict(params[name])
         out = cls(**params)
+        out._fit_params = out.get_params()
         out._columns = tuple(map(Scaled.from_config, config["columns"]))
         out._names = _tuples(config["names"])
         out.unit_ = config["unit"]
         out.surrogate_score_ = config["surrogate_score"]
         if config["erasure"] is not None:
-            held = {k: np.array(v) for k, v in config["erasure"].items()}
-            out._erasure = Erasure(**held)
+            out._erasure = Erasure.from_config(config["erasure"])
         out.n_features_in_ = len(out._names)
         out.feature_names_in_ = np.array(out._names, dtype=object)
         return out
@@ -378,11 +363,28 @@ class FairTable(Parameters):
             raise ValueError(f"{msg} (got all {len(names)})")
         return left_out
 
-    def _check_columns(self, df: Any) -> None:
-        """Raises unless the columns that count are there, and no unknown ones."""
-        left_out = {*self.sensitive, *self.ignore}
+    def _readings(self, method: str, df: Any) -> dict[Any, Reading]:
+        """The columns of new people; one message names all that cannot be read."""
+        columns = self._require_fit(method)
+        # Left out are those of the fit, whatever parameters are now.
+        left_out = {*self._names} - {one.name for one in columns}
         given = [name for name in _names(df) if name not in left_out]
-        column_order("df", given, [n for n in self._names if n not in left_out])
+        column_order("df", given, [one.name for one in columns])
+        out, bad, infinite = {}, [], []
+        for one in columns:
+            try:
+                out[one.name] = one(df)
+            except TypeError as error:
+                bad.append(str(error))
+            except ValueError as error:
+                infinite.append(str(error))
+        if bad:
+            msg = "'df' must have columns of the same kinds as the fit"
+            raise TypeError(f"{msg} (got {', '.join(bad)})")
+        if infinite:
+            msg = f"'df' must hold finite numbers (got {', '.join(infinite)})"
+            raise ValueError(msg)
+        return out
 
     def _require_fit(self, method: str) -> tuple[Scaled, ...]:
         """The scaled columns; raises :class:`NotFittedError` without a fit."""
@@ -488,9 +490,10 @@ class FairTable(Parameters):
 
 def _names(df: Any) -> tuple[Any, ...]:
     """Names of the columns of a frame; raises unless it is one of people."""
-    kind = type(df).__module__.split(".")[0], type(df).__name__
-    if kind not in (("pandas", "DataFrame"), ("polars", "DataFrame")):
-        msg = f"'df' must be a frame of pandas or polars (got {kind[1]})"
+    # By name, so that polars need not be installed.
+    kinds = [f"{kind.__module__}.{kind.__name__}" for kind in type(df).__mro__]
+    if not any(re.fullmatch(r"(pandas|polars)\..*DataFrame", kind) for kind in kinds):
+        msg = f"'df' must be a frame of pandas or polars (got {type(df).__name__})"
         raise TypeError(msg)
     names = column_names("df", df) or ()
     if len(df) == 0 or not names:
@@ -552,21 +555,28 @@ def _groups(
     return out
 
 
-def _facts(one: Scaled, column: Column) -> dict[str, Any]:
+def _facts(
+    one: Scaled, column: Column, groups: Mapping[Any, list[list[int]]]
+) -> dict[str, Any]:
     """What the summary tells about a column of the fit."""
     from scipy.spatial.distance import pdist
 
     known = column.values[~column.missing]
+    notes = [
+        f"alike: {listed([column.categories[at] for at in group])}"
+        for group in groups.get(one.name, [])
+    ]
+    if len(known) == len(column.values) and (known == known[0]).all():
+        notes.append("constant")
     rows = one.table
-    if one.outside == "linear":
+    if one.unit is not None:
         rows = one.of_fit(replace(column, values=np.array([known.min(), known.max()])))
     if one.missing is not None:
         rows = np.vstack([rows, one.missing])
     return {
         "reach": float(pdist(rows).max()) if len(rows) > 1 else 0.0,
         "num_missing": int(column.missing.sum()),
-        "constant": len(known) == len(column.values)
-        and bool((known == known[0]).all()),
+        "note": "; ".join(notes),
     }
 
 
@@ -592,11 +602,6 @@ def _values(values: Sequence[Any]) -> str:
     shown = ["a missing value" if v is None else repr(v) for v in values[:_NUM_SHOWN]]
     more = len(values) - len(shown)
     return ", ".join([*shown, f"{more} more"] if more else shown)
-
-
-def _pairs(value: Mapping[Any, Any] | None) -> list[list[Any]] | None:
-    """A dictionary as a list of pairs."""
-    return None if value is None else [list(pair) for pair in value.items()]
 
 
 def _tuples(value: Any) -> Any:

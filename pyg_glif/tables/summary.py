@@ -28,9 +28,9 @@ class ColumnSummary:
     column: str
     kind: str
     scaled_by: str
-    reach: float
-    share: float
-    missing: int
+    reach: float = 0.0
+    share: float = 0.0
+    missing: int = 0
     unseen: tuple[Any, ...] = ()
     note: str = ""
 
@@ -44,6 +44,8 @@ class TableSummary:
         columns (tuple of ColumnSummary): In the order of the table.
         surrogate_score (float, optional): How much of the outputs the surrogate
             explains, if there was one.
+        removed (float, optional): Share of the variance that was removed because it
+            tells the sensitive columns. Reaches and shares are those before.
 
     Example:
         >>> import pandas
@@ -61,6 +63,7 @@ class TableSummary:
     unit: str
     columns: tuple[ColumnSummary, ...]
     surrogate_score: float | None = None
+    removed: float | None = None
 
     def __str__(self) -> str:
         rows = [list(_HEADER), *self._cells()]
@@ -91,6 +94,10 @@ class TableSummary:
         if self.surrogate_score is not None:
             share = f"{self.surrogate_score:.0%}"
             words.append(f"The surrogate explains {share} of the outputs' variance.")
+        if self.removed is not None:
+            told = [c.column for c in self.columns if c.kind == "sensitive"]
+            removed = f"{self.removed:.0%} of the variance"
+            words.append(f"Then {removed} is removed, which tells {', '.join(told)}.")
         return words
 
     def _cells(self) -> list[list[str]]:

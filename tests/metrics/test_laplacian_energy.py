@@ -76,3 +76,17 @@ def test_laplacian_energy_rejects_bad_input() -> None:
         laplacian_energy(torch.tensor([0.0, torch.nan]), edge_index)
     with pytest.raises(ValueError, match=r"^'y' must not be empty"):
         laplacian_energy(torch.empty(0), edge_index)
+
+
+def test_energy_at_unit_variance_ignores_scale(generator: torch.Generator) -> None:
+    y, edge_index, weight = graph(generator)
+    value = laplacian_energy(y, edge_index, weight, unit_variance=True)
+    energy = oracle.energy(y.numpy(), edge_index.numpy(), weight.numpy())
+    assert float(value) == pytest.approx(energy / y.numpy().var(0).sum(), rel=1e-12)
+    shrunk = laplacian_energy(0.1 * y + 3, edge_index, weight, unit_variance=True)
+    torch.testing.assert_close(shrunk, value)
+    same = torch.ones_like(y)
+    assert laplacian_energy(same, edge_index, weight, unit_variance=True) == 0.0
+    metric = LaplacianEnergy(unit_variance=True)
+    metric.update(y, edge_index, weight)
+    torch.testing.assert_close(metric.compute(), value)
