@@ -1,4 +1,5 @@
 # make demo   sets everything up and runs the main job (SEEDS=n for more or fewer)
+# make demo-tables  the same for people in a table, who are made up
 # make test   sets everything up and runs the tests (COVERAGE=1 measures coverage)
 # make torture  hostile random cases for MINUTES=n (SEED=n, CASE=campaign:n repeats one)
 # make lint   format, lint, types        make docs   builds the documentation
@@ -34,7 +35,7 @@ SEED ?= 0
 MINUTES ?= 3
 CASE ?=
 
-.PHONY: demo test torture lint hooks docs oldest sparse benchmark clean
+.PHONY: demo demo-tables test torture lint hooks docs oldest sparse benchmark clean
 
 $(READY): pyproject.toml constraints.txt
 	test -x $(PY) || $(PYTHON) -m venv $(VENV)
@@ -43,6 +44,9 @@ $(READY): pyproject.toml constraints.txt
 
 demo: $(READY)
 	$(PY) -m pyg_glif reproduce sentiment --seeds $(SEEDS) --out results/demo
+
+demo-tables: $(READY)
+	$(PY) -m pyg_glif reproduce adult --variant invented --seeds $(SEEDS) --out results/demo-tables
 
 # Processes share the cores: with a thread per core each, they would only get in each
 # other's way.

@@ -19,6 +19,7 @@ from torch_geometric.data import Data
 
 from pyg_glif import (
     AnnotatorGraph,
+    FairKNNGraph,
     FairRadiusGraph,
     GLIFConv,
     GLIFPostProcessor,
@@ -181,6 +182,7 @@ CASES: dict[str, Callable[[People], Any]] = {
     ),
     "Euclidean": lambda p: distances.Euclidean()(p.x, p.x),
     "FACE": lambda p: metric_learning.FACE(num_factors=1).fit(p.x, p.group).embed(p.x),
+    "FairKNNGraph": lambda p: FairKNNGraph(3)(_data(p)).edge_weight,
     "FairRadiusGraph": lambda p: FairRadiusGraph(TAU)(_data(p)).edge_weight,
     "FairTable": _table,
     "GLIFConv": lambda p: GLIFConv(lam=0.5).to(p.device)(p.y, p.edges, p.weight),
@@ -226,6 +228,7 @@ CASES: dict[str, Callable[[People], Any]] = {
     "TaskEffect": lambda p: (
         metric_learning.TaskEffect(p.blind).fit(p.x, p.label).embed(p.x)
     ),
+    "structural_similarity": lambda p: graph.structural_similarity(p.edges),
     "annotator_graph": lambda p: graph.annotator_graph(
         [torch.tensor([[0, 1]], device=p.device)], N
     ),
@@ -247,6 +250,11 @@ CASES: dict[str, Callable[[People], Any]] = {
     "glif_smooth": lambda p: [
         p.smooth(normalization=form) for form in (None, "density", "nrw")
     ],
+    "group_disparity": lambda p: metrics.group_disparity(
+        p.score, p.edges, p.label, p.weight
+    ),
+    "ranking_ndcg": lambda p: metrics.ranking_ndcg(p.score, p.x, k=3),
+    "ranking_err": lambda p: metrics.ranking_err(p.score, p.x, k=3),
     "group_gap": lambda p: metrics.group_gap(p.score, p.label),
     "group_std": lambda p: metrics.group_std(p.score, p.group),
     "inform_debias": lambda p: baselines.inform_debias(

@@ -3,21 +3,37 @@
     python tools/write_results.py results
 
 reads the JSON files that ``pyg-glif reproduce`` wrote into a folder and writes
-``docs/results``. The first seed of the demonstration, what ``make demo`` runs, is also
-written on its own: its tables into ``README.md``.
+``docs/results``. The first seeds of the demonstrations, what ``make demo`` and ``make
+demo-tables`` run, are also written on their own, and their first tables into
+``README.md``.
 """
 
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from pyg_glif.experiments import EXPERIMENTS, Run
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "docs" / "results"
-BEGIN, END = "<!-- demo -->", "<!-- end -->"
-#: Experiment and variant of ``make demo``, how many seeds it shows, and which figure.
-DEMO, DEMO_SEEDS, DEMO_FIGURES = "sentiment_us", 1, ("figure2",)
+END = "<!-- end -->"
+
+
+class Demo(NamedTuple):
+    """What ``make`` runs of an experiment: how many seeds, and what is shown of it."""
+
+    name: str
+    figures: tuple[str, ...]
+    whole: bool  # whether the README has all of its tables, or the first
+    num_seeds: int = 1
+
+
+#: By experiment and variant.
+DEMOS = {
+    "sentiment_us": Demo("demo", ("figure2",), whole=True),
+    "adult_invented": Demo("demo_tables", (), whole=False),
+}
 
 
 def write(
@@ -44,11 +60,14 @@ def read(folders: Sequence[Path]) -> dict[str, list[Run]]:
     return {name: sorted(runs, key=lambda run: run.seed) for name, runs in ordered}
 
 
-def show_demo(page: str, report: str) -> str:
-    """A page with the tables of a report between its two marks."""
+def show_demo(page: str, report: str, demo: Demo = DEMOS["sentiment_us"]) -> str:
+    """A page with the tables of a report between the two marks of a demonstration."""
     tables = report.split("\n", 2)[2].strip()  # without the title
-    head, rest = page.split(BEGIN)
-    return f"{head}{BEGIN}\n{tables}\n{END}{rest.split(END, 1)[1]}"
+    if not demo.whole:
+        tables = "\n\n".join(tables.split("\n\n")[:2])
+    begin = f"<!-- {demo.name} -->"
+    head, rest = page.split(begin)
+    return f"{head}{begin}\n{tables}\n{END}{rest.split(END, 1)[1]}"
 
 
 def main() -> None:
@@ -57,12 +76,14 @@ def main() -> None:
     parser.add_argument("folder", type=Path, nargs="+")
     RESULTS.mkdir(exist_ok=True)
     for name, runs in read(parser.parse_args().folder).items():
-        write(name, runs)
+        demo = DEMOS.get(name)
+        if demo is None or len(runs) > demo.num_seeds:
+            write(name, runs)
         print(f"{name}: {len(runs)} seeds")
-        if name == DEMO:
-            report = write("demo", runs[:DEMO_SEEDS], figures=DEMO_FIGURES)
+        if demo is not None:
+            report = write(demo.name, runs[: demo.num_seeds], figures=demo.figures)
             readme = ROOT / "README.md"
-            readme.write_text(show_demo(readme.read_text(), report))
+            readme.write_text(show_demo(readme.read_text(), report, demo))
 
 
 if __name__ == "__main__":

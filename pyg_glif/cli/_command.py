@@ -11,6 +11,7 @@ import shlex
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import Any, TypeAlias
 
 #: Flag to the arguments of ``add_argument``. As data, so that ``tune`` can write the
@@ -74,6 +75,27 @@ def numbers(text: str) -> list[float]:
     return [float(part) for part in text.split(",")]
 
 
+def counts(text: str) -> list[int]:
+    """Comma-separated whole numbers."""
+    return [int(part) for part in text.split(",")]
+
+
+def alike(text: str) -> str:
+    """A column, and values of it that count as one; checked, and kept as typed."""
+    name, sign, values = text.partition("=")
+    if not (name and sign and all(values.split("/")) and "/" in values):
+        msg = f"must be like relationship=Husband/Wife (got {text!r})"
+        raise argparse.ArgumentTypeError(msg)
+    return text
+
+
+def nearest_name(name: str, known: Iterable[str]) -> str | None:
+    """The known name that was probably meant, whatever its capitals."""
+    by_form = {one.lower(): one for one in known}
+    found = get_close_matches(name.lower(), by_form, n=1)
+    return by_form[found[0]] if found else None
+
+
 _NAMES: dict[str, Any] = {"type": names, "action": "extend", "metavar": "COLS"}
 
 PEOPLE: Options = {
@@ -86,8 +108,25 @@ PEOPLE: Options = {
         **_NAMES,
         "help": "columns with the model's outputs (default: all of OUTPUTS, if given)",
     },
+    "--sensitive": {
+        **_NAMES,
+        "help": "columns that must not say who is similar, such as sex; audits "
+        "report the gap between their groups. All others are put on the scale of their "
+        "effect on the outputs (see --scale)",
+    },
     "--ignore": {**_NAMES, "help": "columns that are not features"},
     "--id": {**_NAMES, "help": "columns carried through to the output, not features"},
+    "--alike": {
+        "type": alike,
+        "action": "append",
+        "metavar": "COL=A/B",
+        "help": "values of a feature that count as one, such as "
+        "relationship=Husband/Wife; may be repeated",
+    },
+    "--categories": {
+        **_NAMES,
+        "help": "features whose numbers are names, such as codes of jobs",
+    },
     "--attributes": {
         **_NAMES,
         "help": "protected columns, such as sex: not features; audits report the gap "
@@ -99,11 +138,15 @@ PEOPLE: Options = {
         "as versions of one person: not a feature; audits report the spread within "
         "groups, '--metric face' learns from it",
     },
-    "--standardize": {
-        "action": "store_true",
-        "help": "divide every feature by its standard deviation, so that a column "
-        "in euros does not drown one in years",
+    "--scale": {
+        "choices": ["effect", "conditional", "standard", "none"],
+        "help": "what a difference in a feature counts. effect: by how much it moves "
+        "the outputs, found by trees that are fitted to them (default with --sensitive "
+        "or --alike, and wherever features are text or have gaps); conditional: the "
+        "same for features that go together; standard: in standard deviations; none: "
+        "numbers as they are (default otherwise)",
     },
+    "--standardize": {"action": "store_true", "help": "short for --scale standard"},
 }
 
 # Ways to tell who is similar, each with its options: the first must be given.
@@ -157,7 +200,7 @@ METRIC: Options = {
 WEIGHTS: Options = {
     "--theta": {
         "type": float,
-        "help": "weights are exp(-theta * distance^2) (default: 1e-4)",
+        "help": "weights are exp(-theta * distance^2) (default: follows the radius)",
     },
     "--normalization": {
         "choices": ["none", "density", "nrw"],
@@ -185,6 +228,19 @@ RADIUS: Options = {
         "type": float,
         "metavar": "D",
         "help": "choose tau so that people have D neighbours on average (default: 20)",
+    },
+    "--coverage": {
+        "type": float,
+        "metavar": "S",
+        "help": "choose tau so that a share S of people have a neighbour (default with "
+        "--scale effect: 0.95)",
+    },
+}
+
+NEAREST: Options = {
+    "--k": {
+        "type": int,
+        "help": "similar are the K nearest (within --tau, if that is given)",
     },
 }
 
@@ -236,8 +292,8 @@ def add_files(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "data",
         metavar="DATA",
-        help="people: .csv, .tsv, .parquet, .npy (columns are numbered from 0) or "
-        ".npz (arrays by name, column 3 of x is x.3)",
+        help="people: .csv or .tsv (also .csv.gz, .tsv.gz), .xlsx, .parquet, .npy "
+        "(columns are numbered from 0) or .npz (arrays by name, column 3 of x is x.3)",
     )
     parser.add_argument(
         "outputs_file",
@@ -249,6 +305,7 @@ def add_files(parser: argparse.ArgumentParser) -> None:
 
 def add_radius(parser: argparse.ArgumentParser) -> None:
     """The radius, or what decides it."""
+    add(parser, "how near", NEAREST)
     group = parser.add_mutually_exclusive_group()
     for flag, arguments in RADIUS.items():
         group.add_argument(flag, **arguments)
@@ -288,9 +345,22 @@ def check_metric(args: argparse.Namespace) -> None:
     for need in _METRICS[args.metric][:1]:
         if getattr(args, name_of(need)) is None:
             raise UsageError(f"--metric {args.metric} needs {need}")
-    if args.metric == "mahalanobis" and args.standardize:
-        msg = "--standardize does not go with --metric mahalanobis"
+    if args.standardize and args.scale not in (None, "standard"):
+        raise UsageError(f"--standardize does not go with --scale {args.scale}")
+    scaled = args.scale if args.scale not in (None, "none") else None
+    flag = "--standardize" if args.standardize else f"--scale {scaled}"
+    if args.metric == "mahalanobis" and (args.standardize or scaled):
+        msg = f"{flag} does not go with --metric mahalanobis"
         raise UsageError(f"{msg}: scale the matrix instead")
+
+
+def check_radius(args: argparse.Namespace) -> None:
+    """Raises on two ways at once to say how near is near enough."""
+    for flag in given(args, ("--target-degree", "--coverage")):
+        if args.k is not None:
+            raise UsageError(
+                f"--k and {flag} do not go together. --tau may go with --k"
+            )
 
 
 def keywords(args: argparse.Namespace, *flags: str) -> dict[str, Any]:
@@ -316,6 +386,9 @@ def typed(options: dict[str, Any]) -> list[str]:
     """Options as words of a command."""
     words = []
     for flag, value in options.items():
+        if flag == "--alike":  # one at a time
+            words += [word for one in value for word in (flag, one)]
+            continue
         words.append(flag)
         if isinstance(value, list):
             line = io.StringIO()

@@ -1,6 +1,7 @@
 """Writes what people asked for: complete, or not at all."""
 
 import csv
+import gzip
 import os
 import zipfile
 from collections.abc import Sequence
@@ -13,7 +14,10 @@ from numpy.typing import NDArray
 from pyg_glif._files import replacing
 from pyg_glif._optional import require
 from pyg_glif.cli._command import UsageError
+from pyg_glif.cli._tables import suffix_of
 
+# Packages that write a file, by its suffix.
+_WRITERS = {".parquet": "pyarrow.parquet", ".xlsx": "openpyxl"}
 # What a spreadsheet takes for a formula, or strips before it looks for one.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 
@@ -30,11 +34,12 @@ def check_targets(
         if path is None:
             continue
         where = Path(path)
-        if where.suffix.lower() not in suffixes:
+        if suffix_of(path) not in suffixes:
             msg = f"{option} must end in {', '.join(suffixes)} (got '{path}')"
             raise UsageError(msg)
-        if where.suffix.lower() == ".parquet":
-            require("pyarrow.parquet", "writing .parquet", "files")
+        package = _WRITERS.get(suffix_of(path))
+        if package is not None:
+            require(package, f"writing {suffix_of(path)}", "files")
         if where.resolve() in taken:
             msg = f"{option} must not be '{taken[where.resolve()]}', which has another"
             raise UsageError(f"{msg} use in this call")
@@ -58,7 +63,7 @@ def write_text(path: str, text: str) -> None:
 
 def write_table(path: str, columns: dict[str, NDArray[Any]]) -> None:
     """Writes columns, or matrices by name, in the format of the suffix."""
-    kind = Path(path).suffix.lower()
+    kind = suffix_of(path)
     with replacing(path) as file:
         if kind == ".npy":
             arrays = list(columns.values())
@@ -68,6 +73,12 @@ def write_table(path: str, columns: dict[str, NDArray[Any]]) -> None:
             _write_npz(file, columns)
         elif kind == ".parquet":
             _frame(columns).to_parquet(file, engine="pyarrow", index=False)
+        elif kind == ".xlsx":
+            _write_xlsx(file, columns)
+        elif kind.endswith(".gz"):
+            # Without the time of writing: the same table gives the same file.
+            with gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed:
+                _write_csv(packed, columns, "\t" if kind == ".tsv.gz" else ",")
         else:
             _write_csv(file, columns, "\t" if kind == ".tsv" else ",")
 
@@ -90,7 +101,19 @@ def _frame(columns: dict[str, NDArray[Any]]) -> Any:
     return pd.DataFrame(flat(columns))
 
 
-def _write_csv(file: BinaryIO, columns: dict[str, NDArray[Any]], sep: str) -> None:
+def _write_xlsx(file: BinaryIO, columns: dict[str, NDArray[Any]]) -> None:
+    """Writes one sheet, in which no text is a formula, whatever it starts with."""
+    import pandas as pd
+
+    with pd.ExcelWriter(file, engine="openpyxl") as writer:
+        _frame(columns).to_excel(writer, index=False)
+        for row in writer.book.active.iter_rows():
+            for cell in row:
+                if cell.data_type == "f":
+                    cell.data_type = "s"
+
+
+def _write_csv(file: Any, columns: dict[str, NDArray[Any]], sep: str) -> None:
     """Writes text, with enough digits to read the same numbers back."""
     frame = _frame(columns)
     texts = [*frame, *(c for a in columns.values() if a.dtype.kind in "OU" for c in a)]

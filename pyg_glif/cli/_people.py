@@ -12,21 +12,26 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pyg_glif.cli._command import UsageError, listed, name_of, note
+from pyg_glif.cli._command import UsageError, listed, name_of, nearest_name, note
+from pyg_glif.cli._coordinates import fitted_table, free_texts, warn_of_outcomes
 from pyg_glif.cli._files import flat, unquoted
 from pyg_glif.cli._tables import (
     SUFFIXES,
+    ArrayTable,
     CellError,
     Fault,
     FileTable,
     open_table,
+    suffix_of,
 )
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from pyg_glif.tables import FairTable
+
 # Columns that are not features, by the option that names them.
-_ROLES = ("--id", "--attributes", "--group", "--labels", "--mask")
+_ROLES = ("--id", "--attributes", "--sensitive", "--group", "--labels", "--mask")
 _TRUTH = {"true": "1", "false": "0"}
 
 
@@ -34,10 +39,13 @@ _TRUTH = {"true": "1", "false": "0"}
 class People:
     """Everything a command may want to know about people."""
 
-    x: "Tensor"  # [N, F]
+    x: "Tensor"  # [N, F], or coordinates of a table [N, D]
     y: "Tensor"  # [N] or [N, C]
     features: list[str]
     outputs: list[str]
+    scale: str = "none"
+    table: "FairTable | None" = None  # what made x of the features, if anything did
+    frame: Any = None  # the features of the table
     block: str | None = None  # the array that the outputs are all columns of
     ids: dict[str, NDArray[Any]] = field(default_factory=dict)
     attributes: dict[str, NDArray[Any]] = field(default_factory=dict)
@@ -144,36 +152,65 @@ def _named(args: argparse.Namespace, option: str) -> list[str]:
     return [value] if isinstance(value, str) else value
 
 
-def read_people(
-    args: argparse.Namespace, saved: dict[str, list[str]] | None = None
-) -> People:
-    """Reads what the options name; ``saved`` has columns of an earlier fit."""
+def read_people(args: argparse.Namespace, fit: dict[str, Any] | None = None) -> People:
+    """Reads what the options name; ``fit`` has what was kept of an earlier fit."""
+    saved = (fit or {}).get("columns", {})
     files = _Files(args)
     roles = {option: files.roles(option) for option in _ROLES}
-    outputs = files.outputs((saved or {}).get("outputs"))
-    features = files.features((saved or {}).get("features"), outputs)
+    outputs = files.outputs(saved.get("outputs"))
+    features = files.features(saved.get("features"), outputs)
     files.check()
-    x, y = files.numbers(features, outputs)
+    told, y = files.values(features, outputs, fit)
     for columns in roles.values():
         for column in columns:
-            column.read(len(x))
+            column.read(len(y))
     _check_full(roles["--attributes"] + roles["--group"])
     single = {o: c[0].value if c else None for o, c in roles.items()}
+    protected = {c.name: c.value for c in roles["--attributes"]}
+    protected |= {c.name: c.filled() for c in roles["--sensitive"]}
+    ids = {column.name: column.value for column in roles["--id"]}
+    if not ids:
+        ids = {name: files.data.column(name) for name in told.free}
 
     from pyg_glif._arrays import to_tensor
 
+    table, frame = None, told.frame
+    if frame is None:
+        x = to_tensor("features", told.numbers)
+    else:
+        from pyg_glif.tables import FairTable
+
+        if fit is not None:
+            table = FairTable.from_config(fit["table"])
+        else:
+            table = fitted_table(args, told.scale, frame, told.features, y)
+        x = table.transform(frame)
     return People(
-        x=to_tensor("features", x),
+        x=x,
         y=to_tensor("outputs", y),
-        features=features,
+        features=told.features,
         outputs=outputs,
+        scale=told.scale if table is None else str(table.scale),
+        table=table,
+        frame=frame,
         block=files.holder.whole(outputs),
-        ids={column.name: column.value for column in roles["--id"]},
-        attributes={column.name: column.value for column in roles["--attributes"]},
+        ids=ids,
+        attributes=protected,
         group=single["--group"],
         labels=single["--labels"],
         mask=single["--mask"],
     )
+
+
+@dataclass(frozen=True, eq=False)
+class _Told:
+    """What says who is similar: numbers, or a frame that a table puts on a scale."""
+
+    features: list[str]
+    scale: str
+    numbers: NDArray[Any] | None = None  # [N, F]
+    frame: Any = None  # of the features, and of protected columns
+    free: tuple[str, ...] = ()  # columns of free text, which were left out
 
 
 class _Files:
@@ -198,7 +235,7 @@ class _Files:
         for name in _named(self._args, option):
             called, places = name, [(t, t.find(name)) for t in self.tables]
             places = [(table, names) for table, names in places if names]
-            is_file = Path(name).suffix.lower() in SUFFIXES and Path(name).is_file()
+            is_file = suffix_of(name) in SUFFIXES and Path(name).is_file()
             if is_file and not places:
                 table = open_table(name)
                 called, places = Path(name).stem, [(table, table.names)]
@@ -273,7 +310,8 @@ class _Files:
         if len(self._missing) == 1:
             ((table, option, name),) = self._missing
             msg = f"{option}: '{table.path}' has no column '{name}'"
-            raise UsageError(f"{msg} (it has {table.contents})")
+            msg = f"{msg} (it has {table.contents})"
+            raise UsageError(". ".join([msg, *self._meant()]))
         parts = []
         for table in self.tables:
             lost = [f"'{n}' ({o})" for t, o, n in self._missing if t is table]
@@ -281,17 +319,23 @@ class _Files:
                 msg = f"'{table.path}' has no column {', '.join(lost)}"
                 parts.append(f"{msg}; it has {table.contents}")
         if parts:
-            raise UsageError(". ".join(parts))
+            raise UsageError(". ".join([*parts, *self._meant()]))
 
-    def numbers(
-        self, features: list[str], outputs: list[str]
-    ) -> tuple[NDArray[Any], NDArray[Any]]:
+    def _meant(self) -> list[str]:
+        """A question about the names that were probably meant, if there are any."""
+        found = [nearest_name(n, [*t.names, *t.blocks]) for t, _, n in self._missing]
+        meant = list(dict.fromkeys(repr(name) for name in found if name is not None))
+        return [f"Did you mean {', '.join(meant)}?"] if meant else []
+
+    def values(
+        self, features: list[str], outputs: list[str], fit: dict[str, Any] | None
+    ) -> tuple[_Told, NDArray[Any]]:
         """Features and outputs, or one error for all that is wrong with a file."""
         data, holder = self.data, self.holder
         faults: list[Fault] = []
-        x = y = np.empty((0, 0))
+        told, y = _Told(features, "none", np.empty((0, 0))), np.empty(0)
         try:
-            x = data.numbers(features)
+            told = self._told(features) if fit is None else self._kept(features, fit)
         except CellError as error:
             faults = error.faults
         try:
@@ -302,12 +346,65 @@ class _Files:
                 raise CellError(holder.path, faults + error.faults, outputs) from error
         if faults:
             raise CellError(data.path, faults)
-        if len(x) != len(y):
+        rows = len(told.numbers if told.frame is None else told.frame)
+        if rows != len(y):
             msg = f"'{holder.path}' must have as many rows as '{data.path}'"
-            raise UsageError(f"{msg} (got {len(y)} for {len(x)})")
-        if len(x) == 0:
+            raise UsageError(f"{msg} (got {len(y)} for {rows})")
+        if rows == 0:
             raise UsageError(f"'{data.path}' has no rows")
-        return x, y
+        return told, y
+
+    def _told(self, features: list[str]) -> _Told:
+        """Features as the options want them, and as what they are allows."""
+        args, data = self._args, self.data
+        asked = "standard" if args.standardize else args.scale
+        if asked is None and (args.sensitive or args.alike or args.categories):
+            asked = "effect"
+        if asked == "none" or (asked is None and args.metric != "euclidean"):
+            return _Told(features, "none", data.numbers(features))
+        if asked in (None, "standard") and not args.categories:
+            numbers = data.plain_numbers(features)
+            if numbers is not None:
+                return self._checked(_Told(features, asked or "none", numbers))
+        used = {n for o in ("--sensitive", "--attributes") for n in _named(args, o)}
+        protected = [name for name in data.names if name in used]
+        frame = data.frame([*features, *protected], args.categories or ())
+        free = free_texts(frame[features])
+        left = [name for name in features if name not in free]
+        if free and (args.features or not left):
+            msg = f"'{data.path}': {listed(free)} must hold categories"
+            raise UsageError(f"{msg} (got a text of its own for nearly everybody)")
+        if free:
+            use = "left out" if args.id else "carried through, not features"
+            msg = "nearly everybody has a text of their own"
+            note(args, f"{listed(free)}: {msg}; {use}")
+        if args.metric in ("mahalanobis", "subspace", "svd"):
+            msg = f"--metric {args.metric} goes with numbers as they are"
+            raise UsageError(f"{msg}, or with --standardize")
+        frame = frame[[*left, *protected]]
+        return self._checked(
+            _Told(left, asked or "effect", frame=frame, free=tuple(free))
+        )
+
+    def _checked(self, told: _Told) -> _Told:
+        """Warns about features that should not be some."""
+        if told.frame is not None:
+            columns = {name: told.frame[name].to_numpy() for name in told.features}
+            warn_of_outcomes(columns)
+        elif told.numbers is not None and not isinstance(self.data, ArrayTable):
+            warn_of_outcomes(dict(zip(told.features, told.numbers.T, strict=True)))
+        return told
+
+    def _kept(self, features: list[str], fit: dict[str, Any]) -> _Told:
+        """Features of newcomers, read as those of the fit were."""
+        if "table" not in fit:
+            return _Told(features, "none", self.data.numbers(features))
+        texts = [
+            column["name"]
+            for column in fit["table"]["columns"]
+            if any(isinstance(point, str) for point in column["points"])
+        ]
+        return _Told(features, "", frame=self.data.frame(features, texts))
 
 
 class _Column:
@@ -334,6 +431,13 @@ class _Column:
         if len(self.value) != size:
             msg = f"'{self.name}' must have one entry per person"
             raise UsageError(f"{msg} (got {len(self.value)} for {size})")
+
+    def filled(self) -> NDArray[Any]:
+        """The column with gaps as a group of their own."""
+        gaps = ~known(self.value)
+        if not gaps.any():
+            return self.value
+        return np.where(gaps, "unknown", self.value.astype(object))
 
     def gaps(self) -> list[Fault]:
         """The first empty cell, if there is one."""

@@ -3,16 +3,24 @@
 import argparse
 from collections.abc import Callable
 from inspect import signature
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from pyg_glif._arrays import to_tensor
-from pyg_glif.cli._command import UsageError, default_of, keywords, progress
+from pyg_glif.cli._command import (
+    NEAREST,
+    RADIUS,
+    UsageError,
+    default_of,
+    keywords,
+    progress,
+)
 from pyg_glif.cli._people import People
 from pyg_glif.cli._tables import ArrayTable, open_table
 from pyg_glif.distances import FairDistance, Mahalanobis, SensitiveSubspace
-from pyg_glif.graph import suggest_tau
+from pyg_glif.graph import SimilarityGraph, suggest_tau
 from pyg_glif.kinds import build, registered
 from pyg_glif.links import Link
 from pyg_glif.metric_learning import FACE, LogisticSubspace, SensitiveSVD
@@ -58,10 +66,12 @@ def fair_distance(args: argparse.Namespace, people: People) -> FairDistance | No
     """The distance that the options describe, on features as they are in the file."""
     if args.metric == "mahalanobis":
         return Mahalanobis(_matrix(args.matrix, people))
-    scale = _Scale(people.x, args.standardize)
+    # The coordinates of a table are on their scale already.
+    standardize = people.scale == "standard" and people.table is None
+    scale = _Scale(people.x, standardize)
     learn = _LEARNERS.get(args.metric)
     distance = None if learn is None else learn(args, people, scale)
-    return scale.absorb(distance) if args.standardize else distance
+    return scale.absorb(distance) if standardize else distance
 
 
 def _subspace(
@@ -133,17 +143,39 @@ def _matrix(path: str, people: People) -> Tensor:
     return matrix
 
 
-def radius(args: argparse.Namespace, x: Tensor, distance: FairDistance | None) -> float:
-    """The radius, chosen by the number of neighbours unless given."""
-    if args.tau is not None:
-        return float(args.tau)
-    degree = args.target_degree
-    if degree is None:
-        degree = default_of(GLIFPostProcessor, "target_degree")
-        if len(x) <= degree:
-            msg = f"--tau or --target-degree must be given for {len(x)} people"
-            raise UsageError(f"{msg}: the default aims for {degree} neighbours each")
-    return suggest_tau(x, degree, distance=distance)
+def neighbours(args: argparse.Namespace, people: People) -> dict[str, Any]:
+    """Keywords of the library that say how near is near enough.
+
+    A table's radius leaves few people alone, wherever they are; any other gives
+    everybody the same number of neighbours on average.
+    """
+    found = keywords(args, *NEAREST, *RADIUS)
+    if found:
+        return found
+    by_effect = people.scale in ("effect", "conditional")
+    if by_effect:
+        from pyg_glif.sklearn import GLIFClassifier
+
+        return {"coverage": default_of(GLIFClassifier, "coverage")}
+    degree = default_of(GLIFPostProcessor, "target_degree")
+    if len(people) <= degree:
+        msg = f"--tau or --target-degree must be given for {len(people)} people"
+        raise UsageError(f"{msg}: the default aims for {degree} neighbours each")
+    return {"target_degree": degree}
+
+
+def similarity_graph(
+    args: argparse.Namespace, people: People, distance: FairDistance | None
+) -> SimilarityGraph:
+    """Who is similar to whom."""
+    found, show = neighbours(args, people), progress(args)
+    options: dict[str, Any] = {"distance": distance, "progress": show}
+    if "k" in found:
+        return SimilarityGraph.nearest(people.x, **found, **options)
+    tau = found.pop("tau", None)
+    if tau is None:
+        tau = suggest_tau(people.x, **found, distance=distance)
+    return SimilarityGraph.search(people.x, tau, **options)
 
 
 def link(args: argparse.Namespace) -> Link | None:

@@ -3,15 +3,17 @@
 Text tables are checked cell by cell while they stream through :mod:`csv`, which knows
 the line it is in; pandas then parses what is known to be a proper table. It is the
 faster of the two by far, but fills up short rows and drops long ones. The module is
-long because the three kinds of files share their faults and the words for them.
+long because the four kinds of files share their faults and the words for them.
 """
 
 import contextlib
 import csv
+import gzip
 import re
+import zlib
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from fnmatch import fnmatchcase
 from itertools import islice
 from pathlib import Path
@@ -21,10 +23,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyg_glif._optional import require
+from pyg_glif.cli._cells import typed
 from pyg_glif.cli._command import UsageError, listed, words_of
 
 #: Suffixes of tables and arrays.
-SUFFIXES = (".csv", ".tsv", ".parquet", ".npy", ".npz")
+SUFFIXES = (
+    *(".csv", ".csv.gz", ".tsv", ".tsv.gz"),
+    *(".xlsx", ".parquet", ".npy", ".npz"),
+)
 # Rows whose text is held at once when numbers are looked at one by one.
 _CHUNK = 4096
 _NUL = "it holds the character NUL"
@@ -117,9 +123,37 @@ class FileTable(ABC):
     def numbers(self, names: Sequence[str]) -> NDArray[Any]:
         """Finite numbers, one column per name, ``[N, C]``."""
 
+    def plain_numbers(self, names: Sequence[str]) -> NDArray[Any] | None:
+        """Finite numbers, or ``None`` if some cell is none: a frame is needed then."""
+        try:
+            return self.numbers(names)
+        except CellError:
+            return None
+
     @abstractmethod
     def column(self, name: str) -> NDArray[Any]:
         """A column as it is stored, ``[N]``; text as objects."""
+
+    def frame(self, names: Sequence[str], as_text: Collection[str] = ()) -> Any:
+        """Columns as a frame of pandas: numbers, truth values, dates or text.
+
+        Cells that say that nothing is known are missing values. Raises on odd cells,
+        the first of every column.
+        """
+        import pandas as pd
+
+        columns, faults = {}, []
+        for name, column in zip(names, self._columns(names), strict=True):
+            columns[name], odd = typed(column, name in as_text)
+            if odd is not None:
+                faults.append(Fault(name, self.place(odd[0]), odd[1]))
+        if faults:
+            raise CellError(self.path, faults)
+        return pd.DataFrame(columns)
+
+    def _columns(self, names: Sequence[str]) -> Iterator[Any]:
+        """Columns as they are stored."""
+        return map(self.column, names)
 
     def place(self, row: int) -> str:
         """The place of a row, as messages name it."""
@@ -204,6 +238,11 @@ class TextTable(FileTable):
         if words or not np.isfinite(value).all():
             return self._one_by_one(names)
         return value
+
+    def _columns(self, names: Sequence[str]) -> Iterator[Any]:
+        """The text of columns, all of them read at once."""
+        frame = self._frame(names, str)
+        return (frame.iloc[:, k].to_numpy(object) for k in range(len(names)))
 
     def _at(self, names: Sequence[str]) -> list[int]:
         """Positions of the named columns in the file."""
@@ -318,6 +357,8 @@ class TextTable(FileTable):
 
 def _open(path: Path, errors: str = "strict") -> Any:
     """Opens a text file for the csv module, and skips a byte order mark."""
+    if path.suffix.lower() == ".gz":
+        return gzip.open(path, "rt", encoding="utf-8-sig", errors=errors, newline="")
     return path.open(encoding="utf-8-sig", errors=errors, newline="")
 
 
@@ -362,7 +403,55 @@ def _number(cell: str) -> float:
     return float(cell) if _is_number(cell) else np.nan
 
 
-class ParquetTable(FileTable):
+class FrameTable(FileTable):
+    """A table with typed cells, of which pandas makes columns."""
+
+    @abstractmethod
+    def _series(self, name: str) -> Any:
+        """A column as a series of pandas."""
+
+    def numbers(self, names: Sequence[str]) -> NDArray[Any]:
+        """Finite numbers, one column per name, ``[N, C]``."""
+        columns = [self.column(name) for name in names]
+        faults = [
+            fault
+            for name, column in zip(names, columns, strict=True)
+            for fault in self._texts(name, column)
+        ]
+        if faults:
+            raise CellError(self.path, faults)
+        kinds = [c.astype(np.float64) if c.dtype == object else c for c in columns]
+        value = np.stack(kinds, axis=1)
+        self._check_finite(value, names)
+        return value
+
+    def column(self, name: str) -> NDArray[Any]:
+        """A column as it is stored, ``[N]``; categories as what they stand for."""
+        series = self._series(name)
+        if series.dtype.kind in "fiub":
+            return np.asarray(series.to_numpy())
+        cells = [None if _is_missing(cell) else cell for cell in series.tolist()]
+        # Not 'np.array(cells)', which makes a matrix of lists of equal length.
+        out = np.empty(len(cells), dtype=object)
+        out[:] = cells
+        return out
+
+    def frame(self, names: Sequence[str], as_text: Collection[str] = ()) -> Any:
+        """Columns as a frame of pandas; numbers that are categories are text."""
+        coded = [n for n in names if str(self._series(n).dtype) == "category"]
+        return super().frame(names, {*as_text, *coded})
+
+    def _texts(self, name: str, array: NDArray[Any]) -> Iterator[Fault]:
+        """The first text or gap of a column of objects."""
+        if array.dtype == object:
+            for row, cell in enumerate(array.tolist()):
+                if not isinstance(cell, (bool, int, float)):
+                    got = cell if cell is None else str(cell)
+                    yield Fault(name, self.place(row), got)
+                    return
+
+
+class ParquetTable(FrameTable):
     """A table with typed columns; only those asked for are read."""
 
     def __init__(self, path: Path) -> None:
@@ -374,37 +463,44 @@ class ParquetTable(FileTable):
             raise UsageError(msg) from error
         super().__init__(path, names)
 
-    def numbers(self, names: Sequence[str]) -> NDArray[Any]:
-        """Finite numbers, one column per name, ``[N, C]``."""
-        columns = [self.column(name) for name in names]
-        faults = [
-            fault
-            for pair in zip(names, columns, strict=True)
-            for fault in _texts(*pair)
-        ]
-        if faults:
-            raise CellError(self.path, faults)
-        kinds = [c.astype(np.float64) if c.dtype == object else c for c in columns]
-        value = np.stack(kinds, axis=1)
-        self._check_finite(value, names)
-        return value
-
-    def column(self, name: str) -> NDArray[Any]:
-        """A column as it is stored, ``[N]``; categories as what they stand for."""
+    def _series(self, name: str) -> Any:
         try:
             table = self._arrow.read_table(self.path, columns=[name])
             # The index that pandas notes in the file is a column like the others.
-            series = table.to_pandas(ignore_metadata=True).iloc[:, 0]
+            return table.to_pandas(ignore_metadata=True).iloc[:, 0]
         except Exception as error:
             msg = f"'{self.path}': column '{name}' cannot be read ({error})"
             raise UsageError(msg) from error
-        if series.dtype.kind in "fiub":
-            return np.asarray(series.to_numpy())
-        cells = [None if _is_missing(cell) else cell for cell in series.tolist()]
-        # Not 'np.array(cells)', which makes a matrix of lists of equal length.
-        out = np.empty(len(cells), dtype=object)
-        out[:] = cells
-        return out
+
+
+class ExcelTable(FrameTable):
+    """The first sheet of a spreadsheet, whose first row names the columns."""
+
+    def __init__(self, path: Path) -> None:
+        import pandas as pd
+
+        require("openpyxl", "reading .xlsx", "files")
+        try:
+            # Cells as they are: nothing in them is read as missing.
+            frame = pd.read_excel(path, header=None, dtype=object, na_filter=False)
+        except Exception as error:  # zip files and XML break in many ways
+            msg = f"'{path}' must be a spreadsheet of Excel ({error})"
+            raise UsageError(msg) from error
+        frame = frame.mask(frame == "", None)
+        rows = frame.notna().any(axis=1)
+        frame = frame.loc[: rows[rows].index.max()] if rows.any() else frame[:0]
+        first = ["" if _is_missing(c) else str(c) for c in frame[:1].to_numpy().flat]
+        header = _header(path, first)
+        self.num_unnamed = header.count("")
+        self._frame = frame[1:].infer_objects().set_axis(header, axis=1)
+        super().__init__(path, [name for name in header if name])
+
+    def _series(self, name: str) -> Any:
+        return self._frame[name].infer_objects()
+
+    def place(self, row: int) -> str:
+        """The row as the spreadsheet counts it, from the names on."""
+        return f"row {row + 2}"
 
 
 def _is_missing(cell: Any) -> bool:
@@ -412,15 +508,6 @@ def _is_missing(cell: Any) -> bool:
     import pandas as pd
 
     return cell is None or cell is pd.NA or (isinstance(cell, float) and cell != cell)
-
-
-def _texts(name: str, array: NDArray[Any]) -> Iterator[Fault]:
-    """The first text or gap of a column of objects."""
-    if array.dtype == object:
-        for row, cell in enumerate(array.tolist()):
-            if not isinstance(cell, (bool, int, float)):
-                yield Fault(name, f"row {row}", cell if cell is None else str(cell))
-                return
 
 
 class ArrayTable(FileTable):
@@ -511,12 +598,20 @@ def _load(path: Path) -> dict[str, NDArray[Any]]:
     return arrays
 
 
+def suffix_of(path: str) -> str:
+    """The suffix of a file in small letters, ``.csv.gz`` as one."""
+    where = Path(path)
+    zipped = where.suffix.lower() == ".gz"
+    return "".join(where.suffixes[-2 if zipped else -1 :]).lower()
+
+
 def open_table(path: str) -> FileTable:
     """The columns of a file, by its suffix."""
     where = Path(path)
     kinds: dict[str, type[Any]] = dict.fromkeys(SUFFIXES, TextTable)
-    kinds |= {".parquet": ParquetTable, ".npy": ArrayTable, ".npz": ArrayTable}
-    kind = where.suffix.lower()
+    kinds |= {".parquet": ParquetTable, ".xlsx": ExcelTable}
+    kinds |= {".npy": ArrayTable, ".npz": ArrayTable}
+    kind = suffix_of(path)
     if kind not in kinds:
         msg = f"a file of people must end in {', '.join(SUFFIXES)} (got '{path}')"
         raise UsageError(msg)
@@ -526,6 +621,8 @@ def open_table(path: str) -> FileTable:
         table: FileTable = kinds[kind](where)
     except FileNotFoundError as error:
         raise UsageError(f"'{path}' does not exist") from error
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise UsageError(f"'{path}' must be a whole gzip file ({error})") from error
     except OSError as error:
         reason = error.strerror or error
         raise UsageError(f"'{path}' cannot be read ({reason})") from error

@@ -15,6 +15,7 @@ from pyg_glif.cli._command import (
     add_files,
     add_radius,
     check_metric,
+    check_radius,
     default_of,
     keywords,
     progress,
@@ -69,31 +70,33 @@ def run(args: argparse.Namespace) -> Outcome:
     from pyg_glif.cli._people import input_files, read_people
 
     check_metric(args)
+    check_radius(args)
     check_targets({"--out": (args.out, REPORTS)}, input_files(args))
     people = read_people(args)
 
-    from pyg_glif.cli._similarity import fair_distance, radius
-    from pyg_glif.graph import SimilarityGraph
+    from pyg_glif.cli._similarity import fair_distance, similarity_graph
     from pyg_glif.postprocessor import audit
 
     after = _after(args, people) if args.after else None
     distance = fair_distance(args, people)
-    tau, show = radius(args, people.x, distance), progress(args)
-    graph = SimilarityGraph.search(people.x, tau, distance=distance, progress=show)
+    graph = similarity_graph(args, people, distance)
     report = audit(
         people.x,
         people.y,
         after,
         graph=graph,
-        lap=graph.laplacian(**{"theta": 1e-4} | keywords(args, "--theta")),
+        lap=graph.laplacian(**keywords(args, "--theta")),
         distance=distance,
-        progress=show,
+        progress=progress(args),
         **audit_options(args, people),
     )
-    report = completed(report.with_facts(tau=tau), args, people, after)
+    near = {"tau": graph.tau} if graph.k is None else {"k": graph.k}
+    unit = {} if people.table is None else {"unit": people.table.unit_}
+    told = {"columns": ", ".join(people.features), "scale": people.scale}
+    report = completed(report.with_facts(**near, **unit, **told), args, people, after)
     if args.out:
         write_report(args.out, report)
-    data = {"command": "audit", "tau": tau, **report.to_dict(), "file": args.out}
+    data = {"command": "audit", **near, **report.to_dict(), "file": args.out}
     text = f"written  {args.out}" if args.out else report.to_markdown().rstrip()
     return Outcome(text, data)
 

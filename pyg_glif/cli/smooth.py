@@ -1,13 +1,16 @@
 """``pyg-glif smooth``: fair outputs from a file."""
 
 import argparse
+import math
 import warnings
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyg_glif.cli._command import (
     DECISION,
     LINK,
     METRIC,
+    NEAREST,
     PEOPLE,
     RADIUS,
     REPORT,
@@ -19,10 +22,12 @@ from pyg_glif.cli._command import (
     add_radius,
     aligned,
     check_metric,
+    check_radius,
     given,
     keywords,
     note,
     progress,
+    short,
 )
 
 if TYPE_CHECKING:
@@ -39,9 +44,11 @@ each other. Old files under --out, --audit and --save are replaced.
 """
 EPILOG = """\
 examples:
-  one table, an audit beside the result:
-    pyg-glif smooth people.csv --outputs score --id name --attributes sex \\
-        --standardize --out fair.csv --audit report.html
+  one table, with text and gaps; differences count by their effect on the scores:
+    pyg-glif smooth people.csv --outputs score --sensitive sex,race
+  husband and wife count as one, an audit beside the result:
+    pyg-glif smooth people.csv --outputs score --sensitive sex --id name \\
+        --alike relationship=Husband/Wife --out fair.csv --audit report.html
   two arrays, a radius of your own, probabilities averaged as log-odds:
     pyg-glif smooth x.npy y.npy --tau 0.5 --lam 0.3 --link logit --out y_fair.npy
   keep the fit, and correct those who come later one by one:
@@ -51,8 +58,12 @@ examples:
 # Options of a fit, which one that was kept brings along.
 _FIT = (
     *RADIUS,
+    *NEAREST,
     "--lam",
+    "--scale",
     "--standardize",
+    "--alike",
+    "--categories",
     *METRIC,
     *WEIGHTS,
     *LINK,
@@ -65,7 +76,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of the command."""
     add_files(parser)
     parser.add_argument(
-        "--out", required=True, metavar="FILE", help="fair outputs, by suffix as DATA"
+        "--out",
+        metavar="FILE",
+        help="fair outputs, by suffix as DATA (default: DATA's name with _fair, here)",
     )
     parser.add_argument(
         "--spreadsheet",
@@ -101,9 +114,12 @@ def run(args: argparse.Namespace) -> Outcome:
     """Fits and writes, or corrects newcomers and writes."""
     from pyg_glif.cli._files import check_targets
     from pyg_glif.cli._people import input_files
-    from pyg_glif.cli._tables import SUFFIXES as TABLES
+    from pyg_glif.cli._tables import SUFFIXES as TABLES, suffix_of
     from pyg_glif.cli.audit import REPORTS
 
+    if args.out is None:
+        name, suffix = Path(args.data).name, suffix_of(args.data)
+        args.out = f"{name.removesuffix(name[len(name) - len(suffix) :])}_fair{suffix}"
     _check_options(args)
     targets = {
         "--out": (args.out, TABLES),
@@ -111,12 +127,25 @@ def run(args: argparse.Namespace) -> Outcome:
         "--save": (args.save, (".safetensors",)),
     }
     check_targets(targets, input_files(args))
-    data = _correct(args) if args.post else _fit(args)
+    data, people = _correct(args) if args.post else _fit(args)
     written = {"out": args.out, "audit": args.audit, "save": args.save}
-    data["files"] = {name: path for name, path in written.items() if path}
-    rows = [(name.replace("_", " "), data[name]) for name in data if name != "files"]
-    rows += [("written", path) for path in data["files"].values()]
-    return Outcome(aligned(rows), {"command": "smooth", **data})
+    files = {name: path for name, path in written.items() if path}
+    shown = [name for name in data if name != "unit"]
+    rows = [(name.replace("_", " "), _shown(name, data)) for name in shown]
+    text = aligned([*rows, *(("written", path) for path in files.values())])
+    if people.table is not None:
+        scales = people.table.summary(people.frame[people.features])
+        text = f"{text}\n\n{scales}"
+        data["table"] = scales.to_frame().to_dict("records")
+    return Outcome(text, {"command": "smooth", **data, "files": files})
+
+
+def _shown(name: str, data: dict[str, Any]) -> Any:
+    """A fact as text: names in a row, a radius with its unit."""
+    value = data[name]
+    if name == "tau":
+        return f"{short(value)} {data.get('unit', '')}".rstrip()
+    return ", ".join(value) if isinstance(value, list) else value
 
 
 def _check_options(args: argparse.Namespace) -> None:
@@ -133,25 +162,25 @@ def _check_options(args: argparse.Namespace) -> None:
     if args.spreadsheet and not args.out.lower().endswith((".csv", ".tsv")):
         raise UsageError(f"--spreadsheet goes with .csv and .tsv (got '{args.out}')")
     check_metric(args)
+    check_radius(args)
 
 
-def _fit(args: argparse.Namespace) -> dict[str, Any]:
+def _fit(args: argparse.Namespace) -> "tuple[dict[str, Any], People]":
     """Smooths everybody together."""
     from pyg_glif.cli._people import read_people
 
     people = read_people(args)
     people.named(people.y)  # says now what could not be written later
 
-    from pyg_glif.cli._similarity import fair_distance, link, radius
+    from pyg_glif.cli._similarity import fair_distance, link, neighbours
     from pyg_glif.cli.audit import audit_options, completed, write_report
     from pyg_glif.postprocessor import GLIFPostProcessor
 
-    distance = fair_distance(args, people)
     post = GLIFPostProcessor(
-        distance=distance,
-        tau=radius(args, people.x, distance),
+        distance=fair_distance(args, people),
         link=link(args),
         progress=progress(args),
+        **neighbours(args, people),
         **keywords(args, "--lam", *WEIGHTS),
     )
     post.fit(people.x, people.y)
@@ -165,11 +194,14 @@ def _fit(args: argparse.Namespace) -> dict[str, Any]:
     if args.save:
         # With the names of the columns, so that newcomers may have them in any order.
         columns = {"features": people.features, "outputs": people.outputs}
-        post.save(args.save, metadata={"columns": columns})
-    return _facts(people, post, args.metric)
+        kept: dict[str, Any] = {"columns": columns}
+        if people.table is not None:
+            kept["table"] = people.table.to_config()
+        post.save(args.save, metadata=kept)
+    return _facts(people, post, args.metric), people
 
 
-def _correct(args: argparse.Namespace) -> dict[str, Any]:
+def _correct(args: argparse.Namespace) -> "tuple[dict[str, Any], People]":
     """Corrects newcomers against a fit."""
     from pyg_glif.cli._people import read_people
 
@@ -183,15 +215,17 @@ def _correct(args: argparse.Namespace) -> dict[str, Any]:
             people.x, people.y, joint=args.joint, return_info=True
         )
     _write(args, people, found)
-    return {
+    data = {
         "people": len(people),
         "fitted_people": len(post.y_fair_),
-        "tau": post.tau_,
+        "columns": people.features,
+        **_radius(people, post),
         "lam": float(post.lam),
         "neighbours_each": float(info.num_neighbors.double().mean()),
         "people_without_neighbours": info.num_isolated,
         **_movement(people.y, found),
     }
+    return data, people
 
 
 def _write(args: argparse.Namespace, people: "People", y: "Tensor") -> None:
@@ -222,9 +256,11 @@ def _facts(people: "People", post: "GLIFPostProcessor", metric: str) -> dict[str
     return {
         "people": len(people),
         "features": len(people.features),
+        "columns": people.features,
         "outputs": people.outputs if len(people.outputs) > 1 else people.outputs[0],
         "metric": metric,
-        "tau": post.tau_,
+        "scale": people.scale,
+        **_radius(people, post),
         "lam": float(post.lam),
         "neighbours_each": graph.num_edges / len(people),
         "people_without_neighbours": post.num_isolated_,
@@ -236,6 +272,14 @@ def _facts(people: "People", post: "GLIFPostProcessor", metric: str) -> dict[str
     }
 
 
+def _radius(people: "People", post: "GLIFPostProcessor") -> dict[str, Any]:
+    """How near is near enough, and in which unit."""
+    found: dict[str, Any] = {} if post.k is None else {"k": post.k}
+    if math.isfinite(post.tau_):
+        found["tau"] = post.tau_
+    return found if people.table is None else {**found, "unit": people.table.unit_}
+
+
 def _movement(before: "Tensor", after: "Tensor") -> dict[str, float]:
     """Mean and largest distance of the outputs before and after."""
     moved = (after - before).double().reshape(len(before), -1).norm(dim=1)
@@ -245,12 +289,8 @@ def _movement(before: "Tensor", after: "Tensor") -> dict[str, float]:
     }
 
 
-def _load(
-    args: argparse.Namespace,
-) -> "tuple[GLIFPostProcessor, dict[str, list[str]]]":
-    """Loads the fit of ``--post``, and the column names saved with it."""
-    from pathlib import Path
-
+def _load(args: argparse.Namespace) -> "tuple[GLIFPostProcessor, dict[str, Any]]":
+    """Loads the fit of ``--post``, and the columns and table saved with it."""
     from pyg_glif.postprocessor import GLIFPostProcessor
 
     if not Path(args.post).is_file():
@@ -262,4 +302,4 @@ def _load(
         for name, attribute in names.items()
         if hasattr(post, attribute)
     }
-    return post, post.metadata_.get("columns", columns)
+    return post, {"columns": columns, **post.metadata_}

@@ -16,6 +16,7 @@ from pyg_glif.cli._command import (
     add,
     add_files,
     check_metric,
+    counts,
     given,
     keywords,
     note,
@@ -34,12 +35,13 @@ SUMMARY = "choose radius and strength by what they cost"
 DESCRIPTION = """\
 Try radii and strengths on people whose true class is known, print what cannot be
 beaten in accuracy and fairness at once, and choose the fairest setting that costs at
-most --max-loss of accuracy. People with an empty label count as neighbours only.
+most --max-loss of accuracy. In turn each fold of people is left out of the fit and
+arrives as newcomers. People with an empty label count as neighbours only.
 """
 EPILOG = """\
 examples:
   what does fairness cost, at most one point of accuracy:
-    pyg-glif tune people.csv --outputs score --standardize --labels repaid
+    pyg-glif tune people.csv --outputs score --sensitive sex --labels repaid
   pairs of rows that ought to get the same decision, and a plot:
     pyg-glif tune people.csv --outputs score --standardize --labels repaid \\
         --pairs pairs.csv --plot front.png
@@ -61,7 +63,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="radii (default: those of 5, 10, 20 and 40 neighbours each)",
     )
     group.add_argument(
+        "--ks", type=counts, help="in place of radii: numbers of nearest people"
+    )
+    group.add_argument(
         "--lams", type=numbers, help="strengths (default: from 0.001 to 10)"
+    )
+    group.add_argument(
+        "--thetas", type=numbers, help="decays of the weights (default: --theta)"
+    )
+    group.add_argument(
+        "--cv",
+        type=int,
+        metavar="N",
+        help="folds, each of which arrives as newcomers; 0 scores the people who were "
+        "fitted (default: 5)",
     )
     group.add_argument(
         "--max-loss",
@@ -115,16 +130,21 @@ def _sweep(args: argparse.Namespace, people: "People") -> "TuneResult":
         there &= _mask(people.mask.tolist())
     elif not bool(there.all()):
         note(args, f"{int((~there).sum())} people without a label are neighbours only")
+    options = ("--taus", "--ks", "--lams", "--thetas", "--max-loss", "--threshold")
+    found = keywords(args, *options, *WEIGHTS)
+    if args.cv is not None:
+        found["cv"] = args.cv or None
     return tune(
         people.x,
         people.y,
         label,
         pairs=_pairs(args.pairs) if args.pairs else None,
         mask=there,
+        group=people.group_codes(),
         distance=fair_distance(args, people),
         link=link(args),
         progress=progress(args),
-        **keywords(args, "--taus", "--lams", "--max-loss", "--threshold", *WEIGHTS),
+        **found,
     )
 
 
@@ -154,6 +174,8 @@ def _pairs(path: str) -> Any:
 
 def _call(args: argparse.Namespace, found: "TuneResult") -> str | None:
     """The command that applies the choice, ``None`` if it is the model as it is."""
+    from pyg_glif.cli._tables import suffix_of
+
     if found.best == found.baseline:
         return None
     tables = (PEOPLE, METRIC, WEIGHTS, LINK)
@@ -164,10 +186,13 @@ def _call(args: argparse.Namespace, found: "TuneResult") -> str | None:
     shared["--ignore"] = [*shared.get("--ignore", []), *unused]
     if not shared["--ignore"] or "--features" in shared:
         del shared["--ignore"]
-    shared |= {"--tau": found.best.tau, "--lam": found.best.lam}
+    best = found.best
+    shared |= {"--tau": best.tau} if best.k is None else {"--k": best.k}
+    shared |= {} if best.theta is None else {"--theta": best.theta}
+    shared |= {"--lam": best.lam}
     files = [args.data] + ([args.outputs_file] if args.outputs_file else [])
-    suffix = args.data.rpartition(".")[2].lower()
-    target = f"fair.{'npz' if suffix == 'npy' and args.id else suffix}"
+    suffix = suffix_of(args.data)
+    target = f"fair{'.npz' if suffix == '.npy' and args.id else suffix}"
     words = [*files, *typed(shared), "--out", target]
     return shlex.join(["pyg-glif", "smooth", *words])
 

@@ -89,15 +89,29 @@ def pairs_within(
 ) -> Tensor:  # -> [2, P]
     """Pairs of people within a radius, of different groups, each once."""
     pairs = SimilarityGraph.search(z, tau, progress=progress).edge_index
-    once = (pairs[0] < pairs[1]) & (group[pairs[0]] != group[pairs[1]])
-    return pairs[:, once]
+    return pairs[:, _mixed(pairs, group)]
 
 
-def radius_for(z: Tensor, group: Tensor, num_pairs: int) -> float:
-    """A radius with about so many pairs of different groups."""
-    share = group.double().mean()
-    mixed = float(2 * share * (1 - share)) * len(z) / 2  # pairs per neighbour, if mixed
-    return suggest_tau(z, max(num_pairs, 1) / mixed)
+def nearest_pairs(
+    z: Tensor, num_pairs: int, group: Tensor, progress: bool | None
+) -> Tensor:  # -> [2, P]
+    """So many pairs of people of different groups: the nearest, and their ties."""
+    degree = 4.0 * max(num_pairs, 1) / len(z)
+    while True:
+        tau = suggest_tau(z, min(degree, len(z) - 1))
+        graph = SimilarityGraph.search(z, tau, progress=progress)
+        mixed = _mixed(graph.edge_index, group)
+        if int(mixed.sum()) >= num_pairs or degree >= len(z) - 1:
+            break
+        degree *= 2
+    sq_dist = graph.sq_dist[mixed]
+    last = sq_dist.kthvalue(min(num_pairs, len(sq_dist))).values if num_pairs else -1
+    return graph.edge_index[:, mixed][:, sq_dist <= last]
+
+
+def _mixed(pairs: Tensor, group: Tensor) -> Tensor:  # [2, E] -> [E]
+    """Which edges join different groups, one direction of each."""
+    return (pairs[0] < pairs[1]) & (group[pairs[0]] != group[pairs[1]])
 
 
 def log_odds(probability: Tensor) -> Tensor:

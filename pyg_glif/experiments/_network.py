@@ -36,8 +36,8 @@ class NetworkArm:
 
     def __init__(self, base: Arm) -> None:
         self.base, self.config, self.split = base, base.config, base.split
-        # As many again choose the weight of the penalty.
         self.num_people = min(self.config.num_rival, len(self.split.train) // 2)
+        self.accuracy = 0.0  # on training people it has not seen, without the penalty
 
     def methods(self) -> Mapping[str, Method]:
         """Training for accuracy alone, and with the penalty."""
@@ -61,47 +61,50 @@ class NetworkArm:
         x = self.features(z, self.split.train[rows])
         return x, z, self.split.y[rows], self.split.group[rows]
 
-    def train(self, make: Make, x_new: Tensor) -> Tensor:  # [N, F] -> [N]
-        """Log-odds of some rows by a network on the training people.
+    def train(self, make: Make) -> tuple[float, Tensor]:
+        """A network on some training people: its accuracy on others, and outputs.
 
-        Batches have equally many of each class; the shift that this gives the
-        log-odds is taken back.
+        Outputs are those of newcomers in all versions, ``[M, 1 + T]``. Batches have
+        equally many of each class; the shift that this gives the log-odds is taken
+        back.
         """
         x, _, y, _ = self.known(slice(self.num_people))
+        others, _, truth, group = self.known(self._others)
+        z_new, versions = self.base.places("effect")[1], self.split.versions
+        x_new = torch.cat([others, *(self.features(z_new, each) for each in versions)])
         recipe, base = self.config.recipe, self.base
         logits = recipe.outputs(
             make, Data(x=x, y=y), x_new, base.seed, progress=base.progress
         )
-        return (logits[:, 1] - logits[:, 0]).double() + torch.logit(y.double().mean())
+        told = (logits[:, 1] - logits[:, 0]).double() + torch.logit(y.double().mean())
+        trial = JudgedPeople(truth, group, {})
+        accuracy = trial.measure(told[: len(others)].unsqueeze(1))["accuracy"]
+        return accuracy, told[len(others) :].reshape(len(versions), -1).T
 
-    def record(self, name: str, make: Make, setting: dict[str, float]) -> Record:
-        """What is measured of newcomers in all versions."""
-        z_new, versions = self.base.places("effect")[1], self.split.versions
-        x_new = torch.cat([self.features(z_new, each) for each in versions])
-        outputs = self.train(make, x_new).reshape(len(versions), -1).T
+    @property
+    def _others(self) -> slice:
+        """Training people who choose the weight of the penalty."""
+        return slice(self.num_people, 2 * self.num_people)
+
+    def record(self, name: str, outputs: Tensor, setting: dict[str, float]) -> Record:
+        """What is measured of newcomers."""
         metrics = self.base.judged.measure(outputs)
         return Record(f"{self.name}: {name}", setting, metrics, chosen=True)
 
     def plain(self) -> Iterable[Record]:
         """Training for accuracy alone."""
-        yield self.record(AS_IT_IS, for_accuracy(self.config.recipe.lr), {})
+        self.accuracy, outputs = self.train(for_accuracy(self.config.recipe.lr))
+        yield self.record(AS_IT_IS, outputs, {})
 
     def penalized(self) -> Iterable[Record]:
-        """The penalty in training, its weight chosen on other training people."""
+        """The penalty in training: the largest weight that costs little enough."""
         config, lr = self.config, self.config.recipe.lr
-        x, z, y, group = self.known(slice(self.num_people, 2 * self.num_people))
+        x, z, _, _ = self.known(self._others)
         distance = SensitiveSubspace(torch.eye(x.size(1))[z.size(1) :])
         tau = suggest_tau(z[: config.recipe.batch_size], _DEGREE)
         theta = float(decay_of(None, tau))
-        makes = {
-            lam: with_penalty(lr, lam, distance, tau, theta) for lam in config.penalties
-        }
-        trial = JudgedPeople(y, group, {})
-
-        def accuracy(make: Make) -> float:
-            return trial.measure(self.train(make, x).unsqueeze(1))["accuracy"]
-
-        floor = accuracy(for_accuracy(lr)) - config.max_loss
-        usable = [lam for lam, make in makes.items() if accuracy(make) >= floor]
-        chosen = max(usable, default=min(makes))
-        yield self.record("Laplacian penalty", makes[chosen], {"lam": chosen})
+        for lam in sorted(config.penalties, reverse=True):
+            accuracy, outputs = self.train(with_penalty(lr, lam, distance, tau, theta))
+            if accuracy >= self.accuracy - config.max_loss:
+                break
+        yield self.record("Laplacian penalty", outputs, {"lam": lam})

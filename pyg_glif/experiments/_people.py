@@ -65,15 +65,15 @@ class TabularConfig:
     radius: float = 0.1
     target_degree: float = 20.0
     k: int = 20
-    lams: tuple[float, ...] = (0.1, 0.3, 1.0, 3.0)
+    lams: tuple[float, ...] = (0.1, 0.3, 1.0, 3.0, 10.0)
     max_loss: float = 0.003
     promise: float | None = None
-    num_slow: int = 1_000
+    num_slow: int = 2_500
     lipschitz: tuple[float, ...] = (1.0, 2.0, 4.0)
-    num_rival: int = 8_000
+    num_rival: int = 5_000
     max_iter: int = 10
     recipe: Recipe = _RECIPE
-    penalties: tuple[float, ...] = (0.01, 0.1, 1.0)
+    penalties: tuple[float, ...] = (0.3, 1.0, 3.0)
 
 
 @dataclass(frozen=True, eq=False)

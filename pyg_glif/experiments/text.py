@@ -17,7 +17,7 @@ from torchmetrics.functional.classification import multiclass_accuracy
 
 import pyg_glif.experiments._plots as plots
 from pyg_glif.datasets import Bios, Toxicity
-from pyg_glif.distances import FairDistance, TaskDistance
+from pyg_glif.distances import FairDistance
 from pyg_glif.experiments._paper import METHODS, TABLES
 from pyg_glif.experiments._runtimes import measure_runtimes, runtimes_table
 from pyg_glif.experiments.experiment import Experiment, Method, Trial
@@ -283,9 +283,9 @@ class TextTrial(Trial):
         logits: Tensor,
         normalization: Normalization,
         max_loss: float,
-        distance: FairDistance | None = None,
+        distances: Mapping[float, FairDistance] | None = None,
     ) -> TunePoint:
-        """Radius and strength that serve validation texts best."""
+        """Radius and strength, and which distance, that serve validation texts best."""
         found = tune(
             self.val.x,
             logits,
@@ -294,7 +294,9 @@ class TextTrial(Trial):
             taus=self.config.taus,
             lams=self.config.lams,
             max_loss=max_loss,
-            distance=self.distance if distance is None else distance,
+            distance=self.distance if distances is None else None,
+            distances=distances,
+            cv=None,
             theta=self.config.theta,
             normalization=normalization,
             progress=self.progress,
@@ -318,25 +320,19 @@ class TextTrial(Trial):
         The front of every weight, and the whole grid of the weight that was chosen.
         """
         config, (val, test) = self.config, self.logits
-        judge = _task_effect(self.distance, self._training)
-        tried = {
-            weight: self.choose(val, None, config.max_loss, judge.with_weight(weight))
-            for weight in config.weights
-        }
-        best = min(tried, key=lambda weight: _rank(tried[weight]))
-        chosen = {"weight": best, **_setting(tried[best])}
+        tried = _task_effect(self.distance, self._training, config.weights)
+        best = self.choose(val, None, config.max_loss, tried)
+        weight = config.weights[0] if best.distance is None else best.distance
+        chosen = {"weight": weight, **_setting(best)}
         self.chosen[_WITH_TASK] = chosen
         if chosen["lam"] == 0:
             yield Record(_WITH_TASK, chosen, self.measure(test), chosen=True)
-        judge = _task_effect(self.distance, self._refitting)
-        for weight in config.weights:
+        refitted = _task_effect(self.distance, self._refitting, config.weights)
+        for weight, distance in refitted.items():
             graph = SimilarityGraph.search(
-                self.test.x,
-                max(config.taus),
-                distance=judge.with_weight(weight),
-                progress=self.progress,
+                self.test.x, max(config.taus), distance=distance, progress=self.progress
             )
-            lams = config.lams if weight == best else (config.curve_lam,)
+            lams = config.lams if weight == chosen["weight"] else (config.curve_lam,)
             yield from self.sweep(
                 _WITH_TASK, None, test, lams, config.taus, chosen, graph=graph,
                 more={"weight": weight},
@@ -494,15 +490,13 @@ def _setting(point: TunePoint) -> Setting:
     return {"tau": point.tau, "lam": point.lam}
 
 
-def _rank(point: TunePoint) -> tuple[float, float]:
-    """Fairest first, then the most accurate: the rule of ``tune``."""
-    return point.unfairness, -point.score
-
-
-def _task_effect(distance: FairDistance, data: Data) -> TaskDistance:
+def _task_effect(
+    distance: FairDistance, data: Data, weights: Iterable[float]
+) -> dict[float, FairDistance]:
     """The fair distance with the log-odds of a model of the labelled rows."""
     known = data.y >= 0
-    return TaskEffect(distance).fit(data.x[known], data.y[known])
+    fitted = TaskEffect(distance).fit(data.x[known], data.y[known])
+    return {weight: fitted.with_weight(weight) for weight in weights}
 
 
 def _by_weight(
@@ -523,12 +517,13 @@ def _by_weight(
 def _with_and_without(
     summaries: Sequence[Summary], config: Mapping[str, Any]
 ) -> list[Summary]:
-    """GLIF at some radii, each followed by the same with every weight of the task."""
+    """GLIF at some radii, each followed by the same with the default task effect."""
     rows = [
         summary
         for summary in summaries
         if summary.method in ("GLIF", _WITH_TASK)
         and summary.setting["lam"] == config["curve_lam"]
+        and summary.setting.get("weight", TaskEffect.weight) == TaskEffect.weight
         and any(abs(summary.setting["tau"] ** 2 - sq) < 1e-9 for sq in _FRONT)
     ]
     return sorted(

@@ -32,6 +32,7 @@ def text_config(dataset: str, **options: object) -> TextConfig:
         num_factors=5,
         taus=config.taus[2:4],
         lams=(config.curve_lam,),
+        weights=(0.3, 1.0),
         penalties=(0.01,),
         rhos=(1.0,),
         auditor_steps=1,

@@ -9,8 +9,8 @@ from pyg_glif.experiments._judging import (
     NUM_BINS,
     JudgedPeople,
     log_odds,
+    nearest_pairs,
     pairs_within,
-    radius_for,
     unlike,
 )
 from tests import oracles_people as oracles
@@ -87,12 +87,21 @@ def test_the_first_people_keep_the_pairs_among_them() -> None:
     assert torch.equal(some.group, group[:30])
 
 
-def test_radius_gives_about_so_many_pairs() -> None:
-    generator = torch.Generator().manual_seed(0)
-    z = torch.randn(1_500, 3, generator=generator).double()
-    group = (torch.rand(1_500, generator=generator) < 0.3).long()
-    tau = radius_for(z, group, 2_000)
-    assert pairs_within(z, tau, group, None).size(1) == pytest.approx(2_000, rel=0.1)
+@settings(deadline=None, max_examples=25)
+@given(st.integers(0, 10_000), st.integers(0, 400))
+def test_nearest_pairs_are_the_nearest(seed: int, num_pairs: int) -> None:
+    z, _, _, group = some_people(seed)
+    found = nearest_pairs(z, num_pairs, group, None)
+    points, side = z.numpy(), group.numpy()
+    dist = {
+        pair: np.sqrt(((points[pair[0]] - points[pair[1]]) ** 2).sum())
+        for pair in oracles.pairs(points, np.inf, side)
+    }
+    ordered = sorted(dist.values())
+    last = ordered[min(num_pairs, len(ordered)) - 1] if num_pairs else -1
+    expected = {pair for pair, far in dist.items() if far <= last}
+    assert set(zip(*found.tolist(), strict=True)) == expected
+    assert found.size(1) == len(expected) >= min(num_pairs, len(dist))
 
 
 def test_log_odds_of_certainty_are_finite() -> None:

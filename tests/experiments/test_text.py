@@ -32,6 +32,7 @@ METHODS = [
     "GLIF",
     "GLIF-NRW",
     "GLIF-density",
+    "GLIF + task effect",
     "In-processing",
     "In-processing + GLIF",
     "SenSeI",
@@ -233,6 +234,7 @@ def test_reproduce_writes_what_it_says(
         "bios_text.md",
         "bios_text_figure3.png",
         "bios_text_radius.png",
+        "bios_text_task.png",
     }
     assert (
         Run.read(tmp_path / "bios_text_seed_1.json").records == report.runs[0].records

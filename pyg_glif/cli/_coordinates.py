@@ -1,0 +1,78 @@
+"""From the columns of a table to coordinates in which distances mean something."""
+
+import argparse
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pyg_glif._outcomes import outcome_like
+from pyg_glif.cli._command import UsageError, listed, nearest_name
+
+if TYPE_CHECKING:
+    from pyg_glif.tables import FairTable
+
+# More texts than this, and one for more than half of all people, are no categories.
+_FREE_TEXT = 20
+
+
+def free_texts(frame: Any) -> list[str]:
+    """Columns in which nearly everybody has a text of their own, such as names."""
+    texts = frame.select_dtypes(exclude=["number", "bool", "datetime"])
+    limit = texts.notna().sum().clip(lower=2 * _FREE_TEXT) / 2
+    return list(texts.columns[texts.nunique() > limit])
+
+
+def warn_of_outcomes(columns: dict[str, NDArray[Any]]) -> None:
+    """Warns about features that are probably what somebody wants to predict."""
+    found = [
+        name
+        for name, value in columns.items()
+        if outcome_like(name)
+        and value.dtype.kind in "fiub"
+        and np.isin(value[~np.isnan(value.astype(np.float64))], (0, 1)).all()
+    ]
+    if found:
+        it = "it says" if len(found) == 1 else "they say"
+        msg = f"{listed(found)} looks like an outcome (0 and 1 only), and {it} who is"
+        remedy = f"Leave it out with --ignore {','.join(found)}"
+        warnings.warn(f"{msg} similar. {remedy}", stacklevel=2)
+
+
+def fitted_table(
+    args: argparse.Namespace, scale: str, frame: Any, features: list[str], y: Any
+) -> "FairTable":
+    """The table that puts features on their scale; other columns are sensitive."""
+    from pyg_glif.tables import FairTable
+
+    table = FairTable(
+        sensitive=[name for name in frame if name not in features],
+        scale=scale,  # type: ignore[arg-type]
+        alike=_alike(args.alike or [], frame, features),
+    )
+    return table.fit(frame, y_hat=None if scale == "standard" else y)
+
+
+def _alike(
+    words: list[str], frame: Any, features: list[str]
+) -> dict[str, list[list[str]]]:
+    """Values that count as one, by column; raises on any that is not there."""
+    found: dict[str, list[list[str]]] = {}
+    for word in words:
+        name, _, values = word.partition("=")
+        if name not in features:
+            raise UsageError(f"--alike: '{name}' is no feature{_meant(name, features)}")
+        group, known = values.split("/"), list(map(str, frame[name].dropna().unique()))
+        lost = [value for value in group if value not in known]
+        if lost:
+            msg = f"--alike: '{name}' has no value {listed(lost)}"
+            raise UsageError(f"{msg} (it has {listed(known)}){_meant(lost[0], known)}")
+        found.setdefault(name, []).append(group)
+    return found
+
+
+def _meant(name: str, known: list[str]) -> str:
+    """The end of a message about a name that is not there."""
+    found = nearest_name(name, known)
+    return "" if found is None else f". Did you mean '{found}'?"
