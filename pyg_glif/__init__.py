@@ -7,12 +7,14 @@ _find, __dir__, _ = lazy_loader.attach_stub(__name__, __file__)
 
 __all__ = [
     "AnnotatorGraph",
+    "FairKNNGraph",
     "FairRadiusGraph",
     "GLIFConv",
     "GLIFPostProcessor",
     "GLIFSmooth",
     "LaplacianLoss",
     "edge_weights",
+    "fair_knn_graph",
     "fair_radius_graph",
     "glif_path",
     "glif_smooth",

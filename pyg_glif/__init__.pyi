@@ -29,12 +29,13 @@ from .graph import edge_weights, fair_knn_graph, fair_radius_graph, suggest_tau
 from .nn import GLIFConv, LaplacianLoss
 from .path import glif_path
 from .postprocessor import GLIFPostProcessor
-from .transforms import AnnotatorGraph, FairRadiusGraph, GLIFSmooth
+from .transforms import AnnotatorGraph, FairKNNGraph, FairRadiusGraph, GLIFSmooth
 
 __version__: str
 
 __all__ = [
     "AnnotatorGraph",
+    "FairKNNGraph",
     "FairRadiusGraph",
     "GLIFConv",
     "GLIFPostProcessor",

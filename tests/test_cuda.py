@@ -18,6 +18,7 @@ from torch_geometric.data import Data
 
 from pyg_glif import (
     AnnotatorGraph,
+    FairKNNGraph,
     FairRadiusGraph,
     GLIFConv,
     GLIFPostProcessor,
@@ -173,6 +174,7 @@ CASES: dict[str, Callable[[People], Any]] = {
     ),
     "Euclidean": lambda p: distances.Euclidean()(p.x, p.x),
     "FACE": lambda p: metric_learning.FACE(num_factors=1).fit(p.x, p.group).embed(p.x),
+    "FairKNNGraph": lambda p: FairKNNGraph(3)(_data(p)).edge_weight,
     "FairRadiusGraph": lambda p: FairRadiusGraph(TAU)(_data(p)).edge_weight,
     "FairTable": _table,
     "GLIFConv": lambda p: GLIFConv(lam=0.5).to(p.device)(p.y, p.edges, p.weight),

@@ -1,13 +1,13 @@
 """The similarity graph: exact radius search, weights, annotators."""
 
 from pyg_glif.graph.annotators import annotator_graph
-from pyg_glif.graph.estimate import suggest_tau
 from pyg_glif.graph.index import RadiusIndex
 from pyg_glif.graph.knn import fair_knn_graph
 from pyg_glif.graph.knn_index import KNNIndex
 from pyg_glif.graph.radius import fair_radius_graph
 from pyg_glif.graph.similarity import SimilarityGraph
 from pyg_glif.graph.structure import structural_similarity
+from pyg_glif.graph.suggest import suggest_tau
 from pyg_glif.graph.weights import (
     decay_of,
     edge_sq_dist,

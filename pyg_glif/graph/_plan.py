@@ -5,7 +5,7 @@ from torch import Tensor
 
 from pyg_glif.graph._ordering import bound_coordinates, principal_basis
 from pyg_glif.graph._points import Points, Strategy
-from pyg_glif.graph.estimate import nearest_reach
+from pyg_glif.graph.estimate import NearestSample, sample_nodes
 
 # Work per pair in units of one multiply-add of a matrix product, as measured:
 # comparing and scanning one entry of a block, one term of a candidate's inner
@@ -15,27 +15,28 @@ _TILES_LEFT = 0.5  # share of the tile pairs that boxes leave, a cautious guess
 _HOPELESS = 0.25  # share of candidates that no finer basis makes worthwhile
 _SMALL = 1024  # up to here any choice is quick and everything fits
 _WIDTHS = (16, 32, 64, 128)
-_SAMPLE_ROWS = 256
 
 
 def choose_basis(
-    points: Points, tau: float, strategy: Strategy = "auto", k: int | None = None
+    points: Points,
+    tau: float,
+    strategy: Strategy = "auto",
+    nearest: NearestSample | None = None,
 ) -> Tensor | None:
-    """Picks the cheaper search: for all within ``tau``, or for the ``k`` nearest.
+    """Picks the cheaper search: for all within ``tau``, or for the nearest.
 
     Returns:
         The basis ``[D, M]`` of the projected search, or ``None`` for the plain one.
     """
     width = points.num_features
     small = points.num_nodes <= _SMALL
-    if k is not None and points.batch is not None:
+    if nearest is not None and points.batch is not None:
         small = int(points.batch.bincount().max()) <= _SMALL
     if strategy == "plain" or (strategy == "auto" and small):
         return None
     reach: float | Tensor = tau * points.scale
-    if k is not None:
-        reach = nearest_reach(points, _sample(points)[:_SAMPLE_ROWS], k)
-        reach = reach.clamp_(max=tau * points.scale)
+    if nearest is not None:
+        reach = nearest.reach
     if strategy == "auto" and width > 2 * _WIDTHS[-1]:
         # Where nothing decays, a coarse basis shows it at a tenth of the cost.
         coarse = principal_basis(points, _WIDTHS[1], num_rows=512, num_rounds=1)
@@ -54,13 +55,6 @@ def choose_basis(
     return basis[:, : widths[costs.index(min(costs))]].contiguous()
 
 
-def _sample(points: Points) -> Tensor:
-    """Some nodes, always the same: rows of a block first, then columns."""
-    generator = torch.Generator().manual_seed(0)
-    order = torch.randperm(points.num_nodes, generator=generator)
-    return order[: _SAMPLE_ROWS + 1024].to(points.y.device)
-
-
 def _candidate_shares(
     points: Points, reach: float | Tensor, basis: Tensor, widths: list[int]
 ) -> list[float]:
@@ -68,11 +62,11 @@ def _candidate_shares(
 
     A width beyond the basis stands for all coordinates, so for the edges themselves.
     """
-    nodes = _sample(points)
+    nodes = sample_nodes(points)
     y = points.y[nodes]
     sampled = Points(y, y, points.sq_norm[nodes], None, 1.0, None)
     w, _, _ = bound_coordinates(sampled, basis)
-    cut = min(_SAMPLE_ROWS, nodes.numel() // 2)
+    cut = min(256 if isinstance(reach, float) else len(reach), nodes.numel() // 2)
     shares = []
     for m in widths:
         rest = w[:, m:].square().sum(1, keepdim=True).sqrt()

@@ -31,6 +31,11 @@ class Nearest(NamedTuple):
     tied: Tensor  # [Q], whether at the k-th distance, not nearer
     sq_kth: Tensor  # [N], float64, infinite where there are fewer than k
 
+    @property
+    def other(self) -> Tensor:  # [Q]
+        """Who is among the nearest of ``end``."""
+        return self.i[self.pair] + self.j[self.pair] - self.end
+
 
 class Pool:
     """Pairs that may be among the ``k`` nearest of an end.

@@ -171,14 +171,11 @@ class Screen:
         count = max(count, min(self._leaves.size(0), 4 * num // self._leaf))
         leaves = self._sq_gap(tile.w, 0).topk(count, largest=False).indices
         b = self._leaves[leaves].flatten(0, 1)
-        bound = torch.cdist(tile.w, b, compute_mode="use_mm_for_euclid_dist")
-        position = self._positions(leaves)
-        if tile.start is not None:
-            own = torch.arange(len(tile.rows), device=b.device) + tile.start
-            bound.masked_fill_(position == own.unsqueeze(1), math.inf)
+        # Off by rounding, which does not matter here.
+        bound = torch.addmm(b.square().sum(1), tile.w, b.mT, alpha=-2.0)
         c = bound.topk(min(num, bound.size(1)), largest=False).indices
         r = torch.arange(len(tile.rows), device=b.device).repeat_interleave(c.size(1))
-        place = position[c.view(-1)]
+        place = self._positions(leaves)[c.view(-1)]
         wanted = place < self.points.num_nodes  # not a filler
         if tile.start is not None:
             wanted &= place != r + tile.start

@@ -25,7 +25,7 @@ Pairs = tuple[Tensor, Tensor, Tensor]
 #: Pairs ``(i, j, sq, error)`` whose squared distance in ``y`` is known to ``error``.
 Measured = tuple[Tensor, Tensor, Tensor, Tensor]
 
-_SAMPLE = 1024  # points from which the first bound on the k-th distance is taken
+_SAMPLE = 512  # points from which the first bound on the k-th distance is taken
 
 
 def plain_pairs(
@@ -105,7 +105,7 @@ def projected_nearest(
         (i, sq.add_(error))
         for tile in tiles
         for i, _, sq, error in _finish(
-            left, right, tile, [screen.closest(tile, 2 * pool.k + 1)]
+            left, right, tile, [screen.closest(tile, 2 * pool.k + 2)]
         )
     ]
     end, most = (torch.cat(part) for part in zip(*near, strict=True))

@@ -21,7 +21,7 @@ from pyg_glif.graph._points import Points, Strategy, as_distance, coordinates
 from pyg_glif.graph._pool import Nearest, Pool
 from pyg_glif.graph._screen import Screen
 from pyg_glif.graph._search import plain_nearest, projected_nearest
-from pyg_glif.graph.estimate import check_nearest
+from pyg_glif.graph.estimate import check_nearest, sample_nearest
 from pyg_glif.graph.radius import both_directions
 
 _CALLABLE_TILE = 256
@@ -159,8 +159,10 @@ def search_nearest(
         scale = x.new_full((x.size(0),), cap, dtype=torch.float64)
         empty = torch.empty(2, 0, dtype=torch.long, device=x.device)
         return FoundNearest(empty, x.new_empty(0), cap, scale, batch, z, None)
-    check_nearest(points, k, cap, memory_budget)
-    near = embedded_nearest(points, k, cap, strategy, tile_size, progress)
+    sample = sample_nearest(points, k, cap)
+    check_nearest(points, k, sample, memory_budget)
+    basis = choose_basis(points, cap, strategy, sample)
+    near = embedded_nearest(points, k, cap, basis, tile_size, progress)
     keep = _kept(near, mutual)
     some = near.i[keep], near.j[keep], near.sq[keep], near.error[keep]
     edge_index, sq_dist = both_directions(iter([decide(points, points, *some, cap)]), x)
@@ -168,26 +170,63 @@ def search_nearest(
     return FoundNearest(edge_index, sq_dist, cap, scale, batch, z, None)
 
 
+class Ranked(NamedTuple):
+    """The nearest spots of each, ties included, in no particular order.
+
+    A spot is where people are whose coordinates are the same.
+    """
+
+    spot: Tensor  # [N], the spot of each person, from 0
+    row: Tensor  # [Q], a spot
+    col: Tensor  # [Q], one of the k spots nearest to it
+    dist: Tensor  # [Q], float64, in a unit that keeps squares from overflowing
+
+
+def rank_nearest(
+    x: Tensor,
+    k: int,
+    distance: FairDistance | None,
+    slack: float,
+    progress: bool | None,
+) -> Ranked:
+    """Whom each person has near, and how near; ``slack`` tells what is tied."""
+    distance, x = as_distance(distance), x.detach()
+    if not distance.is_embedding:
+        near = called_nearest(x, k, distance, None, math.inf, progress)
+        spot = torch.arange(len(x), device=x.device)
+        return Ranked(spot, near.end, near.other, near.sq[near.pair])
+    spots, spot = coordinates(distance, x).unique(dim=0, return_inverse=True)
+    if len(spots) == 1:
+        none = spot[:0]
+        return Ranked(spot, none, none, none.double())
+    points = Points.from_embedding(spots, None)
+    sample = sample_nearest(points, k, math.inf)
+    check_nearest(points, k, sample, None)
+    basis = choose_basis(points, math.inf, nearest=sample)
+    near = embedded_nearest(points, k, math.inf, basis, progress=progress, slack=slack)
+    sq = exact_squares(points, points, near.i, near.j)
+    return Ranked(spot, near.end, near.other, sq.sqrt_()[near.pair])
+
+
 def embedded_nearest(
     points: Points,
     k: int,
     tau: float,
-    strategy: Strategy = "auto",
+    basis: Tensor | None,
     tile_size: int = 256,
     progress: bool | None = None,
+    slack: float = 0.0,
 ) -> Nearest:
     """The k nearest of each point; squared distances are those of ``y``."""
-    # No pair of points is further apart.
     limit = min(points.bound(tau) * (1.0 + 1e-6), torch.finfo(torch.float32).max)
     upper = torch.full_like(points.sq_norm, limit)
     pool = Pool(k, upper, lambda i, j: exact_squares(points, points, i, j))
-    basis = choose_basis(points, tau, strategy, k)
     if basis is None:
         plain_nearest(points, points, pool, tile_size, progress)
     else:
         screen = Screen(points, tau, basis, tile_size)
         projected_nearest(points, screen, pool, progress)
-    return pool.resolve(tie_slack(points.num_features))
+    return pool.resolve(max(slack, tie_slack(points.num_features)))
 
 
 def tie_slack(num_features: int) -> float:

@@ -22,6 +22,7 @@ from pyg_glif.graph._points import Points, as_distance, coordinates, own
 from pyg_glif.graph._pool import Pool, loosened
 from pyg_glif.graph._screen import Screen
 from pyg_glif.graph._search import plain_nearest, projected_nearest
+from pyg_glif.graph.estimate import sample_nearest
 from pyg_glif.graph.knn import search_nearest, tie_slack
 
 _TILE = 256
@@ -103,7 +104,8 @@ class KNNIndex:
         z = coordinates(self.distance, x)
         z = own(z, x) if copy else z
         self._points = Points.from_embedding(z, None)
-        basis = choose_basis(self._points, self.tau, k=k)
+        sample = sample_nearest(self._points, k, self.tau)
+        basis = choose_basis(self._points, self.tau, nearest=sample)
         if basis is not None:
             self._screen = Screen(self._points, self.tau, basis, _TILE)
 
@@ -127,11 +129,15 @@ class KNNIndex:
               :func:`~pyg_glif.graph.local_weights` makes weights; sorted by new row,
               then known row
         """
+        return self._query(x_new, progress)[0]
+
+    def _query(self, x_new: Tensor, progress: bool | None) -> tuple[Neighbors, Tensor]:
+        """Pairs, and the scales of newcomers."""
         x_new = check_features("x_new", x_new).detach()
         check_comparable("x_new", x_new, "x", self._like)
         if x_new.size(0) == 0:
-            empty = torch.empty(0, dtype=torch.long, device=x_new.device)
-            return Neighbors(empty, empty.clone(), x_new.new_empty(0), self.scale[:0])
+            none, empty = self.scale[:0], torch.empty_like(self.scale[:0]).long()
+            return Neighbors(empty, empty.clone(), x_new.new_empty(0), none), none
         if self.distance.is_embedding:
             z = coordinates(self.distance, x_new, "x_new")
             row, col, sq_dist, own_scale = self._searched(z, progress)
@@ -140,7 +146,15 @@ class KNNIndex:
         order = (row * self._num_nodes + col).argsort()
         row, col = row[order], col[order]
         scale = torch.maximum(own_scale[row], self.scale[col])
-        return Neighbors(row, col, sq_dist[order], scale)
+        return Neighbors(row, col, sq_dist[order], scale), own_scale
+
+    @without_autocast()
+    def reach(self, x_new: Tensor, progress: bool | None = None) -> Tensor:  # -> [M]
+        """Distances of new people to their ``k``-th nearest known one, in float64.
+
+        At most ``tau``; infinite where fewer than ``k`` are known and ``tau`` is.
+        """
+        return self._query(x_new, progress)[1]
 
     def _searched(
         self, z: Tensor, progress: bool | None

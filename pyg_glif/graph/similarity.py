@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
@@ -20,6 +20,17 @@ from pyg_glif.typing import Normalization
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
+
+
+_SHARES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
+
+
+class DegreeSummary(NamedTuple):
+    """How many people others are joined to."""
+
+    mean: float
+    quantiles: dict[float, int]  # from the least (0.0) to the most (1.0)
+    isolated: Tensor  # who is joined to nobody
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -175,6 +186,29 @@ class SimilarityGraph:
     def num_edges(self) -> int:
         """Number of edges, both directions counted."""
         return self.edge_index.size(1)
+
+    def degrees(self) -> Tensor:  # [N], int64
+        """Number of people that each is joined to."""
+        return torch.bincount(self.edge_index[0], minlength=self.num_nodes)
+
+    def degree_summary(self) -> DegreeSummary:
+        """Mean and quantiles of :meth:`degrees`, and who is joined to nobody.
+
+        Example:
+            >>> graph = SimilarityGraph.search(torch.tensor([[0.0], [1.0], [9.0]]), 2.0)
+            >>> graph.degree_summary().quantiles[0.5]
+            1
+            >>> graph.degree_summary().isolated
+            tensor([2])
+        """
+        degrees = self.degrees()
+        ranks = [math.ceil(share * (self.num_nodes - 1)) for share in _SHARES]
+        found = degrees.sort().values[ranks].tolist() if self.num_nodes else []
+        return DegreeSummary(
+            self.num_edges / max(1, self.num_nodes),
+            dict(zip(_SHARES, found, strict=False)),
+            (degrees == 0).nonzero().view(-1),
+        )
 
     def weights(self, theta: float | Tensor | None = None) -> Tensor:  # [E]
         r"""Similarities ``exp(-theta * sq_dist)``, see :func:`~pyg_glif.edge_weights`.

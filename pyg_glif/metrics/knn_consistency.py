@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from pyg_glif._arrays import like
-from pyg_glif._runtime import Progress, without_autocast
+from pyg_glif._runtime import without_autocast
 from pyg_glif._validate import (
     check_count,
     check_features,
@@ -12,9 +12,8 @@ from pyg_glif._validate import (
     check_same_rows,
 )
 from pyg_glif.distances import FairDistance
-from pyg_glif.graph.tiles import Tile, pair_distances, slices
+from pyg_glif.graph.knn import Ranked, rank_nearest
 
-_TILE_ENTRIES = 1 << 22
 _SAME = 1e-12  # distances that agree to so many digits are ties
 
 
@@ -50,8 +49,8 @@ def knn_deviation(
         - **input:** features :math:`(N, F)`, outputs :math:`(N)` or :math:`(N, C)`
         - **output:** like the outputs, and in their unit
 
-    The search is exact and goes in tiles: a few hundred MiB whatever the number of
-    rows, and time proportional to its square.
+    The search is exact, that of :func:`~pyg_glif.fair_knn_graph`. Duplicates are
+    searched for once, however many there are.
 
     Example:
         >>> x = torch.tensor([[0.0], [1.0], [2.0], [9.0]])
@@ -64,48 +63,50 @@ def knn_deviation(
     y = check_outputs("y", y).detach().to(x.device)
     check_same_rows("y", y, "x", x)
     check_count("k", k, below=len(x))
-    dists = pair_distances(x, distance)
     value = y.reshape(len(y), -1).double()
-    everybody, parts = slice(0, len(x)), []
-    with Progress(len(x), "nearest neighbours", progress) as bar:
-        for rows in slices(0, len(x), max(1, _TILE_ENTRIES // len(x))):
-            row, col, weight = _nearest(dists.tile(rows, everybody), rows.start, k)
-            mean = torch.zeros_like(value[rows])
-            mean.index_add_(0, row, value[col] * weight.unsqueeze(1))
-            parts.append((value[rows] - mean).abs_())
-            bar.update(rows.stop - rows.start)
-    return like(given, torch.cat(parts).view(y.shape).to(y.dtype))
+    near = rank_nearest(x, k, distance, 2.0 * _SAME, progress)
+    spot, count = near.spot, torch.bincount(near.spot)
+    total = value.new_zeros(len(count), value.size(1)).index_add_(0, spot, value)
+    # First come those at the same spot; places may be left for others.
+    beside = count - 1
+    share = (k / beside.clamp(min=1).double()).clamp_(max=1.0).unsqueeze(1)
+    filled = (total[spot] - value) * share[spot]
+    filled += _fill(near, k - beside, count, total)[spot]
+    apart = (value - filled / k).abs_().view(y.shape).to(y.dtype)
+    out: Tensor = like(given, apart)
+    return out
 
 
-def _nearest(tile: Tile, start: int, k: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Neighbours of each row of a tile, and their weights, which sum to 1."""
-    own = torch.arange(tile.sq_dist.size(0), device=tile.sq_dist.device)
-    most = tile.sq_dist + tile.error
-    most[own, own + start] = torch.inf
-    # At least k others are within this bound, so nobody beyond it is needed.
-    reach = most.kthvalue(k, dim=1, keepdim=True).values
-    maybe = tile.sq_dist - tile.error <= reach
-    maybe[own, own + start] = False
-    row, col = maybe.nonzero(as_tuple=True)
-    dist = tile.exact(row, col)
-    farthest = _kth_in_row(dist, row, own.numel(), k)[row]
-    nearer = dist < farthest * (1.0 - _SAME)
-    tied = ~nearer & (dist <= farthest * (1.0 + _SAME))
-    none = dist.new_zeros(own.numel())
-    places = k - none.index_add(0, row, nearer.to(dist.dtype))
-    sharers = none.index_add(0, row, tied.to(dist.dtype))
-    weight = torch.where(nearer, 1.0, (places / sharers)[row]) / k
+def _fill(near: Ranked, places: Tensor, count: Tensor, total: Tensor) -> Tensor:
+    """Sums of outputs over the places that other spots fill, nearest first.
+
+    Args:
+        near: The nearest spots of each.
+        places: Number of places to fill for each spot, which may be none.
+        count: Number of people at each spot.
+        total: Sums of their outputs.
+    """
+    order = near.dist.argsort()
+    # Stable, so that the distances of each spot stay in ascending order.
+    order = order[near.row[order].argsort(stable=True)]
+    row, col, dist = near.row[order], near.col[order], near.dist[order]
+    size = count[col]
+    reached = size.cumsum(0)
+    first = torch.searchsorted(row, torch.arange(len(count), device=row.device))
+    reached -= (reached - size)[first[row]]
+    # The distance at which the last place is filled.
+    enough = torch.where(reached >= places[row], dist, torch.inf)
+    last = dist.new_full(count.shape, torch.inf).scatter_reduce_(0, row, enough, "amin")
+    last = last.masked_fill_(places <= 0, -torch.inf)[row]
+    nearer = dist < last * (1.0 - _SAME)
+    tied = ~nearer & (dist <= last * (1.0 + _SAME))
+    none = dist.new_zeros(count.shape)
+    left = places - none.index_add(0, row, nearer * size.double())
+    sharers = none.index_add(0, row, tied * size.double())
+    part = torch.where(nearer, 1.0, (left / sharers)[row])
     used = nearer | tied
-    return row[used], col[used], weight[used]
-
-
-def _kth_in_row(value: Tensor, row: Tensor, num_rows: int, k: int) -> Tensor:
-    """The k-th smallest value of each row, for rows in ascending order."""
-    by_value = value.argsort()
-    # Stable, so that the values of each row stay in ascending order.
-    order = by_value[row[by_value].argsort(stable=True)]
-    first = torch.searchsorted(row, torch.arange(num_rows, device=row.device))
-    return value[order[first + k - 1]]
+    out = torch.zeros_like(total)
+    return out.index_add_(0, row[used], total[col[used]] * part[used].unsqueeze(1))
 
 
 def knn_consistency(

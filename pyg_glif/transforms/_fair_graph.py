@@ -21,6 +21,7 @@ class FairGraph(BaseTransform):  # type: ignore[misc]
         theta: float | None,
         attr: str,
         overwrite: bool,
+        memory_budget: int | None,
         progress: bool | None,
     ) -> None:
         self.distance = Euclidean() if distance is None else distance
@@ -30,6 +31,7 @@ class FairGraph(BaseTransform):  # type: ignore[misc]
         self.theta = theta
         self.attr = attr
         self.overwrite = overwrite
+        self.memory_budget = memory_budget
         self.progress = progress
 
     @abstractmethod

@@ -72,9 +72,8 @@ class FairRadiusGraph(FairGraph):
         memory_budget: int | None = None,
         progress: bool | None = None,
     ) -> None:
+        super().__init__(distance, theta, attr, overwrite, memory_budget, progress)
         self.tau = check_scalar("tau", tau, minimum=0, allow_inf=True)
-        self.memory_budget = memory_budget
-        super().__init__(distance, theta, attr, overwrite, progress)
 
     def search(self, x: Tensor, batch: Tensor | None) -> SimilarityGraph:
         """Everybody within the radius of each other."""

@@ -59,8 +59,8 @@ def test_tiles_do_not_matter(
     x[100:] = x[:50]
     y = torch.rand(150, 3, generator=generator)
     whole = knn_deviation(x, y)
-    module = import_module("pyg_glif.metrics.knn_consistency")
-    monkeypatch.setattr(module, "_TILE_ENTRIES", 1000)
+    module = import_module("pyg_glif.graph._search")
+    monkeypatch.setattr(module, "BLOCK_ENTRIES", 1000)
     torch.testing.assert_close(knn_deviation(x, y), whole)
 
 

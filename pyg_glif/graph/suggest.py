@@ -1,0 +1,200 @@
+"""Which radius gives people so many others, or so many people somebody."""
+
+import math
+
+import torch
+from torch import Tensor
+
+from pyg_glif._runtime import without_autocast
+from pyg_glif._validate import (
+    check_batch,
+    check_count,
+    check_features,
+    check_num_rows,
+    check_scalar,
+)
+from pyg_glif.distances import FairDistance
+from pyg_glif.graph._decide import exact_distances
+from pyg_glif.graph._points import as_distance, coordinates
+from pyg_glif.graph.estimate import PairSample, sample_pairs
+from pyg_glif.graph.knn import search_nearest
+from pyg_glif.graph.knn_index import KNNIndex
+
+_ALL_PAIRS = 2048
+_EXACT_WORK = 10**9  # pairs times coordinates evaluated without a matrix product
+_ALL_PEOPLE = 20_000  # up to here everybody's nearest are found
+_SOME_PEOPLE = 2048
+
+
+@without_autocast()
+def suggest_tau(
+    x: Tensor,
+    target_degree: float | None = None,
+    *,
+    coverage: float | None = None,
+    min_neighbors: int = 1,
+    distance: FairDistance | None = None,
+    batch: Tensor | None = None,
+    generator: torch.Generator | None = None,
+) -> float:
+    r"""Radius at which people have comparable people, on average or nearly all.
+
+    With ``target_degree`` the smallest radius at which people have so many neighbours
+    on average,
+
+    .. math::
+        \tau = \min \{ t : |\{(i, j) : i \ne j, d_{ij} \le t\}|
+        \ge N \cdot \mathrm{target\_degree} \} ,
+
+    over all pairs up to 2,048 nodes, and over a sample of two million pairs beyond
+    that, where the degree found differs from the target by a few per cent. Where
+    density is uneven, the average says little: a few have most neighbours, and many
+    have none. With ``coverage`` the smallest radius at which that share of people has
+    ``min_neighbors`` neighbours at least,
+
+    .. math::
+        \tau = \min \{ t : |\{i : d_{i(m)} \le t\}|
+        \ge N \cdot \mathrm{coverage} \} , \qquad m = \mathrm{min\_neighbors},
+
+    for :math:`d_{i(m)}` the distance from :math:`i` to the :math:`m`-th nearest other:
+    over everybody up to 20,000 nodes, or with ``batch``, and over a sample of 2,048
+    people beyond that, where the share found differs by about a hundredth.
+
+    The radius is the distance of a pair, and :func:`~pyg_glif.fair_radius_graph` finds
+    that pair and all that are tied with it; distances that differ by float64 rounding
+    only count as tied.
+
+    Args:
+        x (torch.Tensor): Features.
+        target_degree (float, optional): Wanted average number of neighbours.
+        coverage (float, optional): Wanted share of people with neighbours, above 0 and
+            at most 1. One of ``target_degree`` and ``coverage`` must be given.
+        min_neighbors (int, optional): How many neighbours those people have at least.
+            (default: 1)
+        distance (FairDistance, optional): Fair distance. (default: Euclidean)
+        batch (torch.Tensor, optional): Graph number of each node, in any order;
+            pairs across graphs do not count. (default: :obj:`None`)
+        generator (torch.Generator, optional): Source of the sample. (default: a
+            fixed seed, so that the answer does not change between calls)
+
+    Shapes:
+        - **input:** features :math:`(N, F)`, batch :math:`(N)`
+        - **output:** a number
+
+    Example:
+        >>> x = torch.tensor([[0.0], [1.0], [3.0], [7.0]])
+        >>> suggest_tau(x, target_degree=1)
+        2.0
+        >>> suggest_tau(x, coverage=1.0)
+        4.0
+    """
+    x = check_features("x", x)
+    if (target_degree is None) == (coverage is None):
+        msg = "one of 'target_degree' and 'coverage' must be given, and not both"
+        raise ValueError(f"{msg} (got {target_degree} and {coverage})")
+    check_num_rows("x", x.size(0), 2)
+    if batch is not None:
+        batch = check_batch(batch, x.size(0)).to(x.device)
+    if coverage is not None:
+        if check_scalar("coverage", coverage, above=0.0) > 1.0:
+            raise ValueError(f"'coverage' must be at most 1 (got {coverage})")
+        check_count("min_neighbors", min_neighbors)
+        reach = _reach(x, min_neighbors, as_distance(distance), batch, generator)
+        return _covering(reach, coverage, x.size(1))
+    assert target_degree is not None
+    check_scalar("target_degree", target_degree, above=0.0)
+    size = (_ALL_PAIRS, _ALL_PAIRS) if x.size(0) <= _ALL_PAIRS else (1024, 2048)
+    found = _Distances(x, as_distance(distance))
+    sample = sample_pairs(x.size(0), found.block, batch, size, generator, x.device)
+    most = sample.dist.numel() * sample.weight / x.size(0)
+    if target_degree > most * (1.0 + 1e-9):
+        msg = f"'target_degree' must be at most {most:g} for these rows"
+        raise ValueError(f"{msg} (got {target_degree:g})")
+    rank = sample.rank(target_degree * x.size(0))
+    return found.kth(sample, rank) if rank > 0 else 0.0
+
+
+def _reach(
+    x: Tensor,
+    k: int,
+    distance: FairDistance,
+    batch: Tensor | None,
+    generator: torch.Generator | None,
+) -> Tensor:  # -> [A]
+    """Distances of everybody, or of some people, to their k-th nearest other."""
+    if x.size(0) <= _ALL_PEOPLE or batch is not None:
+        return search_nearest(x, k, distance, batch).scale
+    if generator is None:
+        generator = torch.Generator().manual_seed(0)
+    rows = torch.randperm(x.size(0), generator=generator)[:_SOME_PEOPLE].to(x.device)
+    # Everybody is at distance zero of themselves, and one nearest more.
+    nobody = x.new_zeros(x.size(0), dtype=torch.float64)
+    index = KNNIndex(x, k + 1, distance=distance, scale=nobody, copy=False)
+    return index.reach(x[rows])
+
+
+def _covering(reach: Tensor, coverage: float, num_features: int) -> float:
+    """The smallest radius that so many reach, and those tied with it."""
+    reach = reach.sort().values
+    most = float(reach.isfinite().double().mean())
+    rank = math.ceil(coverage * reach.numel() - 1e-9)
+    tau = float(reach[rank - 1])
+    if math.isinf(tau):
+        msg = f"'coverage' must be at most {most:g} for these rows (got {coverage:g})"
+        raise ValueError(f"{msg}. The others have fewer than 'min_neighbors' people")
+    rounding = 4.0 * (num_features + 16) * torch.finfo(torch.float64).eps
+    return float(reach[reach <= tau * (1.0 + rounding)][-1])
+
+
+class _Distances:
+    """Fair distances between nodes, quickly for many pairs, exactly for a few."""
+
+    def __init__(self, x: Tensor, distance: FairDistance) -> None:
+        self._x, self._distance = x, distance
+        if not distance.is_embedding:
+            return
+        self._z = z = coordinates(distance, x)
+        self._direct = min(len(z), _ALL_PAIRS) ** 2 * z.size(1) <= _EXACT_WORK
+        if not self._direct:  # a product of matrices must not lose digits far away
+            self._centre = z.mean(0, dtype=torch.float64)
+            squares = [
+                (part.double() - self._centre).square_().sum(1).max()
+                for part in z.split(_ALL_PAIRS)
+            ]
+            self._largest = float(torch.stack(squares).max())
+
+    def block(self, rows: Tensor, cols: Tensor) -> Tensor:  # [A], [B] -> [A, B]
+        """Distances of all pairs; off by rounding where there is an embedding."""
+        if not self._distance.is_embedding:
+            dist: Tensor = self._distance(self._x[rows], self._x[cols])
+            return dist
+        a, b = self._z[rows].double(), self._z[cols].double()
+        if self._direct:
+            return torch.cdist(a, b, compute_mode="donot_use_mm_for_euclid_dist")
+        a, b = a - self._centre, b - self._centre
+        return torch.cdist(a, b, compute_mode="use_mm_for_euclid_dist")
+
+    def kth(self, sample: PairSample, rank: int) -> float:
+        """The smallest radius at which ``rank`` sampled pairs are edges.
+
+        Pairs that rounding alone tells apart from the last of them count as tied
+        with it, and are edges as well.
+        """
+        kth = sample.dist.kthvalue(rank).values
+        if not self._distance.is_embedding:
+            return float(kth)
+        if not math.isfinite(kth):
+            msg = "'x' must have distances whose square float64 can hold"
+            raise ValueError(f"{msg} (got {float(kth)}). Divide the features")
+        rounding = 4.0 * (self._z.size(1) + 16) * torch.finfo(torch.float64).eps
+        # The exact distance of this rank is that of a pair between these limits.
+        low, high = kth * (1.0 - rounding), kth * (1.0 + rounding)
+        if not self._direct:
+            error = 4.0 * rounding * self._largest  # of a square
+            low = (kth.square() - error).clamp_(min=0.0).sqrt_()
+            high = (kth.square() + error).sqrt_()
+        open_pairs = (sample.dist >= low) & (sample.dist <= high)
+        exact = exact_distances(self._z, *sample.pairs(open_pairs))
+        exact = exact.sort().values
+        tau = exact[rank - 1 - int((sample.dist < low).sum())]
+        return float(exact[exact <= tau * (1.0 + rounding)][-1])
