@@ -480,6 +480,7 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         """Who is similar among people."""
         if self.k is not None:
             return SimilarityGraph.nearest(x, self.k, tau=tau, progress=self.progress)
+        assert tau is not None  # it is given or suggested
         return SimilarityGraph.search(x, tau, progress=self.progress)
 
     def _groups_among(self, people: People) -> dict[str, list[str]]:

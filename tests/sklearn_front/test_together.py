@@ -72,9 +72,7 @@ def test_frames_of_a_step_before_keep_their_names() -> None:
 
 def test_it_is_evaluated_by_folds_and_processes() -> None:
     df, y = frame()
-    ours = GLIFClassifier(
-        pipeline(), sensitive=["sex"], max_loss=0.2, random_state=0
-    )
+    ours = GLIFClassifier(pipeline(), sensitive=["sex"], max_loss=0.2, random_state=0)
     p = cross_val_predict(ours, df, y, cv=3, method="predict_proba")
     assert p.shape == (120, 2)
     alone = clone(ours).set_params(lam=1.0).fit(df, y).predict_proba(df)
