@@ -121,6 +121,7 @@ def factorized(series: Any) -> tuple[NDArray[np.intp], list[Any]]:
 
 def plain_value(value: Any) -> Any:
     """A category as text, truth value or number; others by their text."""
+    value = value.item() if isinstance(value, np.generic) else value
     return value if isinstance(value, (str, bool, int, float)) else str(value)
 
 
