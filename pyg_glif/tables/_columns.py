@@ -69,6 +69,10 @@ class Column:
         table = np.array([*(position[value] for value in found), np.nan])
         return cls(name, kind, table[codes], categories)
 
+    def is_constant(self) -> bool:
+        """Whether all people have the same value, and none is missing."""
+        return bool((self.values == self.values[0]).all())
+
     def is_free_text(self) -> bool:
         """Whether nearly everybody has a text of their own."""
         texts = [value for value in self.categories if isinstance(value, str)]

@@ -385,6 +385,9 @@ class FairTable(Parameters):
             msg = "'sensitive' and 'ignore' must leave a column that counts"
             raise ValueError(f"{msg} (got all {len(names)})")
         columns = _read(df, counted)
+        if all(one.is_constant() for one in columns):
+            msg = "'df' must have a column that counts and in which people differ"
+            raise ValueError(f"{msg} (got {listed(counted)}, all constant)")
         if isinstance(self.scale, Mapping):
             check_known("scale", self.scale, counted)
             without = [name for name in counted if name not in self.scale]
@@ -560,15 +563,15 @@ def _facts(
     """What the summary tells about a column of the fit."""
     from scipy.spatial.distance import pdist
 
-    known = column.values[~column.missing]
     notes = [
         f"alike: {listed([column.categories[at] for at in group])}"
         for group in groups.get(one.name, [])
     ]
-    if len(known) == len(column.values) and (known == known[0]).all():
+    if column.is_constant():
         notes.append("constant")
     rows = one.table
     if one.unit is not None:
+        known = column.values[~column.missing]
         rows = one.of_fit(replace(column, values=np.array([known.min(), known.max()])))
     if one.missing is not None:
         rows = np.vstack([rows, one.missing])

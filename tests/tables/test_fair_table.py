@@ -733,6 +733,10 @@ def infinite(df: pd.DataFrame) -> Any:
     return df.assign(a=np.inf)
 
 
+def constant(df: pd.DataFrame) -> Any:
+    return df[["sex"]].assign(a=1, b="x")
+
+
 def unreadable(df: pd.DataFrame) -> Any:
     return df.assign(a=[[1]] * len(df), b=1j)
 
@@ -773,6 +777,7 @@ BAD: list[tuple[dict[str, Any], Any, str]] = [
     ),
     ({}, empty, r"columns without values \(got 'a', 'b'\)"),
     ({}, infinite, "infinity in 'a'"),
+    ({"sensitive": ["sex"]}, constant, r"differ \(got 'a', 'b', all constant\)"),
     ({}, unreadable, r"\(got 'a' of object, 'b' of complex128\)"),
 ]
 
