@@ -10,7 +10,14 @@ from torch import Tensor
 
 from pyg_glif._pattern import csr_tensor
 from pyg_glif.distances import FairDistance
-from pyg_glif.graph import SimilarityGraph, decay_of, edge_weights
+from pyg_glif.graph import (
+    KNNIndex,
+    SimilarityGraph,
+    decay_of,
+    edge_weights,
+    local_weights,
+)
+from pyg_glif.graph.knn_index import Neighbors
 from pyg_glif.laplacian import entries_beside
 from pyg_glif.links import Link, dual_of_people, outputs_of_people
 from pyg_glif.path import solve_strengths
@@ -60,6 +67,10 @@ class WithinRadius:
         """The keywords of a point."""
         return {"tau": tau}
 
+    def paths(self) -> Iterator[tuple[float | None, SimilarityGraph, Sequence[float]]]:
+        """Graphs of everybody and the radii to take from them."""
+        yield None, self.graph, self.sizes
+
     def anew(self, tau: float) -> SimilarityGraph:
         """The graph of everybody, searched for as a fit does it."""
         return SimilarityGraph.search(
@@ -83,6 +94,66 @@ class WithinRadius:
         graph = SimilarityGraph(edges, sq_dist[inner], len(fold.fitted), tau)
         weight = edge_weights(sq_dist[outer], decay_of(theta, tau))
         return graph, Ties(new[outer], known[outer], weight.double())
+
+
+class AmongNearest:
+    """Neighbourhoods of the nearest people, searched for in every fold.
+
+    Who is among the nearest depends on who is there.
+    """
+
+    def __init__(
+        self,
+        x: Tensor,
+        ks: Sequence[int],
+        distance: FairDistance | None,
+        progress: bool | None,
+    ) -> None:
+        self._x, self._distance, self._progress = x, distance, progress
+        self.sizes = ks
+        self.graph = self.anew(max(ks))
+        self._found: dict[tuple[float, int], tuple[SimilarityGraph, Neighbors]] = {}
+
+    def describe(self, k: float) -> dict[str, Any]:
+        """The keywords of a point."""
+        return {"tau": math.inf, "k": int(k)}
+
+    def paths(self) -> Iterator[tuple[float | None, SimilarityGraph, None]]:
+        """Graphs of everybody, one for each number of neighbours."""
+        for k in self.sizes:
+            yield k, self.anew(k), None
+
+    def anew(self, k: float) -> SimilarityGraph:
+        """The graph of everybody, searched for as a fit does it."""
+        return self._nearest(self._x, k)
+
+    def split(
+        self, k: float, theta: float | None, fold: Fold
+    ) -> tuple[SimilarityGraph, Ties]:
+        """The graph of the fitted people, and the ties of the new ones."""
+        if (k, id(fold)) not in self._found:
+            x = self._x[fold.fitted]
+            graph = self._nearest(x, k)
+            index = KNNIndex(
+                x, int(k), distance=self._distance, scale=graph.scale, copy=False
+            )
+            found = index.query(self._x[fold.new], self._progress)
+            self._found[k, id(fold)] = graph, found
+        graph, (row, col, sq_dist, scale) = self._found[k, id(fold)]
+        if theta is None:
+            weight = local_weights(sq_dist, scale)
+        else:
+            weight = edge_weights(sq_dist, theta)
+        return graph, Ties(row, col, weight.double())
+
+    def _nearest(self, x: Tensor, k: float) -> SimilarityGraph:
+        return SimilarityGraph.nearest(
+            x, int(k), distance=self._distance, progress=self._progress
+        )
+
+
+#: Where neighbours come from.
+Source = WithinRadius | AmongNearest
 
 
 @dataclass(frozen=True, eq=False)
