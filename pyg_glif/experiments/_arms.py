@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 #: Rows that the report refers to.
 AS_IT_IS = "as it is"
-DEFAULTS = "GLIFClassifier, defaults"
+ESTIMATOR = "GLIFClassifier"
 #: Columns that a model is not given.
 Dropped = tuple[str, ...]
 
@@ -80,7 +80,7 @@ class Arm:
         rows["mean with one's twins"] = self.averaged
         for name, options in smoothed.items():
             rows[name] = partial(self.smoothed, name, **options)
-        rows[DEFAULTS] = self.defaults
+        rows[ESTIMATOR] = self.estimator
         if rivals.have_fairlearn():
             rows["ThresholdOptimizer"] = self.thresholds
             rows["ExponentiatedGradient"] = self.reduced
@@ -220,25 +220,25 @@ class Arm:
         alone = info.num_isolated / len(z_new)
         yield self.record(name, fair, setting, alone=alone)
 
-    def defaults(self) -> Iterable[Record]:
-        """The estimator as a user would call it first."""
+    def estimator(self) -> Iterable[Record]:
+        """The estimator as a user would call it first, with its own settings."""
         config, split = self.config, self.split
         promise = {} if config.promise is None else {"max_loss": config.promise}
-        estimator = GLIFClassifier(
+        corrected = GLIFClassifier(
             MODELS[self.name](split.train, self.seed),
             sensitive=config.sensitive,
             alike=config.alike,
             random_state=self.seed,
             **promise,
         )
-        estimator.fit(split.train, split.y.numpy())
+        corrected.fit(split.train, split.y.numpy())
         told = [
-            torch.as_tensor(estimator.predict_proba(each)[:, 1])
+            torch.as_tensor(corrected.predict_proba(each)[:, 1])
             for each in split.versions
         ]
-        post, peers = estimator.post_, estimator.num_peers(split.versions[0])
+        post, peers = corrected.post_, corrected.num_peers(split.versions[0])
         yield self.record(
-            DEFAULTS,
+            ESTIMATOR,
             log_odds(torch.stack(told, dim=1)),
             {"lam": post.lam, "radius": post.tau_},
             alone=float((peers == 0).mean()),

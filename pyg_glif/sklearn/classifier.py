@@ -50,13 +50,14 @@ class GLIFClassifier(ClassifierMixin, GLIFEstimator):  # type: ignore[misc]
         tau (float, optional): Radius. (default: what gives the share ``coverage`` of
             people a neighbour)
         coverage (float): Used where neither ``tau`` nor ``k`` is given.
-            (default: :obj:`0.95`)
+            (default: :obj:`0.92`)
         k (int, optional): Similar are the ``k`` nearest, within ``tau`` if that is
             given. (default: :obj:`None`, all within the radius)
         theta (float, optional): Decay of the weights. (default: :obj:`None`, which
             follows the radius)
-        lam (float or str): Strength; ``"tune"`` takes the strongest up to 1 that loses
-            at most ``max_loss``, in cross-validation. (default: ``"tune"``)
+        lam (float or str): Strength. ``"tune"`` takes the fairest of six that loses at
+            most ``max_loss``, in cross-validation; the strongest of them lets peers
+            weigh five times as much as the person, on average. (default: ``"tune"``)
         max_loss (float): Accuracy that may be lost; :func:`~pyg_glif.tuning.tune` says
             how sure that is. (default: :obj:`0.005`)
         link (str or Link): What is averaged: ``"logit"``, log-odds (several classes:
@@ -83,8 +84,8 @@ class GLIFClassifier(ClassifierMixin, GLIFEstimator):  # type: ignore[misc]
     People come as frames of pandas or polars, or as arrays. The people of ``fit`` are
     newcomers too when they come to ``predict``: the model has been trained on them and
     is surer of them than it should be. What the fit found for them is
-    ``post_.y_fair_``. Probabilities of 0 and 1, which have no log-odds, are kept at
-    half the distance that the closest others keep, at least 1e-6.
+    ``post_.y_fair_``. Probabilities are kept 1e-6 from 0 and 1, which have no log-odds;
+    if some out-of-fold ones are 0 or 1, half as far as the closest others.
 
     Example:
         >>> from sklearn.linear_model import LogisticRegression
@@ -112,7 +113,7 @@ class GLIFClassifier(ClassifierMixin, GLIFEstimator):  # type: ignore[misc]
         scale: Any = "effect",
         proxies: bool = False,
         tau: float | None = None,
-        coverage: float = 0.95,
+        coverage: float = 0.92,
         k: int | None = None,
         theta: float | None = None,
         lam: float | Literal["tune"] = "tune",
@@ -149,7 +150,8 @@ class GLIFClassifier(ClassifierMixin, GLIFEstimator):  # type: ignore[misc]
         Args:
             X (DataFrame or array-like): People, a row each.
         """
-        return self.classes_[_decided(self._after(X))]
+        decided = _decided(self._after(X))
+        return self.classes_[decided]
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:  # noqa: N803
         """Probabilities of the classes, a column each.
@@ -189,9 +191,9 @@ class GLIFClassifier(ClassifierMixin, GLIFEstimator):  # type: ignore[misc]
             return None
         if isinstance(self.link, Link):
             return self.link
-        kept = np.minimum(outputs, 1.0 - outputs)
-        least = kept[kept > 0].min(initial=0.5)
-        eps = max(_CLOSEST, float(least) / 2)
+        kept, eps = np.minimum(outputs, 1.0 - outputs), _CLOSEST
+        if not kept.all():
+            eps = max(eps, float(kept[kept > 0].min(initial=0.5)) / 2)
         return Logit(eps) if outputs.shape[1] == 2 else Softmax(eps=eps)
 
     def _check_model(self) -> None:
@@ -209,19 +211,20 @@ class GLIFClassifier(ClassifierMixin, GLIFEstimator):  # type: ignore[misc]
         check_classification_targets(y)
         self.classes_, counts = np.unique(y, return_counts=True)
         if len(counts) < 2:
-            name = self.classes_[0]
+            (name,) = self.classes_.tolist()
             raise ValueError(f"'y' must have two classes (got one class, {name!r})")
         if counts.min() < 2 and not is_frozen(self.estimator):
-            name = self.classes_[counts.argmin()]
+            name = self.classes_.tolist()[counts.argmin()]
             msg = f"'y' must have each class twice (got {name!r} once)"
             raise ValueError(f"{msg}. Leave rare classes out or join them")
         return y
 
     def _check_fitted(self, model: Any) -> None:
         super()._check_fitted(model)
-        if list(model.classes_) != list(self.classes_):
-            msg = f"'estimator' must have the classes {list(self.classes_)}"
-            raise ValueError(f"{msg} (got {list(model.classes_)})")
+        ours, theirs = self.classes_.tolist(), np.asarray(model.classes_).tolist()
+        if ours != theirs:
+            msg = f"'estimator' must have the classes {ours}"
+            raise ValueError(f"{msg} (got {theirs})")
 
     def _num_folds(self, y: NDArray[Any]) -> int:
         wanted = self.cv if isinstance(self.cv, int) else 5
@@ -234,10 +237,10 @@ class GLIFClassifier(ClassifierMixin, GLIFEstimator):  # type: ignore[misc]
 
     def _check_folds(self, y: NDArray[Any], folds: list[Any]) -> None:
         for number, (others, _) in enumerate(folds):
-            absent = np.setdiff1d(self.classes_, y[others])
-            if len(absent):
+            absent = np.setdiff1d(self.classes_, y[others]).tolist()
+            if absent:
                 msg = "'cv' must leave every class among the others of each fold"
-                raise ValueError(f"{msg} (got none of {absent[0]!r} for {number})")
+                raise ValueError(f"{msg} (got no {absent[0]!r} for fold {number})")
 
     def _judged(self, y: NDArray[Any]) -> dict[str, Any]:
         labels = torch.from_numpy(np.searchsorted(self.classes_, y))

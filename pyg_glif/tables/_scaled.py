@@ -138,22 +138,32 @@ class Scaled:
         return out
 
 
-def linear(column: Column, how: str, unit: float | None) -> Scaled:
-    """A number less its mean in units, by default standard deviations.
+def in_units(column: Column, unit: float | None, groups: list[list[int]]) -> Scaled:
+    """Values in units, whatever a model makes of them.
 
-    Missing ones are at the mean, and one apart in a coordinate of their own.
+    Args:
+        column (Column): The values.
+        unit (float, optional): The difference that counts one; two different
+            categories are ``1 / unit`` apart. By default, the standard deviation, and
+            1 in two of the coordinates of categories.
+        groups (list): Positions of categories that are alike.
     """
+    if column.kind == "category":
+        how = "one-hot" if unit is None else f"unit {unit:g}"
+        size = 1.0 if unit is None else 0.5**0.5 / unit
+        return _one_hot(column, how, size, groups)
     from sklearn.preprocessing import StandardScaler
 
     scaler = StandardScaler().fit(column.values[:, None])
     labels, missing = [str(column.name)], None
     if column.missing.any():
+        # At the mean, and one apart in a coordinate of their own.
         labels.append(f"{column.name}=missing")
         missing = np.array([0.0, 1.0])
     return Scaled(
         name=column.name,
         kind=column.kind,
-        how=how,
+        how="standard deviation" if unit is None else f"unit {unit:g}",
         points=scaler.mean_.tolist(),
         table=np.eye(1, len(labels)),
         unit=float(scaler.scale_[0] if unit is None else unit),
@@ -163,21 +173,17 @@ def linear(column: Column, how: str, unit: float | None) -> Scaled:
     )
 
 
-def one_hot(column: Column, how: str, size: float, groups: list[list[int]]) -> Scaled:
+def _one_hot(column: Column, how: str, size: float, groups: list[list[int]]) -> Scaled:
     """A coordinate of ``size`` for each category, or for several that are alike.
 
     Missing ones have their own; unseen ones none.
     """
     together = {at: group[0] for group in groups for at in group}
     first = [together.get(at, at) for at in range(len(column.categories))]
-    kept = sorted(set(first))
-    names = [
-        "|".join(
-            str(column.categories[at]) for at in range(len(first)) if first[at] == k
-        )
-        for k in kept
-    ]
-    labels = [f"{column.name}={name}" for name in names]
+    members: dict[int, list[str]] = {}
+    for at, value in zip(first, column.categories, strict=True):
+        members.setdefault(at, []).append(str(value))
+    labels = [f"{column.name}={'|'.join(names)}" for names in members.values()]
     labels += [f"{column.name}=missing"] if column.missing.any() else []
     rows = size * np.eye(len(labels))
     return Scaled(
@@ -185,7 +191,7 @@ def one_hot(column: Column, how: str, size: float, groups: list[list[int]]) -> S
         kind=column.kind,
         how=how,
         points=list(column.categories),
-        table=rows[[kept.index(one) for one in first]],
+        table=rows[[list(members).index(at) for at in first]],
         unit=None,
         missing=rows[-1] if column.missing.any() else None,
         unseen=np.zeros(len(labels)),

@@ -49,9 +49,9 @@ class Unit:
             raise ValueError(f"'{name}' must give probabilities (got {got})")
         if outputs == "values" or not likely:
             return cls("output", width)
-        if bool(np.isin(raw, (0.0, 1.0)).all()):
+        if outputs is None and bool(np.isin(raw, (0.0, 1.0)).all()):
             msg = f"'{name}' must give probabilities or scores (got 0 and 1 only)"
-            remedy = "Use 'predict_proba', or pass 'outputs=\"values\"'"
+            remedy = "Use 'predict_proba', or say by 'outputs' what they are"
             raise ValueError(f"{msg}. {remedy}")
         if width <= 2:
             return cls("log-odds", 1)

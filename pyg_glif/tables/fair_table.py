@@ -23,7 +23,7 @@ from pyg_glif._validate import (
     check_known,
     check_scalar,
 )
-from pyg_glif.errors import NotFittedError
+from pyg_glif.errors import NotFittedError, SimilarityWarning
 from pyg_glif.tables._columns import Column, listed
 from pyg_glif.tables._effects import (
     Grid,
@@ -31,7 +31,7 @@ from pyg_glif.tables._effects import (
     partial_dependence,
 )
 from pyg_glif.tables._proxies import Erasure
-from pyg_glif.tables._scaled import Reading, Scaled, by_effect, linear, one_hot
+from pyg_glif.tables._scaled import Reading, Scaled, by_effect, in_units
 from pyg_glif.tables._sources import Outputs, Source, Surrogate
 from pyg_glif.tables.summary import ColumnSummary, TableSummary
 
@@ -180,33 +180,29 @@ class FairTable(Parameters):
 
         Scales ``"effect"`` and ``"conditional"`` need one of the two; others use none.
         """
-        names = _names(df)
-        left_out = self._left_out(names)
-        columns = _read(df, [name for name in names if name not in left_out])
-        groups = _groups(self.alike or {}, columns)
+        names, columns, groups = self._read(df)
         unit, score = "standard deviations", None
-        if isinstance(self.scale, Mapping):
-            unit, scaled = "units", self._in_units(columns, groups)
-        elif self.scale == "standard":
+        if self.scale in ("effect", "conditional"):
+            unit, scaled, score = self._by_effect(df, columns, groups, predict, y_hat)
+        else:
+            units: Mapping[Any, float] = {}
+            if isinstance(self.scale, Mapping):
+                unit, units = "units", self.scale
             scaled = [
-                one_hot(one, "one-hot", 1.0, groups.get(one.name, []))
-                if one.kind == "category"
-                else linear(one, "standard deviation", None)
+                in_units(one, units.get(one.name), groups.get(one.name, []))
                 for one in columns
             ]
-        else:
-            unit, scaled, score = self._by_effect(df, columns, groups, predict, y_hat)
         parts = [
             one.of_fit(column) for one, column in zip(scaled, columns, strict=True)
         ]
         variances = np.array([part.var(axis=0).sum() for part in parts])
         if not variances.any():
-            got = "the same coordinates for everybody"
-            msg = f"'df' must have a column that counts and differs (got {got})"
-            raise ValueError(f"{msg}. Perhaps the model does not use these columns")
-        shares = variances / variances.sum()
-        z = np.hstack(parts)
-        self._erasure = self._without_proxies(df, z) if self.proxies else None
+            msg = "Everybody has the same coordinates: no column that counts matters"
+            warnings.warn(msg, SimilarityWarning, stacklevel=2)
+        shares = variances / (variances.sum() or 1.0)
+        self._erasure = None
+        if self.proxies and variances.any():
+            self._erasure = self._without_proxies(df, np.hstack(parts))
         self._columns = tuple(
             replace(one, **_facts(one, column, groups), share=float(share))
             for one, column, share in zip(scaled, columns, shares, strict=True)
@@ -216,6 +212,14 @@ class FairTable(Parameters):
         self.n_features_in_ = len(names)
         self.feature_names_in_ = np.array(names, dtype=object)
         return self
+
+    def check(self, df: Any) -> None:
+        """Raises what :meth:`fit` would raise on these people, whatever the model.
+
+        Args:
+            df (DataFrame): People, a row each.
+        """
+        self._read(df)
 
     def transform(self, df: Any) -> Tensor:
         """Coordinates of people, float64, :math:`(N, D)`.
@@ -353,15 +357,26 @@ class FairTable(Parameters):
             msg = "'sensitive' must name a column with 'proxies=True' (got none)"
             raise ValueError(msg)
 
-    def _left_out(self, names: tuple[Any, ...]) -> set[Any]:
-        """Columns that do not count; raises on unknown ones, and if none is left."""
+    def _read(
+        self, df: Any
+    ) -> tuple[tuple[Any, ...], list[Column], dict[Any, list[list[int]]]]:
+        """All names, the columns that count, and categories that are alike."""
+        names = _names(df)
         check_known("sensitive", self.sensitive, names)
         check_known("ignore", self.ignore, names)
-        left_out = {*self.sensitive, *self.ignore}
-        if len(left_out) == len(names):
+        counted = [n for n in names if n not in {*self.sensitive, *self.ignore}]
+        if not counted:
             msg = "'sensitive' and 'ignore' must leave a column that counts"
             raise ValueError(f"{msg} (got all {len(names)})")
-        return left_out
+        columns = _read(df, counted)
+        if isinstance(self.scale, Mapping):
+            check_known("scale", self.scale, counted)
+            without = [name for name in counted if name not in self.scale]
+            if without:
+                got = f"none for {listed(without)}"
+                msg = f"'scale' must give every column a unit (got {got})"
+                raise ValueError(f"{msg}. {_REMEDY}")
+        return names, columns, _groups(self.alike or {}, columns)
 
     def _readings(self, method: str, df: Any) -> dict[Any, Reading]:
         """The columns of new people; one message names all that cannot be read."""
@@ -392,30 +407,6 @@ class FairTable(Parameters):
             msg = f"'{type(self).__name__}.{method}' needs a fit. Call 'fit' first"
             raise NotFittedError(msg)
         return self._columns
-
-    def _in_units(
-        self, columns: Sequence[Column], groups: Mapping[Any, list[list[int]]]
-    ) -> list[Scaled]:
-        """Columns in the units that ``scale`` gives."""
-        units = dict(self.scale)  # type: ignore[arg-type]
-        known = [column.name for column in columns]
-        check_known("scale", units, known)
-        without = [name for name in known if name not in units]
-        if without:
-            got = f"none for {listed(without)}"
-            msg = f"'scale' must give every column a unit (got {got})"
-            raise ValueError(f"{msg}. Name columns that do not count in 'ignore'")
-        return [
-            one_hot(
-                one,
-                f"unit {units[one.name]:g}",
-                0.5**0.5 / units[one.name],
-                groups.get(one.name, []),
-            )
-            if one.kind == "category"
-            else linear(one, f"unit {units[one.name]:g}", units[one.name])
-            for one in columns
-        ]
 
     def _by_effect(
         self,
@@ -476,15 +467,7 @@ class FairTable(Parameters):
     def _without_proxies(self, df: Any, z: NDArray[np.float64]) -> Erasure:
         """The map that removes what tells the sensitive columns."""
         columns = _read(df, self.sensitive)
-        parts = [
-            one_hot(one, "", 1.0, [])
-            if one.kind == "category"
-            else linear(one, "", None)
-            for one in columns
-        ]
-        attributes = [
-            part.of_fit(one) for part, one in zip(parts, columns, strict=True)
-        ]
+        attributes = [in_units(one, None, []).of_fit(one) for one in columns]
         return Erasure.of(z, np.hstack(attributes))
 
 

@@ -19,7 +19,7 @@ from sklearn.metrics import log_loss
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from pyg_glif import GLIFPostProcessor
-from pyg_glif.errors import NotFittedError
+from pyg_glif.errors import NotFittedError, SimilarityWarning
 from pyg_glif.tables import FairTable
 from tests import oracles_tables as oracle
 from tests.tables.people import AGE, HOURS, JOB, people, predict, score
@@ -765,6 +765,27 @@ def test_bad_tables_are_refused(options: Any, change: Any, message: str) -> None
     df = people() if change is None else change(people())
     with pytest.raises((TypeError, ValueError), match=message):
         FairTable(**options).fit(df, never)
+    with pytest.raises((TypeError, ValueError), match=message):
+        FairTable(**options).check(df)
+    assert FairTable().check(people()) is None  # type: ignore[func-returns-value]
+
+
+@pytest.mark.parametrize("proxies", [False, True])
+def test_a_model_that_uses_no_column_warns(proxies: bool) -> None:
+    df = people()
+    table = FairTable(["sex"], proxies=proxies)
+    with pytest.warns(SimilarityWarning, match="Everybody has the same coordinates"):
+        table.fit(df, lambda d: np.where(d["sex"] == "m", 0.3, 0.1))
+    assert bool((table.transform(df) == 0).all())
+    assert {one.share for one in table.summary().columns} == {0.0}
+
+
+def test_certain_outputs_may_be_called_probabilities() -> None:
+    df = people()
+    table = FairTable(["sex"], outputs="probabilities", eps=0.1)
+    z = table.fit(df, lambda d: (d["age"] > 40).astype(float)).transform(df)[:, 0]
+    reach = 2 * np.log(0.9 / 0.1)
+    assert float(z.max() - z.min()) == pytest.approx(reach)
 
 
 @pytest.mark.parametrize(
@@ -780,7 +801,6 @@ def test_bad_tables_are_refused(options: Any, change: Any, message: str) -> None
         (lambda d: np.full(len(d), np.nan), r"'predict' must be finite \(got nan"),
         (lambda d: d["age"] > 40, r"probabilities or scores \(got 0 and 1 only\)"),
         (lambda d: ["yes"] * len(d), "'predict' must hold numbers"),
-        (lambda d: np.full(len(d), 0.3), "the same coordinates for everybody"),
         (lambda d: d["sex"] == 0.3, "got 0 and 1 only"),
     ],
 )
