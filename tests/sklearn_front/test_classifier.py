@@ -311,7 +311,12 @@ DF, Y = frame()
         ({"cv": 1}, {}, ValueError, "'cv' must be"),
         ({"link": "probit"}, {}, ValueError, "'link' must be"),
         ({"scale": "rank"}, {}, ValueError, "'scale' must be"),
-        ({"cv": KFold(2)}, {"y": np.sort(Y)}, ValueError, "'cv' must leave every class"),
+        (
+            {"cv": KFold(2)},
+            {"y": np.sort(Y)},
+            ValueError,
+            "'cv' must leave every class",
+        ),
     ],
 )
 def test_bad_input_is_found_before_any_training(
