@@ -5,7 +5,9 @@ between ``<!-- name -->`` and ``<!-- end -->``, so that no figure is typed by ha
 """
 
 import json
+import math
 import re
+import statistics
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -201,6 +203,36 @@ def if_scaling(rows: list[dict[str, Any]]) -> str:
     return table(header, lines)
 
 
+def decay(rows: list[dict[str, Any]]) -> str:
+    """Unfairness left at a loss of 0.01, as a share of the model's, for each ``c``."""
+    left: dict[float, dict[str, list[float]]] = {}
+    for row in rows:
+        for found in row["found"]:
+            by_data = left.setdefault(found["c"], {})
+            by_data.setdefault(row["data"], []).append(found["least"]["0.01"]["share"])
+    names = list(dict.fromkeys(row["data"] for row in rows))
+    mean = {
+        c: [statistics.fmean(by_data[name]) for name in names]
+        for c, by_data in left.items()
+    }
+    best = min(mean, key=lambda c: statistics.fmean(mean[c]))
+    lines = []
+    for c, shares in mean.items():
+        # Each data set counts the same; so does each of its pairs of seed and degree.
+        gap = [
+            [a - b for a, b in zip(left[c][n], left[best][n], strict=True)]
+            for n in names
+        ]
+        behind = statistics.fmean(statistics.fmean(values) for values in gap)
+        error = math.sqrt(
+            sum(statistics.variance(values) / len(values) for values in gap)
+        ) / len(names)
+        beside = "least" if c == best else f"+{behind:.3f} ± {error:.3f}"
+        cells = [f"{share:.3f}" for share in (*shares, statistics.fmean(shares))]
+        lines.append([f"{c:g}", *cells, beside])
+    return table(["c", *names, "mean", "beside the least"], lines)
+
+
 def _fill(text: str, name: str, content: str) -> str:
     """Replaces what stands between the markers of one table."""
     pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -220,6 +252,7 @@ def main() -> None:
         "if_scaling": ("if_constraints", if_scaling),
         "paper_scale_graph": ("paper_scale", paper_scale_graph),
         "paper_scale": ("paper_scale", paper_scale),
+        "decay": ("decay", decay),
     }
     text = README.read_text()
     for name, (file, render) in tables.items():

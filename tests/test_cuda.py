@@ -13,6 +13,7 @@ from typing import Any
 import pandas
 import pytest
 import torch
+from sklearn.linear_model import LinearRegression, LogisticRegression
 from torch import Tensor
 from torch_geometric.data import Data
 
@@ -36,6 +37,7 @@ from pyg_glif import (
     solvers,
 )
 from pyg_glif.postprocessor import Bootstrap, audit
+from pyg_glif.sklearn import GLIFClassifier, GLIFRegressor
 from pyg_glif.tables import FairTable
 from pyg_glif.tuning import tune
 
@@ -121,6 +123,12 @@ def _table(p: People) -> Tensor:
     return table.transform(x).to(p.device)  # frames are on the CPU, and so are results
 
 
+def _estimator(p: People, kind: type, model: Any) -> Tensor:
+    x, y = p.x.cpu().numpy(), p.label.cpu().numpy()
+    found = kind(model, sensitive=[1], lam=1.0, random_state=0).fit(x, y).predict(x)
+    return torch.tensor(found, device=p.device)  # arrays are on the CPU
+
+
 def _metric(metric: Any, *batch: Tensor) -> Tensor:
     metric = metric.to(batch[0].device)
     metric.update(*batch)
@@ -178,7 +186,9 @@ CASES: dict[str, Callable[[People], Any]] = {
     "FairRadiusGraph": lambda p: FairRadiusGraph(TAU)(_data(p)).edge_weight,
     "FairTable": _table,
     "GLIFConv": lambda p: GLIFConv(lam=0.5).to(p.device)(p.y, p.edges, p.weight),
+    "GLIFClassifier": lambda p: _estimator(p, GLIFClassifier, LogisticRegression()),
     "GLIFPostProcessor": _post,
+    "GLIFRegressor": lambda p: _estimator(p, GLIFRegressor, LinearRegression()),
     "GLIFSmooth": lambda p: GLIFSmooth(0.5)(FairRadiusGraph(TAU)(_data(p))).y_fair,
     "GroupGap": lambda p: _metric(metrics.GroupGap(), p.score, p.label),
     "GroupStd": lambda p: _metric(metrics.GroupStd(), p.score, p.group),
@@ -286,6 +296,7 @@ MODULES = [
     "nn",
     "path",
     "postprocessor",
+    "sklearn",
     "tables",
     "transforms",
     "tuning",

@@ -160,14 +160,9 @@ class Fitted:
     names: tuple[Names, Names] = (None, None)  # of features, of outputs
 
     @property
-    def num_neighbors(self) -> Tensor:  # [N]
-        """Neighbours of each person."""
-        return self.lap.pattern.rowptr.diff()
-
-    @property
     def isolated(self) -> Tensor:
         """Numbers of the people without a neighbour."""
-        return (self.num_neighbors == 0).nonzero().flatten()
+        return (self.lap.pattern.rowptr.diff() == 0).nonzero().flatten()
 
     @cached_property
     def index(self) -> RadiusIndex | KNNIndex:

@@ -50,13 +50,14 @@ class GLIFClassifier(ClassifierMixin, GLIFEstimator):  # type: ignore[misc]
         tau (float, optional): Radius. (default: what gives the share ``coverage`` of
             people a neighbour)
         coverage (float): Used where neither ``tau`` nor ``k`` is given.
-            (default: :obj:`0.95`)
+            (default: :obj:`0.92`)
         k (int, optional): Similar are the ``k`` nearest, within ``tau`` if that is
             given. (default: :obj:`None`, all within the radius)
         theta (float, optional): Decay of the weights. (default: :obj:`None`, which
             follows the radius)
-        lam (float or str): Strength; ``"tune"`` takes the strongest up to 1 that loses
-            at most ``max_loss``, in cross-validation. (default: ``"tune"``)
+        lam (float or str): Strength. ``"tune"`` takes the fairest of six that loses at
+            most ``max_loss``, in cross-validation; the strongest of them lets peers
+            weigh five times as much as the person, on average. (default: ``"tune"``)
         max_loss (float): Accuracy that may be lost; :func:`~pyg_glif.tuning.tune` says
             how sure that is. (default: :obj:`0.005`)
         link (str or Link): What is averaged: ``"logit"``, log-odds (several classes:
@@ -112,7 +113,7 @@ class GLIFClassifier(ClassifierMixin, GLIFEstimator):  # type: ignore[misc]
         scale: Any = "effect",
         proxies: bool = False,
         tau: float | None = None,
-        coverage: float = 0.95,
+        coverage: float = 0.92,
         k: int | None = None,
         theta: float | None = None,
         lam: float | Literal["tune"] = "tune",

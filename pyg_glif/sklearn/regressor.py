@@ -81,7 +81,7 @@ class GLIFRegressor(RegressorMixin, GLIFEstimator):  # type: ignore[misc]
         scale: Any = "effect",
         proxies: bool = False,
         tau: float | None = None,
-        coverage: float = 0.95,
+        coverage: float = 0.92,
         k: int | None = None,
         theta: float | None = None,
         lam: float | Literal["tune"] = "tune",
