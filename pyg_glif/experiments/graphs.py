@@ -277,7 +277,8 @@ class GraphTrial(Comparison):
                     rows = rows[: self.config.num_ranked]
                     yes = logits[rows].sigmoid()
                     both = torch.stack([1.0 - yes, yes], dim=1)
-                    return weight * loss(both, x[rows])
+                    out: Tensor = loss(both, x[rows])
+                    return weight * out
 
                 yield {"weight": weight}, self.train(term=term)[1]
 
@@ -297,7 +298,8 @@ class GraphTrial(Comparison):
             return out
 
         def term(logits: Tensor) -> Tensor:
-            return loss(logits, self.lap, self.data.group).to(logits.dtype)
+            out: Tensor = loss(logits, self.lap, self.data.group)
+            return out.to(logits.dtype)
 
         logits = self.config.recipe.fit(head, forward, self.data, self.masks, term)
         found = self.records(GUIDE, [({"alpha": alpha, "beta": beta}, logits)])
