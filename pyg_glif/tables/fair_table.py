@@ -207,14 +207,12 @@ class FairTable(Parameters):
         erasure = None
         if self.proxies and variances.any():
             erasure = self._without_proxies(df, np.hstack(parts))
+        described = [
+            one.described(column, groups.get(one.name, []), float(share))
+            for one, column, share in zip(scaled, columns, shares, strict=True)
+        ]
         # All at once, so that a fit that fails leaves the one before.
-        self._erasure, self._columns = (
-            erasure,
-            tuple(
-                replace(one, **_facts(one, column, groups), share=float(share))
-                for one, column, share in zip(scaled, columns, shares, strict=True)
-            ),
-        )
+        self._columns, self._erasure = tuple(described), erasure
         self._names, self._fit_params = names, self.get_params()
         self.unit_, self.surrogate_score_ = unit, score
         self.n_features_in_ = len(names)
