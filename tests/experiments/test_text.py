@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from sklearn.linear_model import LogisticRegression
 from torch_geometric.data import Data
 
 from pyg_glif.datasets import Bios
@@ -14,6 +15,7 @@ from pyg_glif.experiments import (
     BIOS,
     EXPERIMENTS,
     TOXICITY,
+    Record,
     Run,
     Runtime,
     TextConfig,
@@ -218,6 +220,86 @@ def test_smoothed_records_match_the_closed_form(
     expected = measure(texts, torch.from_numpy(fair))
     glif = next(r for r in run.records if r.method == "GLIF" and r.setting["lam"] > 0)
     assert glif.metrics == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.dataset
+@pytest.mark.lightning
+def test_records_with_the_task_match_the_closed_form(
+    shared_data: Callable[[str], Path], cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared_data("bios")
+    seen: list[tuple[JudgedTexts, torch.Tensor]] = []
+    measure = JudgedTexts.measure
+
+    def spy(self: JudgedTexts, logits: torch.Tensor) -> dict[str, float]:
+        seen.append((self, logits))
+        return measure(self, logits)
+
+    monkeypatch.setattr(JudgedTexts, "measure", spy)
+    config = text_config("bios", root=cache, **SIZES["bios"])
+    trial = TextExperiment(replace(config, taus=(0.9,))).prepare(0)
+    list(trial.baseline())  # measures what the network says
+    records = list(trial.with_task())
+    texts, logits = seen[0]
+    dataset = Bios(cache, seed=0, **SIZES["bios"])
+    data = dataset[0]
+    known = data.train_mask | (data.val_mask & data.original)  # no test text
+    distance = FACE(5).fit(dataset.face_x, dataset.face_group)
+    model = LogisticRegression(tol=1e-8, max_iter=10_000)
+    model.fit(distance.embed(data.x[known]).double(), data.y[known])
+    z = distance.embed(texts.x).double().numpy()
+    log_prob = model.predict_log_proba(z)
+    effect = log_prob - log_prob.mean(axis=1, keepdims=True)
+    for weight in (0.3, 1.0):
+        both = np.concatenate([z, weight * effect], axis=1)
+        sq_dist = ((both[:, None] - both[None]) ** 2).sum(-1)
+        similar = np.where(sq_dist <= 0.81, np.exp(-1e-4 * sq_dist), 0.0)
+        lap = np.diag(similar.sum(1)) - similar
+        fair = np.linalg.solve(np.eye(len(z)) + 10.0 * lap, logits.double().numpy())
+        expected = measure(texts, torch.from_numpy(fair))
+        (found,) = (r for r in records if r.setting["weight"] == weight)
+        assert found.setting == {"weight": weight, "tau": 0.9, "lam": 10.0}
+        assert found.metrics == pytest.approx(expected, abs=1e-6)
+
+
+def task_run(seed: int) -> Run:
+    """Two radii, without and with the task, of which one is chosen."""
+    records = [
+        Record("GLIF", {"tau": tau, "lam": 10.0}, metrics(0.6 + seed / 10), chosen=True)
+        for tau in (0.1**0.5, 0.02**0.5)
+    ]
+    for weight in (0.3, 1.0):
+        for tau in (0.1**0.5, 0.02**0.5):
+            setting = {"weight": weight, "tau": tau, "lam": 10.0}
+            records.append(Record("GLIF + task effect", setting, metrics(0.8)))
+    counts = {"counts": {"test rows": 3}}
+    return Run("bios", "text", seed, {"curve_lam": 10.0}, tuple(records), extras=counts)
+
+
+def metrics(accuracy: float) -> dict[str, float]:
+    return {"balanced_accuracy": accuracy, "consistency": 0.9}
+
+
+def test_with_and_without_the_task_effect_are_side_by_side() -> None:
+    runs = [task_run(0), task_run(1)]
+    (*_, table) = BIOS.report(runs).tables
+    assert table.title == "With and without the task effect, along the radius"
+    shown = [(row.method, dict(row.setting)) for row in table.rows]
+    tau = 0.1**0.5
+    assert shown == [
+        ("GLIF", {"tau": tau, "lam": 10.0}),
+        ("GLIF + task effect", {"weight": 1.0, "tau": tau, "lam": 10.0}),
+    ]
+    assert table.rows[0].mean["balanced_accuracy"] == pytest.approx(0.65)
+    pytest.importorskip("matplotlib")
+    axes, _ = BIOS.draw(runs)["task"].axes
+    assert [line.get_label() for line in axes.get_lines()] == [
+        "GLIF",
+        "GLIF + task effect, weight 0.3",
+        "GLIF + task effect, weight 1",
+    ]
+    for line in axes.get_lines():
+        assert list(line.get_xdata()) == pytest.approx([0.02, 0.1])
 
 
 @pytest.mark.dataset
