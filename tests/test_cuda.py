@@ -13,6 +13,7 @@ from typing import Any
 import pandas
 import pytest
 import torch
+from sklearn.linear_model import LinearRegression, LogisticRegression
 from torch import Tensor
 from torch_geometric.data import Data
 
@@ -36,6 +37,7 @@ from pyg_glif import (
     solvers,
 )
 from pyg_glif.postprocessor import Bootstrap, audit
+from pyg_glif.sklearn import GLIFClassifier, GLIFRegressor
 from pyg_glif.tables import FairTable
 from pyg_glif.tuning import tune
 
@@ -121,6 +123,12 @@ def _table(p: People) -> Tensor:
     return table.transform(x).to(p.device)  # frames are on the CPU, and so are results
 
 
+def _estimator(p: People, kind: type, model: Any) -> Tensor:
+    x, y = p.x.cpu().numpy(), p.label.cpu().numpy()
+    found = kind(model, sensitive=[1], lam=1.0, random_state=0).fit(x, y).predict(x)
+    return torch.tensor(found, device=p.device)  # arrays are on the CPU
+
+
 def _metric(metric: Any, *batch: Tensor) -> Tensor:
     metric = metric.to(batch[0].device)
     metric.update(*batch)
@@ -178,12 +186,15 @@ CASES: dict[str, Callable[[People], Any]] = {
     "FairRadiusGraph": lambda p: FairRadiusGraph(TAU)(_data(p)).edge_weight,
     "FairTable": _table,
     "GLIFConv": lambda p: GLIFConv(lam=0.5).to(p.device)(p.y, p.edges, p.weight),
+    "GLIFClassifier": lambda p: _estimator(p, GLIFClassifier, LogisticRegression()),
     "GLIFPostProcessor": _post,
+    "GLIFRegressor": lambda p: _estimator(p, GLIFRegressor, LinearRegression()),
     "GLIFSmooth": lambda p: GLIFSmooth(0.5)(FairRadiusGraph(TAU)(_data(p))).y_fair,
     "GroupGap": lambda p: _metric(metrics.GroupGap(), p.score, p.label),
     "GroupStd": lambda p: _metric(metrics.GroupStd(), p.score, p.group),
     "Identity": lambda p: p.smooth(link=links.Identity()),
     "KNNConsistency": lambda p: _metric(metrics.KNNConsistency(), p.x, p.score),
+    "KNNIndex": lambda p: graph.KNNIndex(p.x, 3).query(p.x + 0.01),
     "LaplacianEnergy": lambda p: _metric(
         metrics.LaplacianEnergy("density"), p.score, p.edges, p.weight
     ),
@@ -227,6 +238,10 @@ CASES: dict[str, Callable[[People], Any]] = {
     "decay_of": lambda p: graph.edge_weights(p.sq_dist, graph.decay_of(None, TAU)),
     "edge_sq_dist": lambda p: graph.edge_sq_dist(p.x, p.edges),
     "edge_weights": lambda p: graph.edge_weights(p.sq_dist, 2.0),
+    "fair_knn_graph": lambda p: [
+        graph.fair_knn_graph(p.x, 3, strategy=s, batch=p.group % 2)  # type: ignore[arg-type]
+        for s in ("auto", "plain", "projected")
+    ],
     "fair_radius_graph": lambda p: [
         graph.fair_radius_graph(p.x, TAU, strategy=s, batch=p.group % 2)  # type: ignore[arg-type]
         for s in ("auto", "plain", "projected")
@@ -260,6 +275,7 @@ CASES: dict[str, Callable[[People], Any]] = {
     "lipschitz_violations": lambda p: (
         metrics.lipschitz_violations(p.x, p.score, 0.3).by_person
     ),
+    "local_weights": lambda p: graph.SimilarityGraph.nearest(p.x, 3).weights(),
     "local_lipschitz": lambda p: (
         metrics.local_lipschitz(p.score, p.edges, p.sq_dist).quantiles
     ),
@@ -280,6 +296,7 @@ MODULES = [
     "nn",
     "path",
     "postprocessor",
+    "sklearn",
     "tables",
     "transforms",
     "tuning",

@@ -39,6 +39,7 @@ RANKS: dict[str, tuple[int, set[str] | int]] = {
     "postprocessor": (7, 6),
     "tuning": (7, 6),
     "lightning": (8, 7),
+    "sklearn": (8, 7),
     "experiments": (9, 8),
     "cli": (10, 9),
     "__main__": (11, {"cli"}),

@@ -93,6 +93,11 @@ class PeopleDataset(LocalDataset):
         )
         return data if self.pre_transform is None else self.pre_transform(data)
 
+    @staticmethod
+    @abstractmethod
+    def twins(frame: "pd.DataFrame") -> list["pd.DataFrame"]:
+        """The same people, all else equal, as somebody of another group."""
+
     @abstractmethod
     def _read(self) -> "pd.DataFrame":
         """The table, its categories as such."""

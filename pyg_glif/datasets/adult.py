@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 FILE, UNKNOWN = "adult.csv.gz", "?"
 SPLITS = ("train", "test")
 INCOMES = ("<=50K", ">50K")
+_SWAPS = {"sex": ("Female", "Male"), "relationship": ("Wife", "Husband")}
 
 
 class Adult(PeopleDataset):
@@ -44,7 +45,8 @@ class Adult(PeopleDataset):
     For people with tables: ``frame`` holds the 14 features (text as pandas'
     ``category``, unknown entries as gaps), ``target`` is 1 for an income above 50,000
     dollars, ``split`` says ``"train"`` or ``"test"``. All three have one row per
-    person, are read from the source, and are copies.
+    person, are read from the source, and are copies. ``twins`` gives rows of the frame
+    the other sex.
 
     For PyG the only element is a :class:`~torch_geometric.data.Data`:
 
@@ -156,6 +158,21 @@ class Adult(PeopleDataset):
     def race_names(self) -> tuple[str, ...]:
         """What the numbers in ``race`` mean."""
         return tuple(self._table["race"].cat.categories)
+
+    @staticmethod
+    def twins(frame: "pd.DataFrame") -> list["pd.DataFrame"]:
+        """The same people with the other sex: one frame, husbands being wives in it.
+
+        Args:
+            frame (pandas.DataFrame): Some rows of ``frame``.
+        """
+        twin = frame.copy()
+        for name, (one, other) in _SWAPS.items():
+            column = frame[name]
+            swapped = column.astype(object).where(column != one, other)
+            swapped = swapped.where(column != other, one)
+            twin[name] = swapped.astype(column.dtype)
+        return [twin]
 
     def _read(self) -> "pd.DataFrame":
         """The census, or its likeness."""

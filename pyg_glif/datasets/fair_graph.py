@@ -94,7 +94,7 @@ class FairGraph(LocalDataset):
         check_choice("name", name, tuple(_SOURCES))
         self.name, self.folder = name, f"graphs/{name}"
         super().__init__(root, transform, pre_transform, force_reload)
-        if root is None:
+        if self._root is None:
             self.data, self.slices = self.collate([self._build()])
         else:
             self.load(self.processed_paths[0])
@@ -108,6 +108,11 @@ class FairGraph(LocalDataset):
     def processed_file_names(self) -> tuple[str, ...]:
         """One file for each graph."""
         return (f"fair_graph_{self.name}.pt",)
+
+    @property
+    def has_process(self) -> bool:
+        """Whether there is a folder in which to keep what is built."""
+        return self._root is not None
 
     def process(self) -> None:
         """Builds the data set and keeps it below ``root``."""

@@ -106,7 +106,8 @@ class German(PeopleDataset):
 
     For people with tables: ``frame`` holds the 20 features (words as pandas'
     ``category``; no gaps), ``target`` is 1 for a good credit risk. Both have one row
-    per person, are read from the source, and are copies.
+    per person, are read from the source, and are copies. ``twins`` gives rows of the
+    frame every personal status and sex.
 
     For PyG the only element is a :class:`~torch_geometric.data.Data`:
 
@@ -154,6 +155,23 @@ class German(PeopleDataset):
         force_reload: bool = False,
     ) -> None:
         super().__init__(root, transform, pre_transform, force_reload)
+
+    @staticmethod
+    def twins(frame: "pd.DataFrame") -> list["pd.DataFrame"]:
+        """The same people with each personal status and sex there is, a frame each.
+
+        Args:
+            frame (pandas.DataFrame): Some rows of ``frame``.
+        """
+        name = "personal_status_sex"
+        kind = frame[name].dtype
+        out = []
+        for status in kind.categories:
+            twin = frame.copy()
+            twin[name] = status
+            twin[name] = twin[name].astype(kind)
+            out.append(twin)
+        return out
 
     def _read(self) -> "pd.DataFrame":
         """The table, in words."""

@@ -111,7 +111,7 @@ class Split:
         num_new = round(config.test_share * len(order))
         new, known = order[:num_new], order[num_new:]
         people = frame.iloc[new.numpy()].reset_index(drop=True)
-        versions = [people, *_TWINS[config.dataset](people)]
+        versions = [people, *dataset.twins(people)]
         train = frame.iloc[known.numpy()].reset_index(drop=True)
         groups = torch.stack([_group(config, version) for version in versions], dim=1)
         return cls(train, versions, y[known], y[new], _group(config, train), groups)
@@ -149,31 +149,3 @@ def _group(config: TabularConfig, frame: "pd.DataFrame") -> Tensor:  # [N]
     """1 for men, 0 for women."""
     told = frame[config.sensitive[0]].astype(str).str.lower()
     return torch.tensor(told.str.match("man|male").to_numpy()).long()
-
-
-def flipped(frame: "pd.DataFrame") -> list["pd.DataFrame"]:
-    """People of the census with the other sex; husbands are wives then, and so on."""
-    swaps = {
-        "sex": {"Male": "Female", "Female": "Male"},
-        "relationship": {"Husband": "Wife", "Wife": "Husband"},
-    }
-    twin = frame.copy()
-    for name, swap in swaps.items():
-        told = frame[name].astype(object)
-        twin[name] = told.map(lambda v, s=swap: s.get(v, v)).astype(frame[name].dtype)
-    return [twin]
-
-
-def in_every_status(frame: "pd.DataFrame") -> list["pd.DataFrame"]:
-    """Borrowers with each personal status there is, their own among them."""
-    column = frame["personal_status_sex"]
-    out = []
-    for status in column.cat.categories:
-        twin = frame.copy()
-        twin["personal_status_sex"] = status
-        twin["personal_status_sex"] = twin["personal_status_sex"].astype(column.dtype)
-        out.append(twin)
-    return out
-
-
-_TWINS = {"adult": flipped, "german": in_every_status}

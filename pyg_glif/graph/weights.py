@@ -107,8 +107,8 @@ def local_weights(sq_dist: Tensor, scale: Tensor, decay: float = DECAY) -> Tenso
         scale (torch.Tensor): The larger scale :math:`s_{ij}` of each pair. Where it
             is zero or infinite, the weight is 1: the pair are duplicates, or there
             are fewer than :math:`k` other people.
-        decay (float, optional): The number :math:`c`. (default: ``DECAY``, that of
-            :func:`decay_of`)
+        decay (float, optional): The decay :math:`c` across the scale.
+            (default: that of :func:`~pyg_glif.graph.decay_of`)
 
     Shapes:
         - **input:** squared distances :math:`(E)`, scales :math:`(E)`

@@ -72,7 +72,9 @@ def knn_deviation(
     share = (k / beside.clamp(min=1).double()).clamp_(max=1.0).unsqueeze(1)
     filled = (total[spot] - value) * share[spot]
     filled += _fill(near, k - beside, count, total)[spot]
-    return like(given, (value - filled / k).abs_().view(y.shape).to(y.dtype))
+    apart = (value - filled / k).abs_().view(y.shape).to(y.dtype)
+    out: Tensor = like(given, apart)
+    return out
 
 
 def _fill(near: Ranked, places: Tensor, count: Tensor, total: Tensor) -> Tensor:

@@ -60,14 +60,19 @@ def doubt_features(
         )
 
 
-def doubt_graph(share: float, num_people: int, tau: float) -> None:
-    """Warns if a radius makes everybody the same; an infinite one was asked to."""
-    if share >= ALMOST_ALL and num_people >= _ENOUGH_PEOPLE and math.isfinite(tau):
-        _warn(
-            f"'tau' = {tau:.4g} joins {share:.1%} of all pairs: almost everybody is "
-            "similar to almost everybody, and outputs move towards one mean. Use a "
-            "smaller 'tau' or 'target_degree', or 'k'"
-        )
+def doubt_graph(share: float, num_people: int, tau: float, k: int | None) -> None:
+    """Warns if everybody is made the same; an infinite radius was asked to do so."""
+    if share < ALMOST_ALL or num_people < _ENOUGH_PEOPLE:
+        return
+    if k is None and math.isinf(tau):
+        return
+    rule, remedy = f"'tau' = {tau:.4g}", "'tau' or 'target_degree', or 'k'"
+    if k is not None:
+        rule, remedy = f"'k' = {k}", "'k'"
+    _warn(
+        f"{rule} joins {share:.1%} of all pairs: almost everybody is similar to almost "
+        f"everybody, and outputs move towards one mean. Use a smaller {remedy}"
+    )
 
 
 def doubt_newcomers(num_isolated: int, num: int) -> None:

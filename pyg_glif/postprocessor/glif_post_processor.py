@@ -194,7 +194,7 @@ class GLIFPostProcessor(Parameters):
         settings = self._settings(features, params)
         fitted = fit_people(settings, features, outputs, names)
         self._adopt(fitted, params)
-        doubt_graph(share_joined(fitted), len(features), settings.tau)
+        doubt_graph(share_joined(fitted), len(features), settings.tau, settings.k)
         return self
 
     def fit_transform(self, x: Any, y_hat: Any) -> Any:

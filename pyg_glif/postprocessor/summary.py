@@ -41,8 +41,8 @@ class FitSummary:
             has its own.
         lam (float): Strength.
         degree (dict): Neighbours per person: ``"mean"``, and the quantiles ``"min"``,
-            ``"p10"``, ``"median"``, ``"p90"``, ``"max"``, each the smallest number
-            that this share of people do not exceed.
+            ``"p10"``, ``"median"``, ``"p90"``, ``"max"``, as in
+            :meth:`~pyg_glif.graph.SimilarityGraph.degree_summary`.
         isolated (Tensor): Rows without a neighbour, whose outputs stayed as they were.
         share_joined (float): Share of all pairs of people who are neighbours.
         status (str): How the solve ended.
@@ -139,17 +139,12 @@ class FitSummary:
 
 def summarize(fitted: Fitted, unit: str | None) -> FitSummary:
     """Describes a fit."""
-    settings, graph, size = fitted.settings, fitted.graph, len(fitted.x)
+    settings, degrees = fitted.settings, fitted.graph.degree_summary()
     names = fitted.names[0] or tuple(range(fitted.x.size(1)))
     free = _ignored(settings.distance, fitted.x)
-    degree = fitted.num_neighbors.sort().values
-    ranks = {
-        name: max(1, math.ceil(share * size - 1e-9))
-        for name, share in _QUANTILES.items()
-    }
     metric = settings.distance
     return FitSummary(
-        num_people=size,
+        num_people=len(fitted.x),
         columns=tuple(n for n, out in zip(names, free, strict=True) if not out),
         ignored=tuple(n for n, out in zip(names, free, strict=True) if out),
         metric="Euclidean" if metric is None else type(metric).__name__,
@@ -160,10 +155,10 @@ def summarize(fitted: Fitted, unit: str | None) -> FitSummary:
         theta=settings.theta,
         lam=settings.lam,
         degree={
-            "mean": graph.num_edges / size,
-            **{name: int(degree[rank - 1]) for name, rank in ranks.items()},
+            "mean": degrees.mean,
+            **{key: degrees.quantiles[share] for key, share in _QUANTILES.items()},
         },
-        isolated=fitted.isolated,
+        isolated=degrees.isolated,
         share_joined=share_joined(fitted),
         status=fitted.solution.status.name,
         error_bound=float(fitted.solution.error_bound.max()),

@@ -37,8 +37,13 @@ from pyg_glif.tuning import TuneResult, tune
 
 _Self = TypeVar("_Self", bound="GLIFEstimator")
 
-# Strengths that are tried. Beyond one, a person with many peers is hardly heard.
-_LAMS = (0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 1.0)
+# Strengths that are tried: how many times as much as the person their peers weigh, on
+# average. Beyond, people are hardly heard in their own case; and the loss that is
+# measured is that of models trained on a part of the people, which averaging helps more
+# than it helps the model of all.
+_PULLS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+# People whose peers are looked at to find the strengths.
+_SAMPLE = 4000
 # Parameters that table and correction have under the same names.
 _OF_TABLE = ("sensitive", "alike", "ignore", "scale", "proxies")
 _OF_POST = ("tau", "k", "theta", "normalization", "progress")
@@ -130,7 +135,7 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         y = self._check_target(y)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         table = self._new_table(seed)
-        # table.check(people.frame)
+        table.check(people.frame)
         for_fit, for_split = self._routed(sample_weight, fit_params)
         if is_frozen(self.estimator):
             self._check_fitted(self.estimator)
@@ -152,6 +157,9 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         y_hat, link = self._signal(outputs), self._link_for(outputs)
         self.table_ = table.fit(people.frame, self._outputs_of_frame)
         x = table.transform(people.frame)
+        if bool((x == x[0]).all()):
+            msg = "'estimator' must depend on a column that counts"
+            raise ValueError(f"{msg} (got the same coordinates for everybody)")
         self.post_ = self._chosen(x, y_hat, y, link, seed).fit(x, y_hat)
         return self
 
@@ -217,7 +225,7 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         if attributes is None:
             attributes = self._groups_among(people)
         named = {name: to_labels(name, value) for name, value in attributes.items()}
-        graph = self._similarity(x)
+        graph = self._similarity(x, self.tau if self.k else self.post_.tau_)
         report = audit(
             x,
             before,
@@ -249,6 +257,7 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         config = {
             "kind": type(self).__name__,
             "params": {name: getattr(self, name) for name in _SAVED},
+            "link": self.link if isinstance(self.link, str) else None,
             "table": self.table_.to_config(),
             "form": self._form.to_config(),
             **self._facts(),
@@ -271,7 +280,8 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"{msg} (got one that '{got}.save' wrote)")
         table = FairTable.from_config(config["table"])
         params = {name: getattr(table, name) for name in _OF_TABLE}
-        out = cls(estimator, link=post.link, **params, **config["params"])
+        link = config["link"] or post.link
+        out = cls(estimator, link=link, **params, **config["params"])
         form = {**config["form"], "names": tuple(config["form"]["names"])}
         out._form = Form(**form)
         out._adopt(config)
@@ -353,12 +363,19 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         if width != self.n_features_in_:
             msg = f"'estimator' must take {self.n_features_in_} columns"
             raise ValueError(f"{msg} (got one that takes {width})")
+        names = getattr(model, "feature_names_in_", None)
+        if names is not None and list(names) != list(self._form.names):
+            msg = f"'estimator' must take the columns {list(self._form.names)}"
+            raise ValueError(f"{msg} (got one that takes {list(names)})")
 
     def _check_params(self) -> None:
         """Raises on parameters that no data can make right."""
         self._check_model()
         if self.lam != "tune" and isinstance(self.lam, str):
             raise ValueError(f"'lam' must be a number or 'tune' (got {self.lam!r})")
+        if self.lam == "tune" and self.tau is not None and self.k is not None:
+            msg = "'k' must be given without 'tau' if 'lam' is 'tune'"
+            raise ValueError(f"{msg} (got {self.k} and {self.tau:g})")
         check_scalar("max_loss", self.max_loss, minimum=0.0)
         check_scalar("coverage", self.coverage, above=0.0, below=1.0)
         if isinstance(self.cv, int):
@@ -368,11 +385,7 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     def _new_post(self, **settings: Any) -> GLIFPostProcessor:
         """The correction, not fitted."""
         given = {name: getattr(self, name) for name in _OF_POST}
-        given = {**given, **settings}  # TEMP
-        given.pop("k")
-        if given["theta"] is None:
-            given["theta"] = 2.0 / given["tau"] ** 2 if given["tau"] else 1.0
-        return GLIFPostProcessor(**given)
+        return GLIFPostProcessor(**{**given, **settings})
 
     def _new_table(self, seed: int) -> FairTable:
         """The table, not fitted."""
@@ -407,21 +420,20 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         """The correction with the radius and the strength that are chosen."""
         tau, lam = self.tau, self.lam
         if tau is None and self.k is None:
-            from sklearn.neighbors import NearestNeighbors  # TEMP
-
-            nn = NearestNeighbors(n_neighbors=2).fit(x.numpy()).kneighbors(x.numpy())
-            tau = float(np.quantile(nn[0][:, 1], self.coverage)) or 1e-3
+            tau = suggest_tau(x, coverage=self.coverage)
         self.__dict__.pop("tune_", None)
         if lam == "tune":
-            size = {"taus": [tau]} if self.k is None else {"ks": [self.k], "tau": tau}
+            generator = torch.Generator().manual_seed(seed)
+            weight = self._weight_of_peers(x, tau, generator)
+            size: Any = {"taus": [tau]} if self.k is None else {"ks": [self.k]}
             self.tune_ = tune(
                 x,
                 y_hat,
                 **self._judged(y),
                 **size,
-                lams=_LAMS,
+                lams=[pull / weight for pull in _PULLS] if weight > 0 else [0.0],
                 max_loss=self.max_loss,
-                generator=torch.Generator().manual_seed(seed),
+                generator=generator,
                 theta=self.theta,
                 normalization=self.normalization,
                 link=link,
@@ -429,6 +441,16 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             )
             lam = self.tune_.best.lam
         return self._new_post(tau=tau, lam=lam, link=link)
+
+    def _weight_of_peers(
+        self, x: Tensor, tau: float | None, generator: torch.Generator
+    ) -> float:
+        """How much peers weigh beside a person at strength one, on average."""
+        some = x[torch.randperm(len(x), generator=generator)[:_SAMPLE]]
+        lap = self._similarity(some, tau).laplacian(self.theta, self.normalization)
+        # Within a radius there are more peers among more people.
+        more = 1.0 if self.k is not None else (len(x) - 1) / (len(some) - 1)
+        return more * float((lap.diagonal * lap.lam_scale).mean())
 
     def _read(self, X: Any) -> People:  # noqa: N803
         """People who may be new."""
@@ -454,11 +476,12 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         """Outputs of people whom the table makes up."""
         return self._outputs(self.estimator_, self._form.given(frame))
 
-    def _similarity(self, x: Tensor) -> SimilarityGraph:
+    def _similarity(self, x: Tensor, tau: float | None) -> SimilarityGraph:
         """Who is similar among people."""
         if self.k is not None:
-            return SimilarityGraph.nearest(x, self.k, tau=self.tau)
-        return SimilarityGraph.search(x, self.post_.tau_, progress=self.progress)
+            return SimilarityGraph.nearest(x, self.k, tau=tau, progress=self.progress)
+        assert tau is not None  # it is given or suggested
+        return SimilarityGraph.search(x, tau, progress=self.progress)
 
     def _groups_among(self, people: People) -> dict[str, list[str]]:
         """The sensitive columns that divide people into groups."""

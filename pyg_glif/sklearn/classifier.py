@@ -50,13 +50,14 @@ class GLIFClassifier(ClassifierMixin, GLIFEstimator):  # type: ignore[misc]
         tau (float, optional): Radius. (default: what gives the share ``coverage`` of
             people a neighbour)
         coverage (float): Used where neither ``tau`` nor ``k`` is given.
-            (default: :obj:`0.95`)
+            (default: :obj:`0.92`)
         k (int, optional): Similar are the ``k`` nearest, within ``tau`` if that is
             given. (default: :obj:`None`, all within the radius)
         theta (float, optional): Decay of the weights. (default: :obj:`None`, which
             follows the radius)
-        lam (float or str): Strength; ``"tune"`` takes the strongest up to 1 that loses
-            at most ``max_loss``, in cross-validation. (default: ``"tune"``)
+        lam (float or str): Strength. ``"tune"`` takes the fairest of six that loses at
+            most ``max_loss``, in cross-validation; the strongest of them lets peers
+            weigh five times as much as the person, on average. (default: ``"tune"``)
         max_loss (float): Accuracy that may be lost; :func:`~pyg_glif.tuning.tune` says
             how sure that is. (default: :obj:`0.005`)
         link (str or Link): What is averaged: ``"logit"``, log-odds (several classes:
@@ -112,7 +113,7 @@ class GLIFClassifier(ClassifierMixin, GLIFEstimator):  # type: ignore[misc]
         scale: Any = "effect",
         proxies: bool = False,
         tau: float | None = None,
-        coverage: float = 0.95,
+        coverage: float = 0.92,
         k: int | None = None,
         theta: float | None = None,
         lam: float | Literal["tune"] = "tune",
@@ -205,10 +206,10 @@ class GLIFClassifier(ClassifierMixin, GLIFEstimator):  # type: ignore[misc]
             raise TypeError(f"{msg}. {remedy}")
 
     def _check_target(self, y: Any) -> NDArray[Any]:
-        y = column_or_1d(y, warn=True)
-        assert_all_finite(y, input_name="y")
-        check_classification_targets(y)
-        self.classes_, counts = np.unique(y, return_counts=True)
+        truth: NDArray[Any] = column_or_1d(y, warn=True)
+        assert_all_finite(truth, input_name="y")
+        check_classification_targets(truth)
+        self.classes_, counts = np.unique(truth, return_counts=True)
         if len(counts) < 2:
             (name,) = self.classes_.tolist()
             raise ValueError(f"'y' must have two classes (got one class, {name!r})")
@@ -216,7 +217,7 @@ class GLIFClassifier(ClassifierMixin, GLIFEstimator):  # type: ignore[misc]
             name = self.classes_.tolist()[counts.argmin()]
             msg = f"'y' must have each class twice (got {name!r} once)"
             raise ValueError(f"{msg}. Leave rare classes out or join them")
-        return y
+        return truth
 
     def _check_fitted(self, model: Any) -> None:
         super()._check_fitted(model)

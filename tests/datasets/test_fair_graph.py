@@ -34,6 +34,15 @@ def test_features_are_scaled_and_edges_symmetric(tmp_path):
     torch.testing.assert_close(again.x, data.x)
 
 
+def test_nothing_is_written_without_root(tmp_path, monkeypatch):
+    _write(tmp_path / "data" / "graphs" / "credit")
+    monkeypatch.setenv("PYG_GLIF_DATA", str(tmp_path / "data"))
+    monkeypatch.chdir(tmp_path)
+    before = sorted(tmp_path.rglob("*"))
+    assert len(FairGraph()[0].y) == 8
+    assert sorted(tmp_path.rglob("*")) == before
+
+
 def test_split_takes_labels_from_both_classes(tmp_path):
     _write(tmp_path / "graphs" / "credit", label=[1] * 60 + [0] * 40, rows=100)
     dataset = FairGraph(tmp_path)

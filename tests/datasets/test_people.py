@@ -141,6 +141,33 @@ def test_german(folder: Path) -> None:
     assert [dataset.sex_names[i] for i in data.sex] == ["man", "woman"]
 
 
+def test_flipping_twice_gives_the_same_people() -> None:
+    people = Adult(variant="invented").frame[:300]
+    (twin,) = Adult.twins(people)
+    (again,) = Adult.twins(twin)
+    pd.testing.assert_frame_equal(again, people)
+    assert (twin["sex"] != people["sex"]).all()
+    wives = people["relationship"] == "Wife"
+    assert wives.any()
+    assert (twin.loc[wives, "relationship"] == "Husband").all()
+    unmarried = ~people["relationship"].isin(["Wife", "Husband"])
+    changed = ["sex", "relationship"]
+    pd.testing.assert_frame_equal(
+        twin.drop(columns=changed), people.drop(columns=changed)
+    )
+    assert (twin["relationship"] == people["relationship"])[unmarried].all()
+
+
+def test_borrowers_get_every_status() -> None:
+    status = pd.Series(["a", "b", "a"], dtype="category")
+    people = pd.DataFrame({"personal_status_sex": status, "age": [1, 2, 3]})
+    versions = German.twins(people)
+    assert [set(v["personal_status_sex"]) for v in versions] == [{"a"}, {"b"}]
+    for version in versions:
+        assert version["personal_status_sex"].dtype == status.dtype
+        assert version["age"].tolist() == [1, 2, 3]
+
+
 @pytest.mark.parametrize("kind", [Adult, German])
 def test_people_are_kept_in_root(
     kind: type[Adult | German], folder: Path, monkeypatch: pytest.MonkeyPatch

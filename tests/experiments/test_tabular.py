@@ -21,7 +21,7 @@ from pyg_glif.experiments import (
     _rivals as rivals,
 )
 from pyg_glif.experiments._arms import AS_IT_IS, ESTIMATOR
-from pyg_glif.experiments._people import Split, flipped, in_every_status
+from pyg_glif.experiments._people import Split
 from pyg_glif.experiments.tabular import TabularTrial
 from tests.experiments.small import RECIPE
 
@@ -51,33 +51,6 @@ def run() -> Run:
 def metrics(run: Run, label: str) -> Any:
     (found,) = (r.metrics for r in run.records if r.method == label)
     return found
-
-
-def test_flipping_twice_gives_the_same_people() -> None:
-    people = Adult(variant="invented").frame[:300]
-    (twin,) = flipped(people)
-    (again,) = flipped(twin)
-    pd.testing.assert_frame_equal(again, people)
-    assert (twin["sex"] != people["sex"]).all()
-    wives = people["relationship"] == "Wife"
-    assert wives.any()
-    assert (twin.loc[wives, "relationship"] == "Husband").all()
-    unmarried = ~people["relationship"].isin(["Wife", "Husband"])
-    changed = ["sex", "relationship"]
-    pd.testing.assert_frame_equal(
-        twin.drop(columns=changed), people.drop(columns=changed)
-    )
-    assert (twin["relationship"] == people["relationship"])[unmarried].all()
-
-
-def test_borrowers_get_every_status() -> None:
-    status = pd.Series(["a", "b", "a"], dtype="category")
-    people = pd.DataFrame({"personal_status_sex": status, "age": [1, 2, 3]})
-    versions = in_every_status(people)
-    assert [set(v["personal_status_sex"]) for v in versions] == [{"a"}, {"b"}]
-    for version in versions:
-        assert version["personal_status_sex"].dtype == status.dtype
-        assert version["age"].tolist() == [1, 2, 3]
 
 
 def test_split_keeps_newcomers_out_of_training() -> None:

@@ -270,8 +270,10 @@ def state(post: GLIFPostProcessor) -> list[object]:
     plain = {k: repr(v) for k, v in post.get_params().items()}
     names = getattr(post, "feature_names_in_", np.array([])).tolist()
     report = (solution.status, solution.num_iter, solution.solver)
+    scale = post.similarity_.scale
+    tensors += [] if scale is None else [scale]
     parts = [(str(t.dtype), t.shape, t.numpy().tobytes()) for t in tensors]
-    return [plain, post.tau_, names, report, post.metadata_, *parts]
+    return [plain, post.tau_, post.theta_, names, report, post.metadata_, *parts]
 
 
 def damaged(whole: bytes, generator: np.random.Generator) -> bytes:
@@ -297,8 +299,10 @@ def damaged(whole: bytes, generator: np.random.Generator) -> bytes:
 
 def test_no_damaged_file_loads_with_other_content(tmp_path: Path) -> None:
     generator = np.random.default_rng(0)
-    whole = (GOLDEN / "version_2.safetensors").read_bytes()
-    path, expected = tmp_path / "fit", state(load_golden(2))
+    whole = (GOLDEN / "version_3_nearest.safetensors").read_bytes()
+    path = tmp_path / "fit"
+    path.write_bytes(whole)
+    expected = state(GLIFPostProcessor.load(path))
     refused = 0
     for _ in range(3000):
         path.write_bytes(damaged(whole, generator))
@@ -375,6 +379,37 @@ def test_files_of_every_format_version_load(version: int) -> None:
         assert found.columns == ["yes", "no"]
         found = torch.from_numpy(found.to_numpy()[:, [1, 0]].copy())
     torch.testing.assert_close(found, expected, **near)
+
+
+@pytest.mark.parametrize("rule", ["radius", "nearest"])
+def test_files_of_the_present_format_load(
+    rule: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The default may change; what was fitted does not.
+    monkeypatch.setattr("pyg_glif.graph.weights.DECAY", 9.0)
+    monkeypatch.setattr("pyg_glif.postprocessor._fitted.DECAY", 9.0)
+    post = GLIFPostProcessor.load(GOLDEN / f"version_3_{rule}.safetensors")
+    record = json.loads((GOLDEN / "version_3.json").read_text())[rule]
+    asked = {"radius": (1.2, None, None), "nearest": (2.5, None, 3)}[rule]
+    assert (post.tau, post.theta, post.k) == asked
+    assert (post.tau_, post.theta_) == (record["tau"], record["theta"])
+    if rule == "radius":
+        assert post.theta_ == pytest.approx(record["decay"] / 1.2**2)
+    given = json.loads((GOLDEN / "version_1.json").read_text())
+    x_new, y_new = (
+        torch.tensor(given[name], dtype=torch.float32).numpy()
+        for name in ("x_new", "y_hat_new")
+    )
+    new = Frame(x_new, ["age", "income", "rate"]), Frame(y_new, ["no", "yes"])
+    near = {"rtol": 1e-6, "atol": 1e-7}
+    found = {
+        "y_fair": post.y_fair_,
+        "edge_weight": post.graph_.edge_weight,
+        "transform": post.transform(*new).to_numpy(),
+        "joint": post.transform(*new, joint=True).to_numpy(),
+    }
+    for name, value in found.items():
+        np.testing.assert_allclose(value, record[name], **near, err_msg=name)
 
 
 def test_old_files_keep_the_columns_of_the_command_line(tmp_path: Path) -> None:
