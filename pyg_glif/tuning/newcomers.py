@@ -61,7 +61,7 @@ class WithinRadius:
         self.graph = SimilarityGraph.search(
             x, max(radii), distance=distance, progress=progress
         )
-        self._inside = {tau: self.graph.is_within(tau) for tau in radii}
+        self._last: tuple[float, SimilarityGraph] | None = None
 
     def describe(self, tau: float) -> dict[str, Any]:
         """The keywords of a point."""
@@ -81,19 +81,29 @@ class WithinRadius:
         self, tau: float, theta: float | None, fold: Fold
     ) -> tuple[SimilarityGraph, Ties]:
         """The graph of the fitted people, and the ties of the new ones."""
-        size = self.graph.num_nodes
-        place = self.graph.edge_index.new_full((2, size), -1)
-        for side, rows in enumerate((fold.fitted, fold.new)):
-            place[side, rows] = torch.arange(len(rows), device=place.device)
-        row, col = self.graph.edge_index[:, self._inside[tau]]
-        sq_dist = self.graph.sq_dist[self._inside[tau]]
-        known = place[0][col]
-        first, new = place[0][row], place[1][row]
-        inner, outer = (first >= 0) & (known >= 0), (new >= 0) & (known >= 0)
-        edges = torch.stack([first[inner], known[inner]])
-        graph = SimilarityGraph(edges, sq_dist[inner], len(fold.fitted), tau)
-        weight = edge_weights(sq_dist[outer], decay_of(theta, tau))
-        return graph, Ties(new[outer], known[outer], weight.double())
+        if self._last is None or self._last[0] != tau:
+            self._last = tau, self.graph.within(tau)
+        graph = self._last[1]
+        row, col = graph.edge_index
+        place = row.new_empty(graph.num_nodes)
+        for rows in fold:
+            place[rows] = torch.arange(len(rows), device=place.device)
+        fitted, new = (
+            torch.zeros(graph.num_nodes, dtype=torch.bool, device=place.device)
+            for _ in fold
+        )
+        fitted[fold.fitted], new[fold.new] = True, True
+        known = fitted[col]
+        inner, outer = (
+            (some[row] & known).nonzero()[:, 0]  # in the order of the edges
+            for some in (fitted, new)
+        )
+        edges = torch.stack([place[row[inner]], place[col[inner]]])
+        sq_dist = graph.sq_dist[inner]
+        ties = place[row[outer]], place[col[outer]]
+        weight = edge_weights(graph.sq_dist[outer], decay_of(theta, tau))
+        among = SimilarityGraph(edges, sq_dist, len(fold.fitted), tau)
+        return among, Ties(*ties, weight.double())
 
 
 class AmongNearest:
