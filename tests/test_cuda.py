@@ -194,6 +194,7 @@ CASES: dict[str, Callable[[People], Any]] = {
     "GroupStd": lambda p: _metric(metrics.GroupStd(), p.score, p.group),
     "Identity": lambda p: p.smooth(link=links.Identity()),
     "KNNConsistency": lambda p: _metric(metrics.KNNConsistency(), p.x, p.score),
+    "KNNIndex": lambda p: graph.KNNIndex(p.x, 3).query(p.x + 0.01),
     "LaplacianEnergy": lambda p: _metric(
         metrics.LaplacianEnergy("density"), p.score, p.edges, p.weight
     ),
@@ -237,6 +238,10 @@ CASES: dict[str, Callable[[People], Any]] = {
     "decay_of": lambda p: graph.edge_weights(p.sq_dist, graph.decay_of(None, TAU)),
     "edge_sq_dist": lambda p: graph.edge_sq_dist(p.x, p.edges),
     "edge_weights": lambda p: graph.edge_weights(p.sq_dist, 2.0),
+    "fair_knn_graph": lambda p: [
+        graph.fair_knn_graph(p.x, 3, strategy=s, batch=p.group % 2)  # type: ignore[arg-type]
+        for s in ("auto", "plain", "projected")
+    ],
     "fair_radius_graph": lambda p: [
         graph.fair_radius_graph(p.x, TAU, strategy=s, batch=p.group % 2)  # type: ignore[arg-type]
         for s in ("auto", "plain", "projected")
@@ -270,6 +275,7 @@ CASES: dict[str, Callable[[People], Any]] = {
     "lipschitz_violations": lambda p: (
         metrics.lipschitz_violations(p.x, p.score, 0.3).by_person
     ),
+    "local_weights": lambda p: graph.SimilarityGraph.nearest(p.x, 3).weights(),
     "local_lipschitz": lambda p: (
         metrics.local_lipschitz(p.score, p.edges, p.sq_dist).quantiles
     ),

@@ -11,6 +11,7 @@ import torch
 from torch_geometric.data import Data
 
 from pyg_glif.cli import main
+from pyg_glif.datasets import Adult
 from tests.cli.calls import people
 
 ROOT = Path(__file__).parents[1]
@@ -27,7 +28,12 @@ def given() -> dict[str, Any]:
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(200, 5, generator=generator)
     y_hat = torch.rand(200, generator=generator)
+    adult = Adult(variant="invented")
     return {
+        "people": adult.frame[:500],
+        "income": adult.target[:500],
+        "newcomers": adult.frame[500:600],
+        "income_of_newcomers": adult.target[500:600],
         "x": x,
         "y_hat": y_hat,
         "sensitive_directions": torch.eye(5)[:1],
@@ -112,6 +118,13 @@ def test_what_is_said_about_the_table_is_in_the_table() -> None:
     accuracy, spread = first["In-processing"][:2]
     assert accuracy == max(row[0] for row in first.values())
     assert spread == min(row[1] for row in first.values())
+
+
+def test_the_table_of_people_is_that_of_the_documentation() -> None:
+    shown = README.split("<!-- demo_tables -->")[1].split("<!-- end -->")[0].strip()
+    page = (ROOT / "docs" / "results" / "demo_tables.md").read_text(encoding="utf-8")
+    assert page.split("\n", 2)[2].startswith(f"{shown}\n\n")
+    assert shown.startswith("**Boosted trees: individuals**\n\n| method ")
 
 
 def test_the_table_is_that_of_the_documentation() -> None:

@@ -331,7 +331,10 @@ def given(args: argparse.Namespace, *tables: Iterable[str]) -> dict[str, Any]:
     return {
         flag: value
         for flag, value in values.items()
-        if value not in (None, False) and (flag, value) != ("--metric", default)
+        # Zero is a value: only what is absent or turned off was not given.
+        if value is not None
+        and value is not False
+        and (flag, value) != ("--metric", default)
     }
 
 

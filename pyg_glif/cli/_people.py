@@ -360,7 +360,9 @@ class _Files:
         asked = "standard" if args.standardize else args.scale
         if asked is None and (args.sensitive or args.alike or args.categories):
             asked = "effect"
-        if asked == "none" or (asked is None and args.metric != "euclidean"):
+        # Gaps in an array of numbers are slips, and learners want numbers.
+        numbers_only = args.metric != "euclidean" or isinstance(data, ArrayTable)
+        if asked == "none" or (asked is None and numbers_only):
             return _Told(features, "none", data.numbers(features))
         if asked in (None, "standard") and not args.categories:
             numbers = data.plain_numbers(features)

@@ -148,7 +148,7 @@ def search_nearest(
         batch = check_batch(batch, x.size(0)).to(x.device)
     if not distance.is_embedding:
         near = called_nearest(x, k, distance, batch, cap, progress)
-        keep = _kept(near, mutual) & called_within(near.sq, cap)
+        keep = _kept(near, mutual)
         pairs = near.i[keep], near.j[keep], near.sq[keep].to(x.dtype)
         edge_index, dist = both_directions(iter([pairs]), x)
         scale = near.sq_kth.clamp(max=cap)
@@ -243,7 +243,7 @@ def called_nearest(
     progress: bool | None,
 ) -> Nearest:
     """The k nearest of each person by a function; distances are not squared."""
-    upper = x.new_full((x.size(0),), tau, dtype=torch.float64)
+    upper = x.new_full((x.size(0),), math.inf, dtype=torch.float64)
     pool = Pool(k, upper)
     order = torch.arange(x.size(0), device=x.device)
     if batch is not None:
@@ -254,14 +254,15 @@ def called_nearest(
             for cols in tiles[start:]:
                 if batch is not None and batch[rows[-1]] < batch[cols[0]]:
                     break
-                dist = distance(x[rows], x[cols]).double()
+                dist = distance(x[rows], x[cols])
                 wanted = dist <= torch.maximum(upper[rows].unsqueeze(1), upper[cols])
+                wanted &= called_within(dist, tau)
                 if cols is rows:
                     wanted = wanted.triu(1)
                 if batch is not None:
                     wanted &= batch[rows].unsqueeze(1) == batch[cols]
                 r, c = wanted.nonzero(as_tuple=True)
-                value = dist[r, c]
+                value = dist[r, c].double()
                 pool.add(rows[r], cols[c], value, torch.zeros_like(value))
             bar.update()
     return pool.resolve(slack=0.0)

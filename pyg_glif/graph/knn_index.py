@@ -16,7 +16,7 @@ from pyg_glif._validate import (
     check_scalar,
 )
 from pyg_glif.distances import FairDistance
-from pyg_glif.graph._decide import decide, exact_squares
+from pyg_glif.graph._decide import called_within, decide, exact_squares
 from pyg_glif.graph._plan import choose_basis
 from pyg_glif.graph._points import Points, as_distance, coordinates, own
 from pyg_glif.graph._pool import Pool, loosened
@@ -94,7 +94,9 @@ class KNNIndex:
         self.distance = deepcopy(distance) if copy else distance
         if scale is None:
             scale = search_nearest(x, k, self.distance, None, tau=tau).scale
-        check_num_rows("scale", scale.numel(), x.size(0))
+        if scale.shape != x.shape[:1]:
+            msg = f"'scale' must have one entry per row of 'x' (got {scale.numel()}"
+            raise ValueError(f"{msg} for {x.size(0)})")
         self.scale = scale.detach().to(x.device, torch.float64)
         self._num_nodes, self._like = x.size(0), x.new_empty(0, x.size(1))
         self._screen: Screen | None = None
@@ -199,10 +201,12 @@ class KNNIndex:
             scale = dist.new_full((len(rows),), math.inf)
             if self.k <= self._num_nodes:
                 scale = dist.kthvalue(self.k, dim=1).values
-            scale = scale.double().clamp_(max=self.tau)
-            mine, theirs = dist <= scale.unsqueeze(1), dist <= self.scale
+            # All in the precision of the function.
+            mine = dist <= scale.unsqueeze(1)
+            theirs = dist <= self.scale.to(dist.dtype)
             near = mine & theirs if self.mutual else mine | theirs
-            r, c = (near & (dist <= self.tau)).nonzero(as_tuple=True)
+            r, c = (near & called_within(dist, self.tau)).nonzero(as_tuple=True)
+            scale = scale.double().clamp_(max=self.tau)
             parts.append((r + first, c, dist[r, c].square(), scale))
         row, col, sq_dist, scale = (
             torch.cat(part) for part in zip(*parts, strict=True)

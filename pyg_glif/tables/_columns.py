@@ -69,6 +69,10 @@ class Column:
         table = np.array([*(position[value] for value in found), np.nan])
         return cls(name, kind, table[codes], categories)
 
+    def is_constant(self) -> bool:
+        """Whether all people have the same value, and none is missing."""
+        return bool((self.values == self.values[0]).all())
+
     def is_free_text(self) -> bool:
         """Whether nearly everybody has a text of their own."""
         texts = [value for value in self.categories if isinstance(value, str)]
@@ -121,6 +125,7 @@ def factorized(series: Any) -> tuple[NDArray[np.intp], list[Any]]:
 
 def plain_value(value: Any) -> Any:
     """A category as text, truth value or number; others by their text."""
+    value = value.item() if isinstance(value, np.generic) else value
     return value if isinstance(value, (str, bool, int, float)) else str(value)
 
 

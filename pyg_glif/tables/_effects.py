@@ -1,10 +1,10 @@
 r"""The effect of a column's values on a model: partial dependence, local effects.
 
-``sklearn.inspection.partial_dependence`` asks an estimator once for every value, about
-250 times for the census data of the documentation, and takes neither missing values nor
-polars frames. Here a model is any function of frames, it is asked once per column, and
-values are taken from people of the fit, so that no column changes its type. A test
-compares the two where both apply.
+``sklearn.inspection.partial_dependence`` asks an estimator once for every value. It
+refuses whole numbers, missing categories and polars frames, and where numbers are
+missing its grid is NaN (scikit-learn 1.9). Here a model is any function of frames, it
+is asked once per column, and values are taken from people of the fit, so that no column
+changes its type. A test compares the two where both apply.
 """
 
 from collections.abc import Callable, Sequence

@@ -24,7 +24,7 @@ from pyg_glif._validate import (
     check_scalar,
 )
 from pyg_glif.errors import NotFittedError, SimilarityWarning
-from pyg_glif.tables._columns import Column, listed
+from pyg_glif.tables._columns import Column, listed, plain_value
 from pyg_glif.tables._effects import (
     Grid,
     accumulated_local_effects,
@@ -200,12 +200,16 @@ class FairTable(Parameters):
             msg = "Everybody has the same coordinates: no column that counts matters"
             warnings.warn(msg, SimilarityWarning, stacklevel=2)
         shares = variances / (variances.sum() or 1.0)
-        self._erasure = None
+        erasure = None
         if self.proxies and variances.any():
-            self._erasure = self._without_proxies(df, np.hstack(parts))
-        self._columns = tuple(
-            replace(one, **_facts(one, column, groups), share=float(share))
-            for one, column, share in zip(scaled, columns, shares, strict=True)
+            erasure = self._without_proxies(df, np.hstack(parts))
+        # All at once, so that a fit that fails leaves the one before.
+        self._erasure, self._columns = (
+            erasure,
+            tuple(
+                replace(one, **_facts(one, column, groups), share=float(share))
+                for one, column, share in zip(scaled, columns, shares, strict=True)
+            ),
         )
         self._names, self._fit_params = names, self.get_params()
         self.unit_, self.surrogate_score_ = unit, score
@@ -293,11 +297,23 @@ class FairTable(Parameters):
         columns = self._require_fit("to_config")
         params = dict(self._fit_params)
         for name in ("sensitive", "ignore"):
-            params[name] = list(params[name])
-        for name in ("scale", "alike"):
-            # As pairs, because names may be numbers, which no key of JSON can be.
-            if isinstance(params[name], Mapping):
-                params[name] = [list(pair) for pair in params[name].items()]
+            params[name] = [one for one in self._names if one in params[name]]
+        # As pairs, because names may be numbers, which no key of JSON can be.
+        if isinstance(params["scale"], Mapping):
+            units = params["scale"]
+            params["scale"] = [[one.name, float(units[one.name])] for one in columns]
+        if params["alike"] is not None:
+            params["alike"] = [
+                [
+                    name,
+                    [
+                        [plain_value(v) for v in group]
+                        for group in params["alike"][name]
+                    ],
+                ]
+                for name in self._names
+                if name in params["alike"]
+            ]
         return {
             "version": _VERSION,
             "params": params,
@@ -369,6 +385,9 @@ class FairTable(Parameters):
             msg = "'sensitive' and 'ignore' must leave a column that counts"
             raise ValueError(f"{msg} (got all {len(names)})")
         columns = _read(df, counted)
+        if all(one.is_constant() for one in columns):
+            msg = "'df' must have a column that counts and in which people differ"
+            raise ValueError(f"{msg} (got {listed(counted)}, all constant)")
         if isinstance(self.scale, Mapping):
             check_known("scale", self.scale, counted)
             without = [name for name in counted if name not in self.scale]
@@ -544,15 +563,15 @@ def _facts(
     """What the summary tells about a column of the fit."""
     from scipy.spatial.distance import pdist
 
-    known = column.values[~column.missing]
     notes = [
         f"alike: {listed([column.categories[at] for at in group])}"
         for group in groups.get(one.name, [])
     ]
-    if len(known) == len(column.values) and (known == known[0]).all():
+    if column.is_constant():
         notes.append("constant")
     rows = one.table
     if one.unit is not None:
+        known = column.values[~column.missing]
         rows = one.of_fit(replace(column, values=np.array([known.min(), known.max()])))
     if one.missing is not None:
         rows = np.vstack([rows, one.missing])

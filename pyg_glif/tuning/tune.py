@@ -2,7 +2,7 @@
 
 import math
 import warnings
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import torch
@@ -12,6 +12,8 @@ from pyg_glif._arrays import to_labels, to_tensor
 from pyg_glif._runtime import without_autocast
 from pyg_glif._validate import (
     check_choice,
+    check_count,
+    check_exclusive,
     check_features,
     check_group,
     check_outputs,
@@ -24,7 +26,7 @@ from pyg_glif.links import Link
 from pyg_glif.solvers import Solver
 from pyg_glif.tuning.folds import split_people
 from pyg_glif.tuning.measures import Measures
-from pyg_glif.tuning.newcomers import Method, WithinRadius
+from pyg_glif.tuning.newcomers import AmongNearest, Method, Source, WithinRadius
 from pyg_glif.tuning.result import TunePoint, TuneResult
 from pyg_glif.tuning.trials import Grid, OnFitted, OnNewcomers
 from pyg_glif.typing import Normalization
@@ -44,9 +46,10 @@ def tune(
     attribute: Any = None,
     unfairness: Callable[[Tensor], float] | None = None,
     taus: Sequence[float] | None = None,
+    ks: Sequence[int] | None = None,
     lams: Sequence[float] = _LAMS,
     thetas: Sequence[float | None] | None = None,
-    distances: Mapping[Hashable, FairDistance] | None = None,
+    distances: Mapping[Any, FairDistance] | None = None,
     max_loss: float = 0.01,
     rule: Literal["one_se", "best"] = "one_se",
     cv: Any = 5,
@@ -95,6 +98,8 @@ def tune(
             :math:`j` similar to them)
         taus (sequence of float, optional): Radii. (default: those of 5, 10, 20 and
             40 neighbours on average)
+        ks (sequence of int, optional): In place of ``taus``, how many of the nearest
+            people are neighbours. (default: :obj:`None`)
         lams (sequence of float): Strengths. (default: from 0.001 to 10)
         thetas (sequence of float, optional): Decays of the weights, in the unit of
             ``theta``; :obj:`None` among them is the one that follows the radius.
@@ -173,7 +178,7 @@ def tune(
     measures = Measures(y, labels, score, unfairness, pairs, attribute, mask, threshold)
     if group is not None:
         group = check_group("group", to_labels("group", group), len(x)).to(x.device)
-    sources, yardstick = _searched(x, distance, distances, taus, progress)
+    sources, yardstick = _searched(x, distance, distances, taus, ks, progress)
     grid = Grid(
         sources=sources,
         thetas=_decays([theta] if thetas is None else thetas),
@@ -222,16 +227,23 @@ def tune(
 def _searched(
     x: Tensor,
     distance: FairDistance | None,
-    distances: Mapping[Hashable, FairDistance] | None,
+    distances: Mapping[Any, FairDistance] | None,
     taus: Sequence[float] | None,
+    ks: Sequence[int] | None,
     progress: bool | None,
-) -> tuple[dict[Any, WithinRadius], WithinRadius]:
+) -> tuple[dict[Any, Source], Source]:
     """Neighbourhoods in every distance, and those where unfairness is measured."""
+    check_exclusive("ks", ks, "taus", taus)
     radii = None if taus is None else _numbers("taus", taus)
+    nearest = None if ks is None else sorted({check_count("ks", k) for k in ks})
+    if nearest is not None and not nearest:
+        raise ValueError("'ks' must hold at least one number (got none)")
     if distances is not None and not distances:
         raise ValueError("'distances' must hold at least one distance (got none)")
 
-    def search(which: FairDistance | None) -> WithinRadius:
+    def search(which: FairDistance | None) -> Source:
+        if nearest is not None:
+            return AmongNearest(x, nearest, which, progress)
         sizes = _radii(x, which) if radii is None else radii
         return WithinRadius(x, sizes, which, progress)
 
@@ -287,7 +299,9 @@ def _confirmed(
     confirmed = {id(baseline)}
     while True:
         allowed = filter(affordable, _usable(points, baseline))
-        best = min(allowed, key=lambda p: (p.unfairness, -p.score, p.lam, p.tau))
+        best = min(
+            allowed, key=lambda p: (p.unfairness, -p.score, p.lam, p.tau, p.k or 0)
+        )
         if id(best) in confirmed:
             return best
         found = again(best)
@@ -298,7 +312,9 @@ def _confirmed(
 def _front(points: list[TunePoint]) -> Iterator[TunePoint]:
     """Points not beaten by any other, by falling score."""
     least = math.inf
-    for point in sorted(points, key=lambda p: (-p.score, p.unfairness, p.lam, p.tau)):
+    for point in sorted(
+        points, key=lambda p: (-p.score, p.unfairness, p.lam, p.tau, p.k)
+    ):
         if point.unfairness < least:
             least = point.unfairness
             yield point

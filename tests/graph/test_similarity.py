@@ -184,3 +184,28 @@ def test_to_data(generator):
     assert data.batch.tolist() == [1] * 10 + [0] * 20
     assert data.is_undirected()
     assert "batch" not in SimilarityGraph.search(x, 1.0).to_data()
+
+
+@settings(deadline=None, max_examples=30)
+@given(
+    degrees=st.lists(st.integers(0, 4), min_size=1, max_size=30),
+    seed=st.integers(0, 99),
+)
+def test_degree_summary(degrees, seed):
+    # People on a line, in runs of which all are joined to all others of the run.
+    place = np.repeat(np.arange(len(degrees)) * 10.0, np.array(degrees) + 1)
+    x = torch.from_numpy(np.random.default_rng(seed).permutation(place)).view(-1, 1)
+    graph = SimilarityGraph.search(x, 1.0)
+    expected = (x == x.T).sum(1).numpy() - 1
+    assert graph.degrees().tolist() == expected.tolist()
+    summary = graph.degree_summary()
+    assert summary.mean == pytest.approx(expected.mean())
+    for share, degree in summary.quantiles.items():
+        assert degree == np.quantile(expected, share, method="higher")
+    assert summary.isolated.tolist() == np.flatnonzero(expected == 0).tolist()
+
+
+def test_degree_summary_of_nobody():
+    summary = SimilarityGraph.search(torch.zeros(0, 2), 1.0).degree_summary()
+    assert (summary.mean, summary.quantiles) == (0.0, {})
+    assert summary.isolated.numel() == 0

@@ -6,7 +6,13 @@ import torch
 from hypothesis import given, settings, strategies as st
 
 from pyg_glif.distances import Mahalanobis
-from pyg_glif.graph import decay_of, edge_sq_dist, edge_weights, weights
+from pyg_glif.graph import (
+    decay_of,
+    edge_sq_dist,
+    edge_weights,
+    local_weights,
+    weights,
+)
 
 # Uneven degrees, a repeated edge, an edge in one direction, an isolated node.
 EDGES = torch.tensor([[0, 1, 0, 2, 0, 0, 3], [1, 0, 2, 0, 3, 1, 2]])
@@ -23,7 +29,8 @@ def test_edge_weights() -> None:
     expected = [1.0, math.exp(-0.5), math.exp(-2.0)]
     assert edge_weights(sq_dist, 0.5).tolist() == pytest.approx(expected, rel=1e-15)
     assert edge_weights(sq_dist, 0.0).tolist() == [1.0, 1.0, 1.0]
-    assert edge_weights(sq_dist).tolist() == np.exp(-1e-4 * sq_dist.numpy()).tolist()
+    expected = np.exp(-1e-4 * sq_dist.numpy()).tolist()
+    assert edge_weights(sq_dist).tolist() == pytest.approx(expected, rel=1e-15)
     assert edge_weights(torch.tensor([1e4]), 1.0).tolist() == [0.0]
     assert edge_weights(torch.empty(0)).shape == (0,)
 
@@ -50,6 +57,20 @@ def test_default_decay_does_not_depend_on_the_unit(
         np.testing.assert_allclose(weight, expected, rtol=1e-5)
     else:  # squares that underflow leave nothing to tell distances by
         assert weight.tolist() == [1.0, 1.0, 1.0]
+
+
+@pytest.mark.parametrize("unit", [1e-12, 1.0, 1e12])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_local_weights(unit: float, dtype: torch.dtype) -> None:
+    dist = unit * torch.tensor([0.0, 1.0, 2.0, 3.0, 0.0], dtype=torch.float64)
+    scale = unit * torch.tensor([2.0, 2.0, 2.0, math.inf, 0.0], dtype=torch.float64)
+    weight = local_weights(dist.square().to(dtype), scale)
+    c = weights.DECAY
+    expected = [1.0, math.exp(-c / 4), math.exp(-c), 1.0, 1.0]
+    np.testing.assert_allclose(weight, expected, rtol=1e-6)
+    assert weight.dtype == dtype
+    weight = local_weights(dist.square().to(dtype), scale, decay=0.5)
+    assert float(weight[2]) == pytest.approx(math.exp(-0.5))
 
 
 def test_decay_beyond_the_range_of_the_dtype_gives_no_nan() -> None:

@@ -3,9 +3,10 @@ import math
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings, strategies as st
 
 from pyg_glif.distances import CallableDistance, SensitiveSubspace
-from pyg_glif.graph import fair_radius_graph, suggest_tau
+from pyg_glif.graph import fair_radius_graph, suggest, suggest_tau
 from tests.oracles_radius import brute_force_distances
 
 
@@ -132,3 +133,94 @@ def test_suggest_tau_refuses_distances_beyond_float64():
         suggest_tau(x, 1)
     assert str(caught.value) == f"{message}. Divide the features"
     assert suggest_tau(x / 1e100, 1) == pytest.approx(2e100)
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    num_nodes=st.integers(2, 60),
+    num_features=st.sampled_from([1, 3, 20]),
+    coverage=st.sampled_from([0.01, 0.3, 0.5, 0.9, 1.0]),
+    least=st.integers(1, 3),
+    tied=st.booleans(),
+    seed=st.integers(0, 10**6),
+)
+def test_coverage_is_reached_and_no_sooner(
+    num_nodes, num_features, coverage, least, tied, seed
+):
+    generator = np.random.default_rng(seed)
+    z = generator.standard_normal((num_nodes, num_features))
+    z = 0.1 * np.round(z) if tied else z
+    x = torch.from_numpy(z)
+    dist = brute_force_distances(z)
+    np.fill_diagonal(dist, np.inf)
+    if least >= num_nodes:
+        message = r"'coverage' must be at most 0 for these rows"
+        with pytest.raises(ValueError, match=message):
+            suggest_tau(x, coverage=coverage, min_neighbors=least)
+        return
+    reach = np.sort(np.sort(dist, axis=1)[:, least - 1])
+    wanted = reach[int(np.ceil(coverage * num_nodes - 1e-9)) - 1]
+    tau = suggest_tau(x, coverage=coverage, min_neighbors=least)
+    assert tau == pytest.approx(wanted, rel=1e-12)
+    edge_index, _ = fair_radius_graph(x, tau)
+    degree = torch.bincount(edge_index[0], minlength=num_nodes)
+    assert float((degree >= least).double().mean()) >= coverage - 1e-9
+    if tau > 0:
+        edge_index, _ = fair_radius_graph(x, tau * (1 - 1e-9))
+        degree = torch.bincount(edge_index[0], minlength=num_nodes)
+        assert float((degree >= least).double().mean()) < coverage
+
+
+def test_coverage_respects_batch_and_distance(generator):
+    x = torch.randn(80, 3, generator=generator)
+    batch = torch.randint(3, (80,), generator=generator)
+    manhattan = CallableDistance(lambda a, b: (a.unsqueeze(1) - b).abs().sum(2))
+    for distance in (None, SensitiveSubspace(torch.eye(3)[:1]), manhattan):
+        tau = suggest_tau(x, coverage=0.9, batch=batch, distance=distance)
+        edge_index, _ = fair_radius_graph(x, tau, batch=batch, distance=distance)
+        alone = 80 - edge_index[0].unique().numel()
+        assert alone == 8
+    lonely = torch.tensor([0, 0, 1])
+    message = "'coverage' must be at most 0.666667 for these rows (got 1)"
+    with pytest.raises(ValueError, match="for these rows") as caught:
+        suggest_tau(x[:3], coverage=1.0, batch=lonely)
+    rest = "The others have fewer than 'min_neighbors' people"
+    assert str(caught.value) == f"{message}. {rest}"
+
+
+def test_coverage_from_a_sample(generator, monkeypatch):
+    x = torch.randn(3000, 4, generator=generator)
+    monkeypatch.setattr(suggest, "_ALL_PEOPLE", 2000)
+    monkeypatch.setattr(suggest, "_SOME_PEOPLE", 1500)
+    manhattan = CallableDistance(lambda a, b: (a.unsqueeze(1) - b).abs().sum(2))
+    for distance in (None, manhattan):
+        tau = suggest_tau(x, coverage=0.8, min_neighbors=2, distance=distance)
+        edge_index, _ = fair_radius_graph(x, tau, distance=distance)
+        degree = torch.bincount(edge_index[0], minlength=3000)
+        # A share of 1,500 people: a standard error of one hundredth.
+        share = float((degree >= 2).double().mean())
+        assert share == pytest.approx(0.8, abs=0.03)
+        other = torch.Generator().manual_seed(5)
+        again = suggest_tau(
+            x, coverage=0.8, min_neighbors=2, distance=distance, generator=other
+        )
+        assert again != tau
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "message"),
+    [
+        ({}, "one of 'target_degree' and 'coverage' must be given, and not both"),
+        ({"target_degree": 1, "coverage": 0.5}, "and not both (got 1 and 0.5)"),
+        ({"coverage": 0.0}, "'coverage' must be positive (got 0.0)"),
+        ({"coverage": 1.5}, "'coverage' must be at most 1 (got 1.5)"),
+        (
+            {"coverage": 0.5, "min_neighbors": 0},
+            "'min_neighbors' must be at least 1 (got 0)",
+        ),
+    ],
+)
+def test_suggest_tau_wants_one_aim(kwargs, message):
+    with pytest.raises(ValueError, match="must be") as caught:
+        suggest_tau(torch.zeros(4, 1), **kwargs)
+    assert message in str(caught.value)
