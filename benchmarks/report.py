@@ -113,6 +113,20 @@ def inductive(rows: list[dict[str, Any]]) -> str:
     return table(["question", "contestant", "seconds", "ratio", "memory"], lines)
 
 
+def estimator(rows: list[dict[str, Any]]) -> str:
+    """Seconds beside those of the model, as a ratio and as a difference."""
+    lines = []
+    for row in rows:
+        first = next(iter(row["seconds"].values()))["median"]
+        for name, value in row["seconds"].items():
+            more = value["median"] - first
+            cells = [row["question"], name, _spread(value)]
+            cells.append(f"{value['median'] / first:.2f}x")
+            lines.append([*cells, f"{1000 * more:,.1f} ms" if more else ""])
+    header = ["question", "contestant", "seconds", "ratio", "beyond the model"]
+    return table(header, lines)
+
+
 def paper_scale_graph(rows: list[dict[str, Any]]) -> str:
     """The cases at the paper's size, and what is common to all methods."""
     lines = [
@@ -314,6 +328,7 @@ def main() -> None:
         "huge": ("smoothing", huge),
         "iterations": ("smoothing", iterations),
         "inductive": ("inductive", inductive),
+        "estimator": ("estimator", estimator),
         "if_constraints": ("if_constraints", if_constraints),
         "if_scaling": ("if_constraints", if_scaling),
         "paper_scale_graph": ("paper_scale", paper_scale_graph),
