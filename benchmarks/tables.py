@@ -154,7 +154,7 @@ def newcomers(
         served[name] = (before >= 0.5, after >= 0.5)
         if name == "new":
             alone = info.num_isolated / len(frame)
-    male = torch.from_numpy((new["sex"] == "Male").to_numpy())
+    male = torch.tensor((new["sex"] == "Male").to_numpy())
     near = torch.cdist(judge[male], judge[~male]) <= NEAR
     out = {"tau": tau, "alone": alone, "pairs": float(near.sum())}
     for at, when in enumerate(("before", "after")):
