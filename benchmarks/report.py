@@ -313,6 +313,49 @@ def tables_proxies(rows: list[dict[str, Any]]) -> str:
     return table(header, lines)
 
 
+def tune_promise(rows: list[dict[str, Any]]) -> str:
+    """What was promised and what newcomers lost, over all splits."""
+    runs: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    for row in rows:
+        if row["part"] == "promise":
+            names = ("model", "scale", "design", "rule")
+            runs.setdefault(tuple(row[name] for name in names), []).append(row)
+    lines = []
+    for names, run in runs.items():
+        num = len(run)
+        mean = {
+            key: statistics.fmean(row[key] for row in run)
+            for key in ("loss", "told", "unfairness")
+        }
+        kept = sum(row["loss"] <= 0.01 + 1e-9 for row in run)
+        # A loss beyond what was allowed may be chance, of the choice or of the test.
+        said = sum(
+            row["told_se"] is not None
+            and row["loss"]
+            <= row["told"] + 1.96 * math.hypot(row["told_se"], row["loss_se"])
+            for row in run
+            if row["loss"] > 0.01 + 1e-9
+        )
+        cells = [*names, f"{100 * mean['told']:.2f}", f"{100 * mean['loss']:.2f}"]
+        cells += [f"{100 * max(row['loss'] for row in run):.1f}"]
+        cells += [f"{kept} of {num}", f"{kept + said} of {num}"]
+        lines.append([*cells, f"{mean['unfairness']:.0%}"])
+    header = ["model", "columns", "outputs", "chosen", "loss told", "newcomers' loss"]
+    header += ["worst", "within 1 point", "or within the interval", "unfairness left"]
+    return table(header, lines)
+
+
+def tune_cost(rows: list[dict[str, Any]]) -> str:
+    """Seconds on Adult, and their ratio to the fits of the model."""
+    timed = {row["rule"]: row["seconds"] for row in rows if row["part"] == "cost"}
+    first = timed["five fits of the model"]
+    lines = [
+        [name, f"{value:.1f} s", f"{value / first:.2f}x"]
+        for name, value in timed.items()
+    ]
+    return table(["contestant", "seconds", "ratio"], lines)
+
+
 def _fill(text: str, name: str, content: str) -> str:
     """Replaces what stands between the markers of one table."""
     pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -333,6 +376,8 @@ def main() -> None:
         "if_scaling": ("if_constraints", if_scaling),
         "paper_scale_graph": ("paper_scale", paper_scale_graph),
         "paper_scale": ("paper_scale", paper_scale),
+        "tune_promise": ("tune_promise", tune_promise),
+        "tune_cost": ("tune_promise", tune_cost),
         "decay": ("decay", decay),
         "tables_cost": ("tables", tables_cost),
     }
