@@ -232,8 +232,8 @@ RADIUS: Options = {
     "--coverage": {
         "type": float,
         "metavar": "S",
-        "help": "choose tau so that a share S of people have a neighbour (default with "
-        "--scale effect: 0.95)",
+        "help": "choose tau so that a share S of people have a neighbour (on the scale "
+        "of effects, default: 0.92)",
     },
 }
 

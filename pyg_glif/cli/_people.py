@@ -346,7 +346,8 @@ class _Files:
                 raise CellError(holder.path, faults + error.faults, outputs) from error
         if faults:
             raise CellError(data.path, faults)
-        rows = len(told.numbers if told.frame is None else told.frame)
+        features_read: Any = told.numbers if told.frame is None else told.frame
+        rows = len(features_read)
         if rows != len(y):
             msg = f"'{holder.path}' must have as many rows as '{data.path}'"
             raise UsageError(f"{msg} (got {len(y)} for {rows})")

@@ -20,6 +20,7 @@ from pyg_glif.cli._command import Outcome
 from pyg_glif.graph import SimilarityGraph
 from pyg_glif.metric_learning import FACE, LogisticSubspace, SensitiveSVD
 from pyg_glif.postprocessor import audit
+from pyg_glif.sklearn import GLIFClassifier
 from pyg_glif.tuning import tune
 from tests.cli.calls import Shell, people, write_csv
 
@@ -72,6 +73,7 @@ DEFAULTS = {
         "--lam": (GLIFPostProcessor, "lam"),
         "--theta": (GLIFPostProcessor, "theta"),
         "--target-degree": (GLIFPostProcessor, "target_degree"),
+        "--coverage": (GLIFClassifier, "coverage"),
         "--normalization": (GLIFPostProcessor, "normalization"),
         "--num-components": (SensitiveSVD, "num_components"),
         "--num-factors": (FACE, "num_factors"),
@@ -80,7 +82,11 @@ DEFAULTS = {
         "--worst": (audit, "num_worst"),
     },
     "audit": {"--theta": (SimilarityGraph.laplacian, "theta")},
-    "tune": {"--max-loss": (tune, "max_loss"), "--theta": (tune, "theta")},
+    "tune": {
+        "--max-loss": (tune, "max_loss"),
+        "--theta": (tune, "theta"),
+        "--cv": (tune, "cv"),
+    },
 }
 
 
