@@ -9,6 +9,7 @@ import math
 import re
 import statistics
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -218,13 +219,17 @@ def if_scaling(rows: list[dict[str, Any]]) -> str:
     return table(header, lines)
 
 
-def decay(rows: list[dict[str, Any]]) -> str:
-    """Unfairness left at a loss of 0.01, as a share of the model's, for each ``c``."""
+def decay(rows: list[dict[str, Any]], cap: float = 10.0) -> str:
+    """Unfairness left at a loss of 0.01, as a share of the model's, for each ``c``.
+
+    ``cap`` is the largest strength that counts.
+    """
     left: dict[float, dict[str, list[float]]] = {}
     for row in rows:
         for found in row["found"]:
-            by_data = left.setdefault(found["c"], {})
-            by_data.setdefault(row["data"], []).append(found["least"]["0.01"]["share"])
+            if found["loss"] == 0.01 and found["cap"] == cap:
+                by_data = left.setdefault(found["c"], {})
+                by_data.setdefault(row["data"], []).append(found["share"])
     names = list(dict.fromkeys(row["data"] for row in rows))
     mean = {
         c: [statistics.fmean(by_data[name]) for name in names]
@@ -379,6 +384,7 @@ def main() -> None:
         "tune_promise": ("tune_promise", tune_promise),
         "tune_cost": ("tune_promise", tune_cost),
         "decay": ("decay", decay),
+        "decay_any": ("decay", partial(decay, cap=1000.0)),
         "tables_cost": ("tables", tables_cost),
     }
     scales = {
