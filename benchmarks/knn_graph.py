@@ -43,7 +43,7 @@ CASES = [
     "audit:isotropic",
     "audit:embedding-like",
 ]
-SLOW = ("FAISS", "scikit-learn")  # minutes each from 50,000 rows on: run once
+SLOW = ("plain tiles", "FAISS", "scikit-learn")  # run once from 50,000 rows on
 
 
 def plain_tiles(z: Tensor, num_rows: int, tile: int = 1024) -> tuple[Tensor, Tensor]:
