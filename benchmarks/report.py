@@ -1,4 +1,4 @@
-"""Writes the tables of README.md from the JSON files in results/.
+"""Writes tables of README.md and of the documentation from the files in results/.
 
 Run ``python benchmarks/report.py`` after the benchmarks; it replaces what stands
 between ``<!-- name -->`` and ``<!-- end -->``, so that no figure is typed by hand.
@@ -15,6 +15,7 @@ from typing import Any
 from common import RESULTS, table
 
 README = Path(__file__).parent / "README.md"
+SCALES = Path(__file__).parents[1] / "docs" / "fair_tables.md"
 
 
 def _spread(value: dict[str, Any]) -> str:
@@ -266,11 +267,76 @@ def decay(rows: list[dict[str, Any]]) -> str:
     return table(["c", *names, "mean", "beside the least"], lines)
 
 
+def tables_cost(rows: list[dict[str, Any]]) -> str:
+    """Seconds, beside the first of each question."""
+    lines = []
+    for row in rows:
+        if row["part"] != "cost":
+            continue
+        first = next(iter(row["seconds"].values()))["median"]
+        for name, value in row["seconds"].items():
+            ratio = f"{value['median'] / first:.2g}x"
+            lines.append([row["case"], name, _spread(value), ratio])
+    return table(["question", "contestant", "seconds", "ratio"], lines)
+
+
+def tables_scales(rows: list[dict[str, Any]]) -> str:
+    """What newcomers get under each scale; means of all halves."""
+    lines = []
+    for row in rows:
+        if row["part"] != "scales":
+            continue
+        mean = {name: sum(v) / len(v) for name, v in row["facts"].items()}
+        if not lines:
+            before = [f"{mean['accuracy_before']:.4f}", f"{mean['flip_before']:.4f}"]
+            lines.append(
+                ["model as it is", *before, f"{mean['unlike_before']:.2%}", "-"]
+            )
+        cells = [f"{mean['accuracy_after']:.4f}", f"{mean['flip_after']:.4f}"]
+        cells += [f"{mean['unlike_after']:.2%}", f"{mean['alone']:.0%}"]
+        lines.append([row["case"], *cells])
+    header = ["scale", "accuracy", "same decision after the flip"]
+    header += ["man and woman within 0.1, unlike decisions", "without a neighbour"]
+    return table(header, lines)
+
+
+def tables_columns(rows: list[dict[str, Any]]) -> str:
+    """The reach of correlated columns, and what all coordinates explain together."""
+    found = {r["case"]: r["facts"] for r in rows if r["part"] == "columns"}
+    names = [name for name in next(iter(found.values()), {}) if name.islower()]
+    words = {
+        "slope": "slope of the log-odds on the sum of coordinates",
+        "explained": "share of the log-odds' variance that the sum explains",
+    }
+    lines = [
+        [words.get(name, f"reach of `{name}`")]
+        + [f"{facts[name]:.3g}" for facts in found.values()]
+        for name in names
+    ]
+    return table(["", *(f"`{case}`" for case in found)], lines)
+
+
+def tables_proxies(rows: list[dict[str, Any]]) -> str:
+    """How well a regression on the coordinates tells the sex."""
+    lines = [
+        [
+            row["case"],
+            f"{row['facts']['told']:.1%}",
+            f"{row['facts']['majority']:.1%}",
+            f"{row['facts']['kept']:.0%}",
+        ]
+        for row in rows
+        if row["part"] == "proxies"
+    ]
+    header = ["coordinates", "sex told right", 'by saying "male"', "variance kept"]
+    return table(header, lines)
+
+
 def _fill(text: str, name: str, content: str) -> str:
     """Replaces what stands between the markers of one table."""
     pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end -->)", re.DOTALL)
     if not pattern.search(text):
-        raise ValueError(f"README.md has no place for '{name}'")
+        raise ValueError(f"The page has no place for '{name}'")
     return pattern.sub(lambda match: f"{match[1]}{content}\n{match[2]}", text)
 
 
@@ -288,14 +354,21 @@ def main() -> None:
         "paper_scale_graph": ("paper_scale", paper_scale_graph),
         "paper_scale": ("paper_scale", paper_scale),
         "decay": ("decay", decay),
+        "tables_cost": ("tables", tables_cost),
     }
-    text = README.read_text()
-    for name, (file, render) in tables.items():
-        path = RESULTS / f"{file}.json"
-        if path.exists():
-            rows = json.loads(path.read_text())["rows"]
-            text = _fill(text, name, render(rows))
-    README.write_text(text)
+    scales = {
+        "tables_scales": ("tables", tables_scales),
+        "tables_columns": ("tables", tables_columns),
+        "tables_proxies": ("tables", tables_proxies),
+    }
+    for page, places in ((README, tables), (SCALES, scales)):
+        text = page.read_text()
+        for name, (file, render) in places.items():
+            path = RESULTS / f"{file}.json"
+            if path.exists():
+                rows = json.loads(path.read_text())["rows"]
+                text = _fill(text, name, render(rows))
+        page.write_text(text)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from pyg_glif._validate import (
     check_scalar,
 )
 from pyg_glif.errors import ConvergenceWarning
-from pyg_glif.graph import SimilarityGraph, decay_of, edge_weights
+from pyg_glif.graph import SimilarityGraph, edge_weights
 from pyg_glif.laplacian import LaplacianOperator, dense_entries
 from pyg_glif.links import Link, dual_of_people, outputs_of_people
 from pyg_glif.solvers import Auto, Solver, SolveStatus, smooth, solve_together
@@ -151,8 +151,7 @@ def glif_path(
             return out
         alone = torch.ones(len(eta), dtype=torch.bool, device=eta.device)
         if lam > 0:
-            weight = edge_weights(graph.sq_dist, decay_of(theta, tau))
-            linked = graph.is_within(tau) & (weight > 0)
+            linked = graph.is_within(tau) & (_weights(graph, tau, theta) > 0)
             alone[graph.edge_index[0, linked]] = False
         return outputs_of_people(link, out, y_hat.detach(), alone)
 
@@ -242,8 +241,7 @@ def _dense_sweep(
         place = radii.index(tau)
         weight = fixed
         if weight is None:
-            value = edge_weights(graph.sq_dist, decay_of(theta, tau))
-            weight = _dense(graph, value, 0.0)
+            weight = _dense(graph, _weights(graph, tau, theta), 0.0)
         inside = weight.masked_fill(missed > place, 0.0)
         entries = dense_entries(inside, normalization, graph.batch)
         start = before.pop() if before else None
@@ -261,6 +259,12 @@ def _dense_sweep(
             yield lam, values[:, k], status[k]
 
     return sweep
+
+
+def _weights(graph: SimilarityGraph, tau: float, theta: float | None) -> Tensor:
+    """Weights of all edges, those beyond the radius included, if it were ``tau``."""
+    scale = None if graph.scale is None else graph.scale.clamp(max=tau)
+    return replace(graph, tau=tau, scale=scale).weights(theta)
 
 
 def _dense(graph: SimilarityGraph, values: Tensor, fill: float) -> Tensor:
@@ -308,7 +312,7 @@ def _spanning_forest(length: NDArray[np.float64]) -> list[tuple[float, int, int]
 
 def _sparse_sweep(
     graph: SimilarityGraph,
-    theta: float,
+    theta: float | None,
     normalization: Normalization,
     rhs: Tensor,
     lams: list[float],

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import pkgutil
+import re
 import signal
 import sys
 import threading
@@ -17,7 +18,7 @@ from typing import Any, NoReturn
 
 from pyg_glif import cli
 from pyg_glif._plain import plain
-from pyg_glif.cli._command import COMMON, Outcome, UsageError, add
+from pyg_glif.cli._command import COMMON, Outcome, UsageError, add, nearest_name
 
 _EPILOG = """\
 examples:
@@ -165,9 +166,18 @@ def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
 class _Parser(argparse.ArgumentParser):
     """A parser that raises :class:`UsageError` instead of ending the process."""
 
+    #: Commands and options, to tell what was meant.
+    known: tuple[str, ...] = ()
+
     def error(self, message: str) -> NoReturn:
         """Raises with what is wrong and the command that shows the help."""
-        raise UsageError(f"{message}. See '{self.prog} --help'")
+        unknown = re.match(r"unrecognized arguments: (--[\w-]+)", message)
+        unknown = unknown or re.match(
+            r"argument COMMAND: invalid choice: '(\w+)", message
+        )
+        meant = nearest_name(unknown[1], self.known) if unknown else None
+        question = "" if meant is None else f". Did you mean '{meant}'?"
+        raise UsageError(f"{message}{question or '.'} See '{self.prog} --help'")
 
 
 class _Version(argparse.Action):
@@ -217,4 +227,5 @@ def _parser() -> argparse.ArgumentParser:
         )
         module.add_arguments(child)
         add(child, "what is shown", COMMON)
+        parser.known += (name, *child._option_string_actions)
     return parser

@@ -27,8 +27,9 @@ def typed(column: Any, as_text: bool = False) -> tuple[Any, tuple[int, Any] | No
     codes, found = pd.factorize(column)  # -1 where nothing is stored
     cells = [_cell(cell) for cell in found]
     known = [cell for cell in cells if cell is not None]
+    texts = [cell if cell is None else str(cell) for cell in cells]
     if as_text:
-        return _taken(codes, [c if c is None else str(c) for c in cells]), None
+        return _taken(codes, texts), None
     if all(str(cell).lower() in _TRUTH for cell in known):
         words = [None if c is None else _TRUTH[str(c).lower()] for c in cells]
         return _taken(codes, words), None
@@ -37,15 +38,14 @@ def typed(column: Any, as_text: bool = False) -> tuple[Any, tuple[int, Any] | No
         values = _taken(codes, numbers).astype(np.float64)
         return values, _first(values, np.isinf(values))
     if all(isinstance(c, date) or _DATE.fullmatch(str(c)) for c in known):
-        dates = pd.to_datetime(
-            pd.Series(cells, dtype=object), utc=True, errors="coerce"
-        )
+        days = pd.Series(texts, dtype=object)
+        dates = pd.to_datetime(days, utc=True, errors="coerce", format="ISO8601")
         if dates.notna().sum() == len(known):
             return dates.dt.tz_localize(None).reindex(codes).array, None
-    texts = _taken(codes, [c if c is None else str(c) for c in cells])
+    column = _taken(codes, texts)
     strange = np.array([number is None for number in numbers] + [False])[codes]
     there = np.array([cell is not None for cell in cells] + [False])[codes]
-    return texts, _first(texts, strange) if 2 * strange.sum() < there.sum() else None
+    return column, _first(column, strange) if 2 * strange.sum() < there.sum() else None
 
 
 def number_in(cell: Any) -> float | None:

@@ -232,8 +232,8 @@ RADIUS: Options = {
     "--coverage": {
         "type": float,
         "metavar": "S",
-        "help": "choose tau so that a share S of people have a neighbour (default with "
-        "--scale effect: 0.95)",
+        "help": "choose tau so that a share S of people have a neighbour (on the scale "
+        "of effects, default: 0.92)",
     },
 }
 
@@ -331,7 +331,10 @@ def given(args: argparse.Namespace, *tables: Iterable[str]) -> dict[str, Any]:
     return {
         flag: value
         for flag, value in values.items()
-        if value not in (None, False) and (flag, value) != ("--metric", default)
+        # Zero is a value: only what is absent or turned off was not given.
+        if value is not None
+        and value is not False
+        and (flag, value) != ("--metric", default)
     }
 
 

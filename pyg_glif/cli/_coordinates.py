@@ -56,19 +56,21 @@ def fitted_table(
 
 def _alike(
     words: list[str], frame: Any, features: list[str]
-) -> dict[str, list[list[str]]]:
+) -> dict[str, list[list[Any]]]:
     """Values that count as one, by column; raises on any that is not there."""
-    found: dict[str, list[list[str]]] = {}
+    found: dict[str, list[list[Any]]] = {}
     for word in words:
         name, _, values = word.partition("=")
         if name not in features:
             raise UsageError(f"--alike: '{name}' is no feature{_meant(name, features)}")
-        group, known = values.split("/"), list(map(str, frame[name].dropna().unique()))
+        # True and False are no texts, and are typed as some.
+        value_of = {str(value): value for value in frame[name].dropna().unique()}
+        group, known = values.split("/"), sorted(value_of)
         lost = [value for value in group if value not in known]
         if lost:
             msg = f"--alike: '{name}' has no value {listed(lost)}"
             raise UsageError(f"{msg} (it has {listed(known)}){_meant(lost[0], known)}")
-        found.setdefault(name, []).append(group)
+        found.setdefault(name, []).append([value_of[value] for value in group])
     return found
 
 

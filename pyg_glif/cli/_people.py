@@ -346,7 +346,8 @@ class _Files:
                 raise CellError(holder.path, faults + error.faults, outputs) from error
         if faults:
             raise CellError(data.path, faults)
-        rows = len(told.numbers if told.frame is None else told.frame)
+        features_read: Any = told.numbers if told.frame is None else told.frame
+        rows = len(features_read)
         if rows != len(y):
             msg = f"'{holder.path}' must have as many rows as '{data.path}'"
             raise UsageError(f"{msg} (got {len(y)} for {rows})")
@@ -360,7 +361,9 @@ class _Files:
         asked = "standard" if args.standardize else args.scale
         if asked is None and (args.sensitive or args.alike or args.categories):
             asked = "effect"
-        if asked == "none" or (asked is None and args.metric != "euclidean"):
+        # Gaps in an array of numbers are slips, and learners want numbers.
+        numbers_only = args.metric != "euclidean" or isinstance(data, ArrayTable)
+        if asked == "none" or (asked is None and numbers_only):
             return _Told(features, "none", data.numbers(features))
         if asked in (None, "standard") and not args.categories:
             numbers = data.plain_numbers(features)

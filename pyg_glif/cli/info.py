@@ -21,10 +21,12 @@ _CORE = (
 _OPTIONAL = {
     "matplotlib": "plots",
     "pyarrow": "files",
+    "openpyxl": "files",
     "scipy": "baselines",
     "torch-sparse": "sparse",
     "sentence-transformers": "text",
     "faiss-cpu": "benchmark",
+    "fairlearn": "benchmark",
     "inFairness": "benchmark",
 }
 # Data sets, and whether the package itself holds them.

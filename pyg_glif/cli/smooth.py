@@ -144,7 +144,9 @@ def _shown(name: str, data: dict[str, Any]) -> Any:
     """A fact as text: names in a row, a radius with its unit."""
     value = data[name]
     if name == "tau":
-        return f"{short(value)} {data.get('unit', '')}".rstrip()
+        unit = data.get("unit", "")
+        unit = "of the output" if unit == "output" else unit
+        return f"{short(value)} {unit}".rstrip()
     return ", ".join(value) if isinstance(value, list) else value
 
 

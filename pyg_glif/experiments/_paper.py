@@ -36,6 +36,18 @@ TABLES: dict[str, dict[str, tuple[float, float, float, float]]] = {
     },
 }
 
+#: AUC, individual unfairness and GDIF by data set and network: GUIDE's repository.
+GRAPHS: dict[tuple[str, str], dict[str, tuple[float, float, float]]] = {
+    ("credit", "gcn"): {
+        "as it is": (0.6984, 40829.0, 1.375),
+        "InFoRM": (0.6813, 2408.0, 1.490),
+        "PFR": (0.6724, 12495.0, 1.304),
+        "NIFTY": (0.6927, 31671.0, 1.247),
+        "FairGNN": (0.6890, 43561.0, 1.333),
+        "GUIDE": (0.6776, 1886.0, 1.003),
+    },
+}
+
 #: Seconds on a 3.6 GHz Core i9, one thread, by number of points.
 RUNTIMES: dict[str, dict[int, float]] = {
     "IF-constraints": {757: 422.0},

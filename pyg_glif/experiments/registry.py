@@ -15,6 +15,10 @@ _PLACES = {
     "toxicity": ("text", "TOXICITY"),
     "adult": ("tabular", "ADULT"),
     "german": ("tabular", "GERMAN"),
+    "credit": ("graphs", "CREDIT"),
+    "bail": ("graphs", "BAIL"),
+    "german_graph": ("graphs", "GERMAN_GRAPH"),
+    "nba": ("graphs", "NBA"),
 }
 
 

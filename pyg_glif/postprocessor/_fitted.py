@@ -206,29 +206,30 @@ class Fitted:
     def beside(self, x_new: Tensor, *, joint: bool = False) -> GroundedOperator:
         """The system of new people, each for themselves or all together."""
         settings = self.settings
-        found = self.index.query(x_new, settings.progress)
+        found: tuple[Tensor, ...] = self.index.query(x_new, settings.progress)
         outer, inner = found, tuple(part[:0] for part in found)
         if joint and settings.k is None:
             graph = settings.search(x_new)
             inner = (*graph.edge_index, graph.sq_dist)
         elif joint:
-            outer, inner = self._nearest_together(Pairs(*found), x_new)
+            outer, inner = self._nearest_together(x_new, *found)
         ties = settings.ties(*outer), settings.ties(*inner)
         return GroundedOperator(self.lap, *ties, len(x_new))
 
-    def _nearest_together(self, found: Pairs, x_new: Tensor) -> tuple[Pairs, Pairs]:
+    def _nearest_together(self, x_new: Tensor, *found: Tensor) -> tuple[Any, Any]:
         """Pairs of new and fitted people, and of new people, of everybody's nearest."""
         settings, scale = self.settings, self.graph.scale
         assert settings.k is not None
         assert scale is not None
         near = Pairs(*self.forward_index.query(x_new, settings.progress))
-        # Who is among the nearest of a few is looked for among all of them below.
+        # Not the mutual ones alone: scales need the nearest of everybody.
         graph = replace(settings, mutual=False).search(x_new)
         row, col = graph.edge_index
         inner = Pairs(row, col, graph.sq_dist)
         own = scales(near, inner, len(x_new), settings.k, settings.tau)
         mutual = settings.mutual
-        return found.counted(own, scale, mutual), inner.counted(own, own, mutual)
+        outer = Pairs(*found).counted(own, scale, mutual)
+        return outer, inner.counted(own, own, mutual)
 
     def update(self, x_new: Tensor, y_new: Tensor) -> tuple[Tensor, TransformInfo]:
         """Outputs of new people after one coordinate update each, by blocks of rows."""
@@ -274,7 +275,7 @@ class Fitted:
     def _extended_graph(self, x: Tensor) -> SimilarityGraph:
         """The graph with more people; only pairs with them are searched for."""
         settings, old, size = self.settings, len(self.x), len(self.x) + len(x)
-        row, col, outer = self.index.query(x, settings.progress)
+        row, col, outer = self.index.query(x, settings.progress)[:3]
         inner = settings.search(x)
         forth = torch.stack([row + old, col])
         parts = [self.graph.edge_index, forth, forth.flip(0), inner.edge_index + old]

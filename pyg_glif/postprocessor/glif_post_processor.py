@@ -28,6 +28,7 @@ from pyg_glif._validate import (
     check_rows,
     check_same_rows,
     check_scalar,
+    check_share,
     check_width,
 )
 from pyg_glif.distances import FairDistance
@@ -187,8 +188,14 @@ class GLIFPostProcessor(Parameters):
             x (array-like): Features :math:`(N, F)`.
             y_hat (array-like): Outputs of the model, :math:`(N)` or :math:`(N, C)`.
         """
-        names = column_names("x", x), column_names("y_hat", y_hat)
+        columns, known = column_names("x", x), None
+        if columns is not None and self.distance is not None:
+            known = self.distance.feature_names
+        order = None if known is None else column_order("x", columns, known)
         features, outputs = _people(x, y_hat)
+        if order is not None:  # the distance goes by position
+            features, columns = features[:, order], known
+        names = columns, column_names("y_hat", y_hat)
         params = _independent(self.get_params())
         doubt_features(features, names[0], params["distance"])
         settings = self._settings(features, params)
@@ -468,7 +475,7 @@ class GLIFPostProcessor(Parameters):
         check_scalar("lam", self.lam, minimum=0.0)
         check_scalar("target_degree", self.target_degree, above=0.0)
         if self.coverage is not None:
-            check_scalar("coverage", self.coverage, above=0.0, below=1.0)
+            check_share("coverage", self.coverage)
         if self.k is not None:
             check_count("k", self.k)
         check_choice("mutual", self.mutual, (True, False))
@@ -484,6 +491,7 @@ class GLIFPostProcessor(Parameters):
         """Settings for a fit to ``x``; without ``tau``, the radius is suggested."""
         tau, theta, k = params["tau"], params["theta"], params["k"]
         if k is not None:
+            check_count("k", k, below=len(x))
             return Settings.of(params, math.inf if tau is None else tau, theta)
         if tau is None:
             tau = _suggested(x, params)

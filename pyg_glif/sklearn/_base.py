@@ -21,7 +21,7 @@ from torch import Tensor
 
 from pyg_glif._arrays import to_labels
 from pyg_glif._validate import check_count, check_scalar
-from pyg_glif.graph import SimilarityGraph
+from pyg_glif.graph import SimilarityGraph, suggest_tau
 from pyg_glif.links import Link
 from pyg_glif.postprocessor import (
     AuditReport,
@@ -157,6 +157,9 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         y_hat, link = self._signal(outputs), self._link_for(outputs)
         self.table_ = table.fit(people.frame, self._outputs_of_frame)
         x = table.transform(people.frame)
+        if bool((x == x[0]).all()):
+            msg = "'estimator' must depend on a column that counts"
+            raise ValueError(f"{msg} (got the same coordinates for everybody)")
         self.post_ = self._chosen(x, y_hat, y, link, seed).fit(x, y_hat)
         return self
 
@@ -254,6 +257,7 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         config = {
             "kind": type(self).__name__,
             "params": {name: getattr(self, name) for name in _SAVED},
+            "link": self.link if isinstance(self.link, str) else None,
             "table": self.table_.to_config(),
             "form": self._form.to_config(),
             **self._facts(),
@@ -276,7 +280,8 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"{msg} (got one that '{got}.save' wrote)")
         table = FairTable.from_config(config["table"])
         params = {name: getattr(table, name) for name in _OF_TABLE}
-        out = cls(estimator, link=post.link, **params, **config["params"])
+        link = config["link"] or post.link
+        out = cls(estimator, link=link, **params, **config["params"])
         form = {**config["form"], "names": tuple(config["form"]["names"])}
         out._form = Form(**form)
         out._adopt(config)
@@ -358,6 +363,10 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         if width != self.n_features_in_:
             msg = f"'estimator' must take {self.n_features_in_} columns"
             raise ValueError(f"{msg} (got one that takes {width})")
+        names = getattr(model, "feature_names_in_", None)
+        if names is not None and list(names) != list(self._form.names):
+            msg = f"'estimator' must take the columns {list(self._form.names)}"
+            raise ValueError(f"{msg} (got one that takes {list(names)})")
 
     def _check_params(self) -> None:
         """Raises on parameters that no data can make right."""
@@ -411,10 +420,7 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         """The correction with the radius and the strength that are chosen."""
         tau, lam = self.tau, self.lam
         if tau is None and self.k is None:
-            from sklearn.neighbors import NearestNeighbors  # TEMP
-
-            nn = NearestNeighbors(n_neighbors=2).fit(x.numpy()).kneighbors(x.numpy())
-            tau = float(np.quantile(nn[0][:, 1], self.coverage)) or 1e-3
+            tau = suggest_tau(x, coverage=self.coverage)
         self.__dict__.pop("tune_", None)
         if lam == "tune":
             generator = torch.Generator().manual_seed(seed)
@@ -474,6 +480,7 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         """Who is similar among people."""
         if self.k is not None:
             return SimilarityGraph.nearest(x, self.k, tau=tau, progress=self.progress)
+        assert tau is not None  # it is given or suggested
         return SimilarityGraph.search(x, tau, progress=self.progress)
 
     def _groups_among(self, people: People) -> dict[str, list[str]]:

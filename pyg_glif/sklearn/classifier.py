@@ -206,10 +206,10 @@ class GLIFClassifier(ClassifierMixin, GLIFEstimator):  # type: ignore[misc]
             raise TypeError(f"{msg}. {remedy}")
 
     def _check_target(self, y: Any) -> NDArray[Any]:
-        y = column_or_1d(y, warn=True)
-        assert_all_finite(y, input_name="y")
-        check_classification_targets(y)
-        self.classes_, counts = np.unique(y, return_counts=True)
+        truth: NDArray[Any] = column_or_1d(y, warn=True)
+        assert_all_finite(truth, input_name="y")
+        check_classification_targets(truth)
+        self.classes_, counts = np.unique(truth, return_counts=True)
         if len(counts) < 2:
             (name,) = self.classes_.tolist()
             raise ValueError(f"'y' must have two classes (got one class, {name!r})")
@@ -217,7 +217,7 @@ class GLIFClassifier(ClassifierMixin, GLIFEstimator):  # type: ignore[misc]
             name = self.classes_.tolist()[counts.argmin()]
             msg = f"'y' must have each class twice (got {name!r} once)"
             raise ValueError(f"{msg}. Leave rare classes out or join them")
-        return y
+        return truth
 
     def _check_fitted(self, model: Any) -> None:
         super()._check_fitted(model)

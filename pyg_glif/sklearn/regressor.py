@@ -142,9 +142,9 @@ class GLIFRegressor(RegressorMixin, GLIFEstimator):  # type: ignore[misc]
             raise TypeError(f"{msg}. For a classifier use 'GLIFClassifier'")
 
     def _check_target(self, y: Any) -> NDArray[Any]:
-        y = column_or_1d(y, warn=True, dtype=np.float64)
-        assert_all_finite(y, input_name="y")
-        return y
+        truth: NDArray[Any] = column_or_1d(y, warn=True, dtype=np.float64)
+        assert_all_finite(truth, input_name="y")
+        return truth
 
     def _num_folds(self, y: NDArray[Any]) -> int:
         return min(self.cv if isinstance(self.cv, int) else 5, len(y))

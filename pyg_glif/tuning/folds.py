@@ -1,8 +1,7 @@
 """Who is fitted and who arrives as a newcomer, in turn."""
 
 import heapq
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -11,8 +10,7 @@ from torch import Tensor
 from pyg_glif._validate import check_count, check_indices
 
 
-@dataclass(frozen=True, eq=False)
-class Fold:
+class Fold(NamedTuple):
     """Row numbers: who is fitted, and who comes after that."""
 
     fitted: Tensor  # [K]

@@ -2,8 +2,8 @@ r"""How good and how unfair outputs are, and how sure that is.
 
 Newcomers' outputs come from folds. A measure that is a mean over people has the
 standard error of that mean, and the loss, being paired, that of the mean of
-differences. A share or mean over pairs of similar people is a ratio of two sums over newcomers,
-:math:`R = \sum_i u_i / \sum_i n_i`, with the standard error of a ratio,
+differences. A share or mean over pairs of similar people is a ratio of two sums over
+newcomers, :math:`R = \sum_i u_i / \sum_i n_i`, with the standard error of a ratio,
 
 .. math::
     \mathrm{se}(R)^2 = \frac{m}{m - 1} \sum_i (u_i - R n_i)^2 / (\sum_i n_i)^2

@@ -10,7 +10,14 @@ from torch import Tensor
 
 from pyg_glif._pattern import csr_tensor
 from pyg_glif.distances import FairDistance
-from pyg_glif.graph import SimilarityGraph, decay_of, edge_weights
+from pyg_glif.graph import (
+    KNNIndex,
+    SimilarityGraph,
+    decay_of,
+    edge_weights,
+    local_weights,
+)
+from pyg_glif.graph.knn_index import Neighbors
 from pyg_glif.laplacian import entries_beside
 from pyg_glif.links import Link, dual_of_people, outputs_of_people
 from pyg_glif.path import solve_strengths
@@ -54,11 +61,15 @@ class WithinRadius:
         self.graph = SimilarityGraph.search(
             x, max(radii), distance=distance, progress=progress
         )
-        self._inside = {tau: self.graph.is_within(tau) for tau in radii}
+        self._last: tuple[float, SimilarityGraph] | None = None
 
     def describe(self, tau: float) -> dict[str, Any]:
         """The keywords of a point."""
         return {"tau": tau}
+
+    def paths(self) -> Iterator[tuple[float | None, SimilarityGraph, Sequence[float]]]:
+        """Graphs of everybody and the radii to take from them."""
+        yield None, self.graph, self.sizes
 
     def anew(self, tau: float) -> SimilarityGraph:
         """The graph of everybody, searched for as a fit does it."""
@@ -70,19 +81,89 @@ class WithinRadius:
         self, tau: float, theta: float | None, fold: Fold
     ) -> tuple[SimilarityGraph, Ties]:
         """The graph of the fitted people, and the ties of the new ones."""
-        size = self.graph.num_nodes
-        place = self.graph.edge_index.new_full((2, size), -1)
-        for side, rows in enumerate((fold.fitted, fold.new)):
-            place[side, rows] = torch.arange(len(rows), device=place.device)
-        row, col = self.graph.edge_index[:, self._inside[tau]]
-        sq_dist = self.graph.sq_dist[self._inside[tau]]
-        known = place[0][col]
-        first, new = place[0][row], place[1][row]
-        inner, outer = (first >= 0) & (known >= 0), (new >= 0) & (known >= 0)
-        edges = torch.stack([first[inner], known[inner]])
-        graph = SimilarityGraph(edges, sq_dist[inner], len(fold.fitted), tau)
-        weight = edge_weights(sq_dist[outer], decay_of(theta, tau))
-        return graph, Ties(new[outer], known[outer], weight.double())
+        if self._last is None or self._last[0] != tau:
+            self._last = tau, self.graph.within(tau)
+        graph = self._last[1]
+        row, col = graph.edge_index
+        place = row.new_empty(graph.num_nodes)
+        for rows in fold:
+            place[rows] = torch.arange(len(rows), device=place.device)
+        fitted, new = (
+            torch.zeros(graph.num_nodes, dtype=torch.bool, device=place.device)
+            for _ in fold
+        )
+        fitted[fold.fitted], new[fold.new] = True, True
+        known = fitted[col]
+        inner, outer = (
+            (some[row] & known).nonzero()[:, 0]  # in the order of the edges
+            for some in (fitted, new)
+        )
+        edges = torch.stack([place[row[inner]], place[col[inner]]])
+        sq_dist = graph.sq_dist[inner]
+        ties = place[row[outer]], place[col[outer]]
+        weight = edge_weights(graph.sq_dist[outer], decay_of(theta, tau))
+        among = SimilarityGraph(edges, sq_dist, len(fold.fitted), tau)
+        return among, Ties(*ties, weight.double())
+
+
+class AmongNearest:
+    """Neighbourhoods of the nearest people, searched for in every fold.
+
+    Who is among the nearest depends on who is there.
+    """
+
+    def __init__(
+        self,
+        x: Tensor,
+        ks: Sequence[int],
+        distance: FairDistance | None,
+        progress: bool | None,
+    ) -> None:
+        self._x, self._distance, self._progress = x, distance, progress
+        self.sizes = ks
+        self.graph = self.anew(max(ks))
+        self._found: dict[tuple[float, int], tuple[SimilarityGraph, Neighbors]] = {}
+
+    def describe(self, k: float) -> dict[str, Any]:
+        """The keywords of a point."""
+        return {"tau": math.inf, "k": int(k)}
+
+    def paths(self) -> Iterator[tuple[float | None, SimilarityGraph, None]]:
+        """Graphs of everybody, one for each number of neighbours."""
+        for k in self.sizes:
+            yield k, self.anew(k), None
+
+    def anew(self, k: float) -> SimilarityGraph:
+        """The graph of everybody, searched for as a fit does it."""
+        return self._nearest(self._x, k)
+
+    def split(
+        self, k: float, theta: float | None, fold: Fold
+    ) -> tuple[SimilarityGraph, Ties]:
+        """The graph of the fitted people, and the ties of the new ones."""
+        if (k, id(fold)) not in self._found:
+            x = self._x[fold.fitted]
+            graph = self._nearest(x, k)
+            index = KNNIndex(
+                x, int(k), distance=self._distance, scale=graph.scale, copy=False
+            )
+            found = index.query(self._x[fold.new], self._progress)
+            self._found[k, id(fold)] = graph, found
+        graph, (row, col, sq_dist, scale) = self._found[k, id(fold)]
+        if theta is None:
+            weight = local_weights(sq_dist, scale)
+        else:
+            weight = edge_weights(sq_dist, theta)
+        return graph, Ties(row, col, weight.double())
+
+    def _nearest(self, x: Tensor, k: float) -> SimilarityGraph:
+        return SimilarityGraph.nearest(
+            x, int(k), distance=self._distance, progress=self._progress
+        )
+
+
+#: Where neighbours come from.
+Source = WithinRadius | AmongNearest
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,7 +19,7 @@ from pyg_glif.path import glif_path
 from pyg_glif.solvers import Auto, SolveStatus
 from pyg_glif.tuning.folds import Fold
 from pyg_glif.tuning.measures import Estimate, Measures, Peers, ratio
-from pyg_glif.tuning.newcomers import Method, WithinRadius
+from pyg_glif.tuning.newcomers import Method, Source
 from pyg_glif.tuning.result import TunePoint
 
 
@@ -27,7 +27,7 @@ class Neighborhood(NamedTuple):
     """A setting but for its strength."""
 
     distance: Any
-    source: WithinRadius
+    source: Source
     size: float
     theta: float | None
 
@@ -50,7 +50,7 @@ class Neighborhood(NamedTuple):
 class Grid:
     """What is tried."""
 
-    sources: Mapping[Any, WithinRadius]
+    sources: Mapping[Any, Source]
     thetas: Sequence[float | None]
     lams: Sequence[float]
     progress: bool | None
@@ -103,25 +103,27 @@ class OnFitted:
         """Every setting, from one path for each distance and decay."""
         grid, method = self._grid, self._method
         for (key, source), theta in product(grid.sources.items(), grid.thetas):
-            path = glif_path(
-                method.y,
-                source.graph,
-                lams=grid.lams,
-                taus=source.sizes,
-                theta=theta,
-                normalization=method.normalization,
-                solver=method.solver,
-                link=method.link,
-                progress=grid.progress,
-            )
-            for found in path:
-                at = Neighborhood(key, source, found.tau, theta)
-                yield self._measured(at.point(found.lam, found.status), found.value)
+            for size, graph, radii in source.paths():
+                path = glif_path(
+                    method.y,
+                    graph,
+                    lams=grid.lams,
+                    taus=radii,
+                    theta=theta,
+                    normalization=method.normalization,
+                    solver=method.solver,
+                    link=method.link,
+                    progress=grid.progress,
+                )
+                for found in path:
+                    reach = found.tau if size is None else size
+                    at = Neighborhood(key, source, reach, theta)
+                    yield self._measured(at.point(found.lam, found.status), found.value)
 
     def again(self, point: TunePoint) -> TunePoint:
         """The setting of a point, searched and solved anew the way a fit does it."""
-        graph = self._grid.sources[point.distance].anew(point.tau)
-        method = self._method
+        at, method = self._grid.find(point), self._method
+        graph = at.source.anew(at.size)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # the status says so
             found = glif_smooth(

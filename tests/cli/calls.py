@@ -12,6 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from pyg_glif.cli import main
+from pyg_glif.graph.weights import DECAY
 
 Array = NDArray[np.float64]
 
@@ -54,9 +55,10 @@ class Shell:
 
 
 def smooth(
-    x: Array, y: Array, tau: float, lam: float = 1.0, theta: float = 1e-4
+    x: Array, y: Array, tau: float, lam: float = 1.0, theta: float | None = None
 ) -> Array:
     """``(I + lam L)^-1 y`` for weights ``exp(-theta d^2)`` within ``tau``, dense."""
+    theta = DECAY / tau**2 if theta is None else theta
     sq_dist = ((x[:, None] - x[None]) ** 2).sum(-1)
     W = np.where(np.sqrt(sq_dist) <= tau, np.exp(-theta * sq_dist), 0.0)
     np.fill_diagonal(W, 0.0)

@@ -12,13 +12,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pyg_glif import GLIFPostProcessor, edge_weights
+from pyg_glif import GLIFPostProcessor
 from pyg_glif._runtime import Progress
 from pyg_glif.cli import smooth
 from pyg_glif.cli._app import commands
 from pyg_glif.cli._command import Outcome
+from pyg_glif.graph import SimilarityGraph
 from pyg_glif.metric_learning import FACE, LogisticSubspace, SensitiveSVD
 from pyg_glif.postprocessor import audit
+from pyg_glif.sklearn import GLIFClassifier
 from pyg_glif.tuning import tune
 from tests.cli.calls import Shell, people, write_csv
 
@@ -71,6 +73,7 @@ DEFAULTS = {
         "--lam": (GLIFPostProcessor, "lam"),
         "--theta": (GLIFPostProcessor, "theta"),
         "--target-degree": (GLIFPostProcessor, "target_degree"),
+        "--coverage": (GLIFClassifier, "coverage"),
         "--normalization": (GLIFPostProcessor, "normalization"),
         "--num-components": (SensitiveSVD, "num_components"),
         "--num-factors": (FACE, "num_factors"),
@@ -78,8 +81,12 @@ DEFAULTS = {
         "--nearest": (audit, "k"),
         "--worst": (audit, "num_worst"),
     },
-    "audit": {"--theta": (edge_weights, "theta")},
-    "tune": {"--max-loss": (tune, "max_loss"), "--theta": (tune, "theta")},
+    "audit": {"--theta": (SimilarityGraph.laplacian, "theta")},
+    "tune": {
+        "--max-loss": (tune, "max_loss"),
+        "--theta": (tune, "theta"),
+        "--cv": (tune, "cv"),
+    },
 }
 
 
@@ -92,7 +99,8 @@ def test_help_states_the_defaults_of_the_library(shell: Shell, command: str) -> 
         shown = re.search(r"default: ([^,)]+)", about)
         assert shown is not None, flag
         default = inspect.signature(function).parameters[name].default
-        stated = None if shown[1] == "none" else float(shown[1])
+        words = ("none", "follows the radius")
+        stated = None if shown[1] in words else float(shown[1])
         assert stated == default, flag
 
 
@@ -162,13 +170,14 @@ def test_what_a_command_prints_does_not_spoil_the_outcome(
 
 TWO = ("x.npy", "y.npy")
 OUT = ("--out", "f.csv")
+CHEAP = ("--max-loss", 1)
 BARS: dict[str, tuple[object, ...]] = {
     "smooth": (*TWO, "--tau", 1, *OUT, "--audit", "r.md"),
     "post": (*TWO, "--post", "fit.safetensors", *OUT),
     "face": (*TWO, "--metric", "face", "--group", "g.npy", "--num-factors", 1, *OUT),
     "logistic": (*TWO, "--metric", "logistic", "--attributes", "g.npy", *OUT),
     "audit": (*TWO, "--tau", 1),
-    "tune": (*TWO, "--labels", "labels.npy", "--taus", 1, "--lams", 1),
+    "tune": (*TWO, "--labels", "labels.npy", "--taus", 1, "--lams", 1, *CHEAP),
 }
 
 
@@ -291,7 +300,8 @@ def loaded(*words: object, cwd: Path | None = None) -> set[str]:
         ("--help",),
         ("--version",),
         ("tune", "--help"),
-        ("smooth", "people.csv"),
+        ("smooth",),
+        ("smooth", "people.csv", "--lamb", "1"),
         ("no",),
     ],
 )
@@ -303,7 +313,8 @@ def test_options_load_nothing_heavy(words: tuple[str, ...]) -> None:
     "words",
     [
         ("smooth", "none.csv", "--outputs", "score", "--out", "f.csv"),
-        ("audit", "people.csv", "--outputs", "score"),  # holds text
+        ("audit", "people.csv", "--outputs", "score", "--scale", "none"),  # has text
+        ("smooth", "people.csv", "--outputs", "score", "--sensitive", "sexx"),
         ("tune", "people.csv", "--outputs", "points", "--labels", "repaid"),
         ("audit", "people.csv", "--outputs", "score", "--metric", "svd"),
     ],

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from markdown_it import MarkdownIt
 
+from pyg_glif.graph.weights import DECAY
 from tests.cli.calls import Shell, Table, read_csv, write_csv
 
 PEOPLE = ("people.csv", "--outputs", "score", "--id", "name", "--standardize")
@@ -23,7 +24,7 @@ def neighbours(table: Table, tau: float) -> np.ndarray:
     """Weights of the graph, by the formula."""
     z = (table.x - table.x.mean(0)) / table.x.std(0)
     sq_dist = ((z[:, None] - z[None]) ** 2).sum(-1)
-    W = np.where(np.sqrt(sq_dist) <= tau, np.exp(-1e-4 * sq_dist), 0.0)
+    W = np.where(np.sqrt(sq_dist) <= tau, np.exp(-DECAY / tau**2 * sq_dist), 0.0)
     np.fill_diagonal(W, 0.0)
     return W
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.cli.calls import Shell, Table, numbers, read_csv, smooth, write_csv
 
-OUT = ("--outputs", "y", "--tau", 1, "--out", "f.csv")
+OUT = ("--outputs", "y", "--tau", 1, "--scale", "none", "--out", "f.csv")
 BAD_CSV = {
     "a,y\n1,2\n1,2,3\n": "line 3 must have 2 cells like the first line (got 3). Quote "
     "cells that hold the delimiter",
@@ -132,14 +132,14 @@ def test_numbered_columns_are_names(shell: Shell) -> None:
             "--features must not name 'score', which has another use in this call",
         ),
         (
-            ["people.csv", "--outputs", "score"],
+            ["people.csv", "--outputs", "score", "--scale", "none"],
             "'people.csv': column 'sex' must hold numbers (got 'm' in line 2)",
         ),
         (["nobody.csv", "--outputs", "score"], "'nobody.csv' does not exist"),
         (
             ["people.xls", "--outputs", "score"],
-            "a file of people must end in .csv, .tsv, .parquet, .npy, .npz (got "
-            "'people.xls')",
+            "a file of people must end in .csv, .csv.gz, .tsv, .tsv.gz, .xlsx, "
+            ".parquet, .npy, .npz (got 'people.xls')",
         ),
         (
             ["folder.csv", "--outputs", "y"],
@@ -168,13 +168,16 @@ def test_numbered_columns_are_names(shell: Shell) -> None:
             ["all.npz", "--outputs", "y", "--features", "x.7"],
             "--features: 'all.npz' has no column 'x.7' (it has 'x', 'y', 'z')",
         ),
-        (["p.parquet", "--outputs", "y"], "'p.parquet': column 'a' is empty in row 1"),
         (
-            ["p.parquet", "--outputs", "y", "--features", "b"],
+            ["p.parquet", "--outputs", "y", "--scale", "none"],
+            "'p.parquet': column 'a' is empty in row 1",
+        ),
+        (
+            ["p.parquet", "--outputs", "y", "--features", "b", "--scale", "none"],
             "'p.parquet': column 'b', row 1 must be finite (got nan)",
         ),
         (
-            ["p.parquet", "--outputs", "y", "--features", "c"],
+            ["p.parquet", "--outputs", "y", "--features", "c", "--scale", "none"],
             "'p.parquet': column 'c' must hold numbers (got 'x' in row 0)",
         ),
         (["not.parquet", "--outputs", "y"], "'not.parquet' must be a Parquet file ("),

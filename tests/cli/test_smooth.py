@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 
 from pyg_glif import GLIFPostProcessor
+from pyg_glif.errors import SimilarityWarning
 from tests.cli.calls import Shell, Table, numbers, read_csv, smooth, write_csv
 
 COLUMNS = ("--outputs", "score", "--id", "name", "--ignore", "sex,repaid")
@@ -45,6 +46,13 @@ def test_smooth_says_what_it_did(shell: Shell, table: Table) -> None:
     text = shell(*words, "--out", "fair.csv").out
     assert text.splitlines()[0] == "people                     40"
     assert text.splitlines()[-1] == "written                    fair.csv"
+
+
+def test_no_strength_changes_nothing(shell: Shell, table: Table) -> None:
+    words = ("smooth", "people.csv", *COLUMNS, "--tau", 6000, "--lam", 0)
+    assert shell(*words, "--out", "fair.csv").code == 0
+    found = numbers(read_csv(Path("fair.csv"))["score"])
+    np.testing.assert_array_equal(found, table.y)
 
 
 def test_smooth_takes_a_radius_from_a_degree(shell: Shell, table: Table) -> None:
@@ -240,7 +248,8 @@ def test_the_library_reads_a_kept_fit_and_the_other_way_round(
     # Names of a fit in Python serve as those of a fit on the command line.
     names = post.metadata_["columns"]["features"][::-1]
     frame = pytest.importorskip("pandas").DataFrame(table.x[:, ::-1], columns=names)
-    post.fit(frame, table.y).save("named.safetensors")
+    with pytest.warns(SimilarityWarning, match="Nothing was standardised"):
+        post.fit(frame, table.y).save("named.safetensors")
     words = ("smooth", "people.csv", "--outputs", "score", "--post")
     assert shell(*words, "named.safetensors", "--out", "h.csv").code == 0
     named = numbers(read_csv(Path("h.csv"))["score"])
@@ -317,8 +326,10 @@ def test_unwritable_output_is_found_before_the_work(
     shell(*words, "none/fair.csv").fails(
         2, "--out: 'none/fair.csv' cannot be written (No such file or directory)"
     )
-    shell(*words, "fair.xlsx").fails(
-        2, "--out must end in .csv, .tsv, .parquet, .npy, .npz (got 'fair.xlsx')"
+    shell(*words, "fair.xls").fails(
+        2,
+        "--out must end in .csv, .csv.gz, .tsv, .tsv.gz, .xlsx, .parquet, .npy, .npz "
+        "(got 'fair.xls')",
     )
     shell(*words, "fair.csv", "--audit", "none/a.md").fails(
         2, "--audit: 'none/a.md' cannot be written (No such file or directory)"
@@ -352,6 +363,7 @@ def test_a_saddle_is_a_failure_of_the_work(shell: Shell) -> None:
     np.save("x.npy", x)
     np.save("y.npy", np.arange(21.0))
     words = ("smooth", "x.npy", "y.npy", "--tau", 1.2, "--out", "f.npy", "--lam", 10)
+    words += ("--theta", 0)
     call = shell(*words, "--normalization", "nrw")
     assert call.code == 1
     assert "density" in call.err

@@ -298,7 +298,15 @@ def test_glif_conv_in_sequential(graph: Graph, generator: torch.Generator) -> No
     assert float(head.weight.grad.abs().sum()) > 0
 
 
+@pytest.fixture
+def subnormal() -> Iterator[None]:
+    """Keeps subnormal numbers: what older torches compile turns them off for good."""
+    yield
+    torch.set_flush_denormal(False)
+
+
 @pytest.mark.slow
+@pytest.mark.usefixtures("subnormal")
 # Said by torch about its own look at a tensor, after any break in a compiled graph.
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")
 def test_glif_conv_under_compile(graph: Graph, generator: torch.Generator) -> None:

@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
+from sklearn.dummy import DummyClassifier
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score
@@ -293,6 +294,12 @@ DF, Y = frame()
         ({"alike": {"job": [("cook", "chef")]}}, {}, ValueError, "'chef'"),
         ({}, {"X": DF.assign(job=None)}, ValueError, "columns without values.*'job'"),
         (
+            {"ignore": ["income", "years"], "sensitive": ["sex"]},
+            {"X": DF.assign(job="cook")},
+            ValueError,
+            "a column that counts and differs",
+        ),
+        (
             {},
             {"y": np.full(120, "yes")},
             ValueError,
@@ -357,12 +364,13 @@ def test_new_people_have_the_columns_of_the_fit(change: Any, message: str) -> No
         fitted().predict(change(NEW))
 
 
-def test_columns_that_do_not_differ_are_no_reason() -> None:
+@pytest.mark.filterwarnings("ignore::pyg_glif.errors.SimilarityWarning")
+def test_the_model_must_have_reasons() -> None:
     df, y = frame()
-    with pytest.raises(ValueError, match="a column that counts and differs"):
-        GLIFClassifier(pipeline(), ignore=["income", "years"], sensitive=["sex"]).fit(
-            df.assign(job="cook"), y
-        )
+    message = r"depend on a column that counts \(got the same coordinates for everybody"
+    for model in (DummyClassifier(), DecisionTreeClassifier(min_samples_leaf=100)):
+        with pytest.raises(ValueError, match=message):
+            GLIFClassifier(model).fit(df[["income", "years"]], y)
 
 
 def test_repr() -> None:

@@ -194,9 +194,10 @@ def flip(data: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("damage", "reason"),
     [
-        (lambda data: b"", "header too small"),
-        (lambda data: data[:-10], "incomplete metadata"),
-        (lambda data: data[:40], "invalid header length"),
+        # Older versions of safetensors write the words as one.
+        (lambda data: b"", "header too small|HeaderTooSmall"),
+        (lambda data: data[:-10], "incomplete metadata|MetadataIncomplete"),
+        (lambda data: data[:40], "invalid header length|InvalidHeaderLength"),
         (flip, "its contents do not match their hash"),
         (lambda data: data.replace(b"encodings-1", b"encodings-0"), "its format is"),
     ],
@@ -209,7 +210,7 @@ def test_a_damaged_file_is_named_and_made_again(
     path = files(cache)[1]
     path.write_bytes(damage(path.read_bytes()))
     fake.batches = []
-    message = f"'{re.escape(str(path))}' is damaged and was removed .*{reason}"
+    message = f"'{re.escape(str(path))}' is damaged and was removed .*({reason})"
     with pytest.warns(UserWarning, match=message) as caught:
         x = encode(TEXTS, encoder=encoder, cache=cache)
     assert caught[0].filename == __file__

@@ -1,0 +1,143 @@
+"""The experiments on graphs, on a small made-up one."""
+
+import gzip
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import f1_score, roc_auc_score
+
+from pyg_glif.experiments import EXPERIMENTS, Run
+from pyg_glif.experiments._gnn import NETWORKS, GraphRecipe
+from pyg_glif.experiments.graphs import (
+    BALANCED,
+    GUIDE,
+    MATCHED,
+    VANILLA,
+    GraphConfig,
+    GraphExperiment,
+    GraphTrial,
+)
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*torch-scatter.*")
+
+SMALL = GraphConfig(
+    recipe=GraphRecipe(hidden=4, num_steps=30, lr=0.05),
+    lams=(0.1, 10.0),
+    alphas=(1e-4,),
+    ranking=(0.1,),
+    gammas=(0.5,),
+    guide=(1e-4, 0.1),
+    num_layer_steps=5,
+    num_ranked=20,
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A graph of 160 people in two groups, joined if their incomes are near."""
+    root = tmp_path_factory.mktemp("graphs")
+    rng = np.random.default_rng(0)
+    age, income = rng.integers(0, 2, 160), rng.normal(size=160)
+    pays = (income + 0.5 * age + 0.5 * rng.normal(size=160) > 0).astype(int)
+    lines = ["NoDefaultNextMonth,Age,Single,Income"]
+    lines += [f"{pays[i]},{age[i]},0,{income[i]:.4f}" for i in range(160)]
+    place = root / "graphs" / "credit"
+    place.mkdir(parents=True)
+    with gzip.open(place / "nodes.csv.gz", "wt") as file:
+        file.write("\n".join(lines) + "\n")
+    near = np.abs(income[:, None] - income) < 0.05
+    np.fill_diagonal(near, False)
+    np.savez(place / "edges.npz", edge_index=np.stack(np.nonzero(near)))
+    return root
+
+
+@pytest.fixture(scope="module")
+def run(folder):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYG_GLIF_DATA", str(folder))
+        return GraphExperiment(SMALL).run(0, progress=False)
+
+
+def _chosen(run):
+    return {record.method: record for record in run.records if record.chosen}
+
+
+def test_every_method_has_one_chosen_record(run):
+    chosen = _chosen(run)
+    methods = [name for name in run.seconds if name != "Data"]
+    assert list(chosen) == methods
+    for record in run.records:
+        assert all(np.isfinite(list(record.metrics.values()))), record.method
+
+
+def test_glif_is_alike_and_balanced_where_it_says_so(run):
+    chosen = _chosen(run)
+    plain = chosen[VANILLA].metrics
+    by_lam = [r.metrics for r in run.records if r.method == "GLIF"]
+    energies = [m["unfairness"] for m in by_lam]
+    assert plain["unfairness"] > energies[0] > energies[1]
+    for record in run.records:
+        if record.method in (BALANCED, MATCHED):
+            assert record.metrics["disparity"] < plain["disparity"]
+    matched = chosen[MATCHED].metrics["unfairness"]
+    assert matched <= chosen[GUIDE].metrics["unfairness"] * (1 + 1e-6)
+
+
+def test_chosen_settings_keep_their_promise_on_validation_people(run):
+    chosen = _chosen(run)
+    floor = chosen[VANILLA].metrics["auc_val"] - SMALL.max_loss
+    for name in ("PFR", "InFoRM", "REDRESS", "GLIF", BALANCED):
+        same = [r for r in run.records if r.method == name]
+        able = [r for r in same if r.metrics["auc_val"] >= floor]
+        if able:
+            assert chosen[name].metrics["auc_val"] >= floor
+
+
+def test_measures_match_numpy(folder, monkeypatch):
+    monkeypatch.setenv("PYG_GLIF_DATA", str(folder))
+    trial = GraphTrial(SMALL, 1, progress=False)
+    rng = np.random.default_rng(1)
+    logits = rng.normal(size=160)
+    found = trial.measure(torch.tensor(logits))
+    test, y = trial.masks["test"].numpy(), trial.data.y.numpy()
+    group, yes = trial.data.group.numpy()[test], (logits[test] > 0).astype(float)
+    assert found["auc"] == pytest.approx(roc_auc_score(y[test], logits[test]))
+    assert found["f1"] == pytest.approx(f1_score(y[test], yes), abs=1e-6)
+    assert found["accuracy"] == pytest.approx((yes == y[test]).mean())
+    gap = yes[group == 1].mean() - yes[group == 0].mean()
+    assert found["parity_gap"] == pytest.approx(gap)
+    true = y[test] == 1
+    gap = yes[true & (group == 1)].mean() - yes[true & (group == 0)].mean()
+    assert found["opportunity_gap"] == pytest.approx(gap)
+    adjacency = np.zeros((160, 160))
+    adjacency[tuple(trial.data.edge_index.numpy())] = 1.0
+    adjacency += np.eye(160)
+    unit = adjacency / np.linalg.norm(adjacency, axis=1, keepdims=True)
+    similar = unit @ unit.T
+    energy = 0.5 * (similar * (logits[:, None] - logits) ** 2).sum()
+    assert found["unfairness"] == pytest.approx(energy, rel=1e-6)
+    assert found["unfairness_unit"] == pytest.approx(energy / logits.var(), rel=1e-6)
+
+
+@pytest.mark.parametrize("kind", NETWORKS)
+def test_every_network_trains(folder, monkeypatch, kind):
+    monkeypatch.setenv("PYG_GLIF_DATA", str(folder))
+    trial = GraphTrial(replace(SMALL, variant=kind), 0, progress=False)
+    (record,) = trial.vanilla()
+    assert record.metrics["auc"] > 0.6
+    model, again = trial.train()
+    torch.testing.assert_close(again, trial.plain)  # the same seed, the same network
+    assert model.embed(trial.data.x, trial.data.edge_index).shape == (160, 4)
+
+
+def test_report_and_figures_come_from_files(run, tmp_path):
+    path = run.write(tmp_path)
+    again = Run.read(path)
+    experiment = EXPERIMENTS["credit"]
+    text = experiment.report([again]).to_markdown()
+    assert "GLIF, balanced, at GUIDE's IF" in text
+    assert "Published (GUIDE's repository" in text
+    assert "0.6776 / 1,886 / 1.003" in text
+    assert list(experiment.draw([again])) == ["trade_off"]
