@@ -46,6 +46,39 @@ def radius_graph(rows: list[dict[str, Any]]) -> str:
     return table(header, lines)
 
 
+def knn_graph(rows: list[dict[str, Any]]) -> str:
+    """Our seconds, and how many times longer the others took."""
+    peers = ("plain tiles", "FAISS", "scikit-learn")
+    lines = []
+    for row in rows:
+        if "pyg_glif" not in row["seconds"]:
+            continue
+        ours = row["seconds"]["pyg_glif"]
+        cells = [row["part"], f"{row['rows']:,} x {row['features']}"]
+        cells += [row["clock"], _spread(ours)]
+        for peer in peers:
+            ratio = row["seconds"][peer]["median"] / ours["median"]
+            cells.append(f"{ratio:.2f}x")
+        cells += [f"{row['degree']:.1f}", f"{row['agree']:.0%}"]
+        lines.append([*cells, f"{max(0.0, row['peak_extra_mib']):.0f} MiB"])
+    header = ["data", "rows x features", "clock", "pyg_glif", *peers, "degree"]
+    return table([*header, "of the nearest in float64", "extra memory"], lines)
+
+
+def audit(rows: list[dict[str, Any]]) -> str:
+    """An audit beside the fit that it judges."""
+    lines = []
+    for row in rows:
+        if "audit" not in row["seconds"]:
+            continue
+        fit, done = row["seconds"]["fit"], row["seconds"]["audit"]
+        cells = [row["part"], f"{row['rows']:,} x {row['features']}", row["clock"]]
+        ratio = f"{done['median'] / fit['median']:.2f}x"
+        lines.append([*cells, _spread(fit), _spread(done), ratio])
+    header = ["data", "rows x features", "clock", "fit", "audit", "ratio"]
+    return table(header, lines)
+
+
 # Whose time is the unit of a part's ratios.
 UNITS = {"backward": "forward", "path": "hardest lam", "grid": "9 x 151 path"}
 
@@ -372,6 +405,8 @@ def _fill(text: str, name: str, content: str) -> str:
 def main() -> None:
     tables: dict[str, tuple[str, Callable[[list[dict[str, Any]]], str]]] = {
         "radius_graph": ("radius_graph", radius_graph),
+        "knn_graph": ("knn_graph", knn_graph),
+        "audit": ("knn_graph", audit),
         "smoothing": ("smoothing", smoothing),
         "huge": ("smoothing", huge),
         "iterations": ("smoothing", iterations),
