@@ -32,6 +32,7 @@ from pyg_glif.graph import SimilarityGraph, suggest_tau
 from pyg_glif.metric_learning import FACE, SensitiveSVD, TaskEffect
 from pyg_glif.metrics import group_std, prediction_consistency
 from pyg_glif.path import glif_path
+from pyg_glif.solvers import CG
 from pyg_glif.tables import FairTable
 
 DECAYS = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0)
@@ -92,7 +93,8 @@ def table(name: str, seed: int) -> Problem:
         return model.predict_proba(df[used])
 
     options = {key: about[key] for key in ("sensitive", "alike", "ignore")}
-    x = FairTable(**options).fit(known, predict).transform(held_out)
+    effects = FairTable(**options, num_background=100, num_grid=16)
+    x = effects.fit(known, predict).transform(held_out)
     spread = FairTable(**options, scale="standard").fit(known).transform(held_out)
     woman = torch.tensor(about["women"](held_out).to_numpy(dtype=bool))
     apart = torch.cdist(spread, spread)
@@ -198,7 +200,12 @@ def measure(name: str, seed: int) -> dict[str, Any]:
     for degree, tau in taus.items():
         for decay in DECAYS:
             path = glif_path(
-                problem.y_hat, graph, lams=LAMS, taus=[tau], theta=decay / tau**2
+                problem.y_hat,
+                graph,
+                lams=LAMS,
+                taus=[tau],
+                theta=decay / tau**2,
+                solver=CG(),
             )
             front = [
                 (score - problem.score(p.value), problem.unfairness(p.value), p.lam)

@@ -4,7 +4,8 @@ For person :math:`i`, let :math:`s_{ij}` be the similarity of others as people a
 :math:`\hat s_{ij}` that of their outputs. REDRESS wants both to give the same ranking.
 For two others :math:`j, m` with :math:`s_{ij} > s_{im}`, the model puts them in that
 order with probability :math:`\sigma(\hat s_{ij} - \hat s_{im})`, and the loss is minus
-its logarithm, weighted by what swapping the two would change of NDCG@k, as in LambdaRank:
+its logarithm, weighted by what swapping the two would change of NDCG@k, as in
+LambdaRank:
 
 .. math::
     \frac{1}{N} \sum_i \sum_{j, m} |\Delta\mathrm{NDCG@}k_i(j, m)| \,

@@ -1,8 +1,8 @@
 from .adult import Adult
 from .bios import Bios
-from .fair_graph import FairGraph
 from .german import German
+from .sensitive_graph import SensitiveGraph
 from .sentiment import Sentiment
 from .toxicity import Toxicity
 
-__all__ = ["Adult", "Bios", "FairGraph", "German", "Sentiment", "Toxicity"]
+__all__ = ["Adult", "Bios", "German", "SensitiveGraph", "Sentiment", "Toxicity"]

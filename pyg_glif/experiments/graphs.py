@@ -21,7 +21,7 @@ from pyg_glif.baselines import (
     guide_head,
     pairwise_fair_features,
 )
-from pyg_glif.datasets import FairGraph
+from pyg_glif.datasets import SensitiveGraph
 from pyg_glif.experiments._gnn import GraphRecipe, OneLayer
 from pyg_glif.experiments.experiment import Comparison, Experiment, Method
 from pyg_glif.experiments.records import Record, Run, Summary, summarize_chosen
@@ -63,7 +63,7 @@ class GraphConfig:
     """Settings of an experiment on a graph.
 
     Args:
-        dataset (str): Which graph, see :class:`~pyg_glif.datasets.FairGraph`.
+        dataset (str): Which graph, see :class:`~pyg_glif.datasets.SensitiveGraph`.
         variant (str): Which network.
         recipe (GraphRecipe): How it is trained.
         most_similar (int, optional): Similar people of each who are kept; all who
@@ -105,7 +105,7 @@ class GraphTrial(Comparison):
         self, config: GraphConfig, seed: int, progress: bool | None = None
     ) -> None:
         self.config, self.seed, self.progress = config, seed, progress
-        dataset = FairGraph(name=config.dataset)
+        dataset = SensitiveGraph(name=config.dataset)
         self.data, self.masks = dataset[0], dataset.split(seed)
         index, value = structural_similarity(
             self.data.edge_index,

@@ -1,12 +1,17 @@
 """Reads the columns of pandas and polars frames: numbers, dates, categories."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pyg_glif._arrays import column_names
+from pyg_glif._validate import check_known
+
+REMEDY = "Name columns that do not count in 'ignore'"
 Kind = Literal["number", "date", "duration", "category"]
 
 # What pandas finds in columns of objects, and how it is read.
@@ -182,6 +187,73 @@ def _kind_of(series: Any) -> Kind | None:
 def _place(value: Any) -> tuple[bool, Any]:
     """Sorts numbers and truth values before texts."""
     return isinstance(value, str), value
+
+
+def frame_names(df: Any, *, empty: bool = False) -> tuple[Any, ...]:
+    """Names of the columns of a frame; raises unless it holds people, or may not."""
+    # By name, so that polars need not be installed.
+    kinds = [f"{kind.__module__}.{kind.__name__}" for kind in type(df).__mro__]
+    if not any(re.fullmatch(r"(pandas|polars)\..*DataFrame", kind) for kind in kinds):
+        msg = f"'df' must be a frame of pandas or polars (got {type(df).__name__})"
+        raise TypeError(msg)
+    names = column_names("df", df) or ()
+    if not names or (len(df) == 0 and not empty):
+        shape = f"{len(df)} rows, {len(names)} columns"
+        raise ValueError(f"'df' must not be empty (got {shape})")
+    return names
+
+
+def read_columns(df: Any, names: Sequence[Any]) -> list[Column]:
+    """Columns of the people of a fit; messages name all that cannot be used."""
+    columns, bad = [], []
+    for name in names:
+        try:
+            columns.append(Column.of(df, name))
+        except TypeError as error:
+            bad.append(str(error))
+    if bad:
+        msg = "'df' must hold numbers, truth values, dates, text or categories"
+        raise TypeError(f"{msg} (got {', '.join(bad)}). {REMEDY}")
+    empty = [one.name for one in columns if one.missing.all()]
+    if empty:
+        msg = f"'df' must not have columns without values (got {listed(empty)})"
+        raise ValueError(f"{msg}. {REMEDY}")
+    infinite = [one.name for one in columns if np.isinf(one.values).any()]
+    if infinite:
+        msg = f"'df' must hold finite numbers (got infinity in {listed(infinite)})"
+        raise ValueError(msg)
+    texts = [one for one in columns if one.is_free_text()]
+    if texts:
+        msg = "'df' must not have columns of free text"
+        got = ", ".join(
+            f"{len(one.categories)} values in {one.name!r}" for one in texts
+        )
+        raise ValueError(f"{msg} (got {got} for {len(df)} people). {REMEDY}")
+    return columns
+
+
+def positions_alike(
+    alike: Mapping[Any, Sequence[Sequence[Any]]], columns: Sequence[Column]
+) -> dict[Any, list[list[int]]]:
+    """For each column, positions of the categories that are alike."""
+    known = {column.name: column for column in columns}
+    check_known("alike", alike, known)
+    out = {}
+    for name, groups in alike.items():
+        if known[name].kind != "category":
+            msg = "'alike' must name columns of categories"
+            raise ValueError(f"{msg} (got {name!r}, a {known[name].kind})")
+        if any(isinstance(group, str) for group in groups):
+            msg = f"'alike[{name!r}]' must be a list of groups (got {groups!r})"
+            raise TypeError(f"{msg}. Use '[(first, second)]'")
+        values = [value for group in groups for value in group]
+        categories = known[name].categories
+        check_known(f"alike[{name!r}]", values, categories)
+        if len(set(values)) < len(values):
+            msg = f"'alike[{name!r}]' must not repeat a value (got {groups!r})"
+            raise ValueError(msg)
+        out[name] = [[categories.index(value) for value in group] for group in groups]
+    return out
 
 
 def listed(names: Sequence[Any]) -> str:

@@ -19,8 +19,6 @@ from pyg_glif.tables._columns import Column
 Rows = NDArray[np.intp]
 Effects = NDArray[np.float64]
 
-_MAX_CELLS = 2**21  # of tables that are handed to the model at once
-
 
 @dataclass(frozen=True)
 class Grid:
@@ -66,24 +64,17 @@ class Inquiry:
     """What a model is asked about one column, and what the answers mean.
 
     Args:
+        grid (Grid): The column, and where its effects are measured.
         people (numpy.ndarray): People whose other columns are taken.
         holders (numpy.ndarray): People whose value of the column is taken.
         reduce (callable): From the effects of these, :math:`(M, C)`, to those of the
             points of the grid, :math:`(P, C)`.
     """
 
+    grid: Grid
     people: Rows
     holders: Rows
     reduce: Callable[[Effects], Effects]
-
-    def outputs(
-        self, ask: Callable[[Rows, Rows], Effects], num_columns: int
-    ) -> Effects:
-        """The model's answers, :math:`(M, C)`, got in batches."""
-        size = max(1, _MAX_CELLS // num_columns)
-        batches = [slice(k, k + size) for k in range(0, len(self.people), size)]
-        answers = [ask(self.people[one], self.holders[one]) for one in batches]
-        return np.concatenate(answers)
 
 
 def partial_dependence(grid: Grid, background: Rows) -> Inquiry:
@@ -95,7 +86,7 @@ def partial_dependence(grid: Grid, background: Rows) -> Inquiry:
         return out
 
     people = np.tile(background, shape[0])
-    return Inquiry(people, np.repeat(grid.holders, shape[1]), reduce)
+    return Inquiry(grid, people, np.repeat(grid.holders, shape[1]), reduce)
 
 
 def accumulated_local_effects(
@@ -160,7 +151,7 @@ def accumulated_local_effects(
             out[end] = out[start] + part.mean(axis=0)
         return out
 
-    return Inquiry(np.tile(people, 2), np.concatenate([low, high]), reduce)
+    return Inquiry(grid, np.tile(people, 2), np.concatenate([low, high]), reduce)
 
 
 def _by_similarity(codes: Rows, num_codes: int, others: Sequence[Column]) -> Rows:

@@ -1,14 +1,14 @@
 """A column with its scale: plain data that turns values into coordinates."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pyg_glif.tables._columns import Column, Kind, read_as
+from pyg_glif.tables._columns import Column, Kind, listed, read_as
 from pyg_glif.tables._effects import Grid
 
 Table = NDArray[np.float64]
@@ -66,6 +66,32 @@ class Scaled:
     share: float = 0.0
     num_missing: int = 0
     note: str = ""
+
+    def described(
+        self, column: Column, groups: list[list[int]], share: float
+    ) -> "Scaled":
+        """The same with what a summary tells about the people of the fit."""
+        from scipy.spatial.distance import pdist
+
+        notes = [
+            f"alike: {listed([column.categories[at] for at in group])}"
+            for group in groups
+        ]
+        if column.is_constant():
+            notes.append("constant")
+        rows = self.table
+        if self.unit is not None:
+            known = column.values[~column.missing]
+            rows = self._of_numbers(np.array([known.min(), known.max()]))
+        if self.missing is not None:
+            rows = np.vstack([rows, self.missing])
+        return replace(
+            self,
+            reach=float(pdist(rows).max()) if len(rows) > 1 else 0.0,
+            share=share,
+            num_missing=int(column.missing.sum()),
+            note="; ".join(notes),
+        )
 
     def of_fit(self, column: Column) -> Table:
         """Coordinates of the people of the fit, :math:`(N, D)`."""

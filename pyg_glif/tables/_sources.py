@@ -1,16 +1,23 @@
 """Where effects come from: a model, or trees fitted to what it gave."""
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pyg_glif._arrays import to_tensor
-from pyg_glif._validate import check_finite, check_num_rows, check_rank
+from pyg_glif._runtime import Progress
+from pyg_glif._validate import (
+    check_callable,
+    check_finite,
+    check_num_rows,
+    check_rank,
+)
+from pyg_glif.errors import SimilarityWarning
 from pyg_glif.tables._columns import Column, take, with_column
-from pyg_glif.tables._effects import Rows
+from pyg_glif.tables._effects import Effects, Inquiry, Rows
 
 Outputs = Literal["probabilities", "values"]
 
@@ -18,6 +25,9 @@ Outputs = Literal["probabilities", "values"]
 _CLOSEST = 1e-6
 _ROUNDING = 1e-6  # of probabilities in single precision
 _NUM_FOLDS = 5
+# A surrogate that explains less of the outputs' variance says little about the model.
+_LEAST_EXPLAINED = 0.5
+_MAX_CELLS = 2**21  # of tables that are handed to the model at once
 _MAX_CATEGORIES = 255  # that histogram gradient boosting takes
 
 
@@ -34,7 +44,7 @@ class Unit:
     num_outputs: int
 
     @classmethod
-    def of(cls, name: str, raw: NDArray[np.float64], outputs: Outputs | None) -> "Unit":
+    def of(cls, name: str, raw: Effects, outputs: Outputs | None) -> "Unit":
         """The unit of outputs ``raw``, :math:`(N, C)`; raises on decisions."""
         width = raw.shape[1]
         sums = raw.sum(axis=1) if width > 1 else np.ones(len(raw))
@@ -58,12 +68,12 @@ class Unit:
         return cls("log-probability", width)
 
     def effects(
-        self, raw: NDArray[np.float64], eps: float
-    ) -> NDArray[np.float64]:  # [..., C] -> [..., num_outputs]
+        self, raw: Effects, eps: float
+    ) -> Effects:  # [..., C] -> [..., num_outputs]
         """Outputs as they are, their log-odds, or their centred log-probabilities."""
         if self.name == "output":
             return raw
-        out: NDArray[np.float64] = raw.clip(eps, 1 - eps)
+        out: Effects = raw.clip(eps, 1 - eps)
         if self.name == "log-odds":
             out = out[..., -1:]
             out = np.log(out) - np.log1p(-out)
@@ -73,14 +83,14 @@ class Unit:
         return out
 
 
-def distance_kept(raw: list[NDArray[np.float64]]) -> float:
+def distance_kept(raw: list[Effects]) -> float:
     """How far outputs are kept from 0 and 1: half of what all but these two keep."""
     gaps = [np.minimum(one, 1 - one) for one in raw]
     least = min((float(g[g > 0].min()) for g in gaps if (g > 0).any()), default=0.0)
     return max(least / 2, _CLOSEST)
 
 
-def as_rows(name: str, value: Any, num_rows: int) -> NDArray[np.float64]:
+def as_rows(name: str, value: Any, num_rows: int) -> Effects:
     """Outputs of people as :math:`(N, C)`; raises on other shapes, NaN and infinity."""
     raw = to_tensor(name, value)
     check_rank(name, raw, 1, 2)
@@ -95,6 +105,8 @@ def as_rows(name: str, value: Any, num_rows: int) -> NDArray[np.float64]:
 class Source:
     """Where effects come from: a model, which is asked about people."""
 
+    score: float | None = None  # of a stand-in
+
     def __init__(
         self,
         df: Any,
@@ -103,6 +115,10 @@ class Source:
         outputs: Outputs | None,
         eps: float | None,
     ) -> None:
+        if not callable(predict) and hasattr(predict, "predict"):
+            msg = f"'predict' must be callable (got {type(predict).__name__})"
+            raise TypeError(f"{msg}. Pass its method 'predict_proba' or 'predict'")
+        check_callable("predict", predict)
         self.df, self.predict, self.eps = df, predict, eps
         self.num_columns = len(df.columns)
         self.outputs = outputs
@@ -110,7 +126,7 @@ class Source:
         # Before anything that takes long; what all answers are is known at the end.
         self.width, self.unit = first.shape[1], Unit.of("predict", first, outputs)
 
-    def ask(self, name: Any, people: Rows, holders: Rows) -> NDArray[np.float64]:
+    def ask(self, name: Any, people: Rows, holders: Rows) -> Effects:
         """Outputs for people whose value of a column is that of as many holders."""
         frame = with_column(take(self.df, people), name, self.df, holders)
         out = as_rows("predict", self.predict(frame), len(people))
@@ -119,7 +135,7 @@ class Source:
             raise ValueError(f"{msg} (got {out.shape[1]} after {self.width})")
         return out
 
-    def effects(self, raw: list[NDArray[np.float64]]) -> list[NDArray[np.float64]]:
+    def effects(self, raw: list[Effects]) -> list[Effects]:
         """The effects behind all answers."""
         self.unit = Unit.of("predict", np.concatenate(raw), self.outputs)
         eps = distance_kept(raw) if self.eps is None else self.eps
@@ -147,26 +163,49 @@ class Surrogate(Source):
         self.num_columns = len(columns)
         self.x = np.column_stack([column.values for column in columns])
         target = self.unit.effects(raw, eps)
-        self.models, self.score = _cross_fitted(self.x, columns, target, random)
+        self.models, score = _cross_fitted(self.x, columns, target, random)
+        if score < _LEAST_EXPLAINED:
+            msg = (
+                f"The columns explain {max(score, 0.0):.0%} of the variance of 'y_hat'"
+            )
+            least = f"less than {_LEAST_EXPLAINED:.0%}: their effects are uncertain"
+            remedy = "Pass the model as 'predict', or use 'scale=\"standard\"'"
+            warnings.warn(f"{msg}, {least}. {remedy}", SimilarityWarning, stacklevel=4)
+        self.score = score
 
-    def ask(self, name: Any, people: Rows, holders: Rows) -> NDArray[np.float64]:
+    def ask(self, name: Any, people: Rows, holders: Rows) -> Effects:
         """Effects for people whose value of a column is that of as many holders."""
         at = self.names.index(name)
         x = self.x[people]
         x[:, at] = self.x[holders, at]
         found = [[model.predict(x) for model in models] for models in self.models]
-        out: NDArray[np.float64] = np.mean(found, axis=0).T
+        out: Effects = np.mean(found, axis=0).T
         return out
 
-    def effects(self, raw: list[NDArray[np.float64]]) -> list[NDArray[np.float64]]:
+    def effects(self, raw: list[Effects]) -> list[Effects]:
         """The answers, which are effects."""
         return raw
 
 
+def measured(inquiries: Sequence[Inquiry], source: Source) -> list[Effects]:
+    """The effects of the points of each inquiry's grid, asked for in batches."""
+    size = max(1, _MAX_CELLS // source.num_columns)
+    raw = []
+    with Progress(len(inquiries), "effects") as bar:
+        for one in inquiries:
+            name, people = one.grid.column.name, one.people
+            batches = [slice(k, k + size) for k in range(0, len(people), size)]
+            answers = [source.ask(name, people[b], one.holders[b]) for b in batches]
+            raw.append(np.concatenate(answers))
+            bar.update()
+    effects = source.effects(raw)
+    return [one.reduce(found) for one, found in zip(inquiries, effects, strict=True)]
+
+
 def _cross_fitted(
-    x: NDArray[np.float64],
+    x: Effects,
     columns: Sequence[Column],
-    target: NDArray[np.float64],
+    target: Effects,
     random: np.random.RandomState,
 ) -> tuple[list[list[Any]], float]:
     """For each fold, boosted trees of the other people; and what they explain.

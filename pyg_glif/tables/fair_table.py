@@ -1,10 +1,11 @@
-"""From a frame of people to coordinates in the model's own units."""
+"""From a frame of people to coordinates in the model's own units.
 
-import re
+Longer than most modules: it is the one door to this part, and most of it is what that
+takes, documentation, checks of parameters and plain data.
+"""
+
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
-from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -12,11 +13,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pyg_glif._arrays import column_names, column_order
+from pyg_glif._arrays import column_order
 from pyg_glif._params import Parameters
-from pyg_glif._runtime import Progress
 from pyg_glif._validate import (
-    check_callable,
     check_choice,
     check_count,
     check_exclusive,
@@ -24,7 +23,15 @@ from pyg_glif._validate import (
     check_scalar,
 )
 from pyg_glif.errors import NotFittedError, SimilarityWarning
-from pyg_glif.tables._columns import Column, listed, plain_value
+from pyg_glif.tables._columns import (
+    REMEDY,
+    Column,
+    frame_names,
+    listed,
+    plain_value,
+    positions_alike,
+    read_columns,
+)
 from pyg_glif.tables._effects import (
     Grid,
     accumulated_local_effects,
@@ -32,7 +39,7 @@ from pyg_glif.tables._effects import (
 )
 from pyg_glif.tables._proxies import Erasure
 from pyg_glif.tables._scaled import Reading, Scaled, by_effect, in_units
-from pyg_glif.tables._sources import Outputs, Source, Surrogate
+from pyg_glif.tables._sources import Outputs, Source, Surrogate, measured
 from pyg_glif.tables.summary import ColumnSummary, TableSummary
 
 Scale = Literal["effect", "conditional", "standard"]
@@ -41,9 +48,6 @@ _SCALES = ("effect", "conditional", "standard")
 _HOW = {"effect": "effect on the model", "conditional": "conditional effect"}
 _VERSION = 1
 _NUM_SHOWN = 5
-_REMEDY = "Name columns that do not count in 'ignore'"
-# A surrogate that explains less of the outputs' variance says little about the model.
-_LEAST_EXPLAINED = 0.5
 
 
 class FairTable(Parameters):
@@ -203,14 +207,12 @@ class FairTable(Parameters):
         erasure = None
         if self.proxies and variances.any():
             erasure = self._without_proxies(df, np.hstack(parts))
+        described = [
+            one.described(column, groups.get(one.name, []), float(share))
+            for one, column, share in zip(scaled, columns, shares, strict=True)
+        ]
         # All at once, so that a fit that fails leaves the one before.
-        self._erasure, self._columns = (
-            erasure,
-            tuple(
-                replace(one, **_facts(one, column, groups), share=float(share))
-                for one, column, share in zip(scaled, columns, shares, strict=True)
-            ),
-        )
+        self._columns, self._erasure = tuple(described), erasure
         self._names, self._fit_params = names, self.get_params()
         self.unit_, self.surrogate_score_ = unit, score
         self.n_features_in_ = len(names)
@@ -377,14 +379,14 @@ class FairTable(Parameters):
         self, df: Any
     ) -> tuple[tuple[Any, ...], list[Column], dict[Any, list[list[int]]]]:
         """All names, the columns that count, and categories that are alike."""
-        names = _names(df)
+        names = frame_names(df)
         check_known("sensitive", self.sensitive, names)
         check_known("ignore", self.ignore, names)
         counted = [n for n in names if n not in {*self.sensitive, *self.ignore}]
         if not counted:
             msg = "'sensitive' and 'ignore' must leave a column that counts"
             raise ValueError(f"{msg} (got all {len(names)})")
-        columns = _read(df, counted)
+        columns = read_columns(df, counted)
         if all(one.is_constant() for one in columns):
             msg = "'df' must have a column that counts and in which people differ"
             raise ValueError(f"{msg} (got {listed(counted)}, all constant)")
@@ -394,15 +396,15 @@ class FairTable(Parameters):
             if without:
                 got = f"none for {listed(without)}"
                 msg = f"'scale' must give every column a unit (got {got})"
-                raise ValueError(f"{msg}. {_REMEDY}")
-        return names, columns, _groups(self.alike or {}, columns)
+                raise ValueError(f"{msg}. {REMEDY}")
+        return names, columns, positions_alike(self.alike or {}, columns)
 
     def _readings(self, method: str, df: Any) -> dict[Any, Reading]:
         """The columns of new people; one message names all that cannot be read."""
         columns = self._require_fit(method)
         # Left out are those of the fit, whatever parameters are now.
         left_out = {*self._names} - {one.name for one in columns}
-        given = [name for name in _names(df) if name not in left_out]
+        given = [name for name in frame_names(df, empty=True) if name not in left_out]
         column_order("df", given, [one.name for one in columns])
         out, bad, infinite = {}, [], []
         for one in columns:
@@ -445,158 +447,39 @@ class FairTable(Parameters):
         background = np.sort(random.choice(len(df), size, replace=False))
         seen = list(columns)
         if conditional or y_hat is not None:
-            seen += _read(df, [n for n in self.sensitive if n not in self.ignore])
+            seen += read_columns(
+                df, [n for n in self.sensitive if n not in self.ignore]
+            )
         source: Source
         if y_hat is not None:
             source = Surrogate(seen, y_hat, self.outputs, self.eps, random)
-            _check_explained(source.score)
         elif predict is not None:
-            _check_predict(predict)
             source = Source(df, predict, background, self.outputs, self.eps)
         else:
             msg = f"'predict' or 'y_hat' must be given with 'scale={self.scale!r}'"
             raise ValueError(f"{msg}. Without a model use 'scale=\"standard\"'")
-        grids = [Grid.of(column, self.num_grid) for column in columns]
+        per_step = max(1, self.num_background // 2)
         inquiries = []
-        for grid in grids:
-            if conditional:
-                rest = [one for one in seen if one is not grid.column]
-                per_step = max(1, self.num_background // 2)
-                inquiry = accumulated_local_effects(grid, rest, per_step, random)
-            else:
-                inquiry = partial_dependence(grid, background)
-            inquiries.append(inquiry)
-        raw = []
-        with Progress(len(grids), "effects") as bar:
-            for grid, inquiry in zip(grids, inquiries, strict=True):
-                ask = partial(source.ask, grid.column.name)
-                raw.append(inquiry.outputs(ask, source.num_columns))
-                bar.update()
+        for column in columns:
+            grid = Grid.of(column, self.num_grid)
+            others = [one for one in seen if one is not column]
+            inquiries.append(
+                accumulated_local_effects(grid, others, per_step, random)
+                if conditional
+                else partial_dependence(grid, background)
+            )
         how = _HOW[str(self.scale)]
         scaled = [
-            by_effect(
-                grid, how, inquiry.reduce(found), groups.get(grid.column.name, [])
-            )
-            for grid, inquiry, found in zip(
-                grids, inquiries, source.effects(raw), strict=True
-            )
+            by_effect(one.grid, how, effects, groups.get(one.grid.column.name, []))
+            for one, effects in zip(inquiries, measured(inquiries, source), strict=True)
         ]
-        return source.unit.name, scaled, getattr(source, "score", None)
+        return source.unit.name, scaled, source.score
 
     def _without_proxies(self, df: Any, z: NDArray[np.float64]) -> Erasure:
         """The map that removes what tells the sensitive columns."""
-        columns = _read(df, self.sensitive)
+        columns = read_columns(df, self.sensitive)
         attributes = [in_units(one, None, []).of_fit(one) for one in columns]
         return Erasure.of(z, np.hstack(attributes))
-
-
-def _names(df: Any) -> tuple[Any, ...]:
-    """Names of the columns of a frame; raises unless it is one of people."""
-    # By name, so that polars need not be installed.
-    kinds = [f"{kind.__module__}.{kind.__name__}" for kind in type(df).__mro__]
-    if not any(re.fullmatch(r"(pandas|polars)\..*DataFrame", kind) for kind in kinds):
-        msg = f"'df' must be a frame of pandas or polars (got {type(df).__name__})"
-        raise TypeError(msg)
-    names = column_names("df", df) or ()
-    if len(df) == 0 or not names:
-        shape = f"{len(df)} rows, {len(names)} columns"
-        raise ValueError(f"'df' must not be empty (got {shape})")
-    return names
-
-
-def _read(df: Any, names: Sequence[Any]) -> list[Column]:
-    """Columns of the people of a fit; messages name all that cannot be used."""
-    columns, bad = [], []
-    for name in names:
-        try:
-            columns.append(Column.of(df, name))
-        except TypeError as error:
-            bad.append(str(error))
-    if bad:
-        msg = "'df' must hold numbers, truth values, dates, text or categories"
-        raise TypeError(f"{msg} (got {', '.join(bad)}). {_REMEDY}")
-    empty = [one.name for one in columns if one.missing.all()]
-    if empty:
-        msg = f"'df' must not have columns without values (got {listed(empty)})"
-        raise ValueError(f"{msg}. {_REMEDY}")
-    infinite = [one.name for one in columns if np.isinf(one.values).any()]
-    if infinite:
-        msg = f"'df' must hold finite numbers (got infinity in {listed(infinite)})"
-        raise ValueError(msg)
-    texts = [one for one in columns if one.is_free_text()]
-    if texts:
-        msg = "'df' must not have columns of free text"
-        got = ", ".join(
-            f"{len(one.categories)} values in {one.name!r}" for one in texts
-        )
-        raise ValueError(f"{msg} (got {got} for {len(df)} people). {_REMEDY}")
-    return columns
-
-
-def _groups(
-    alike: Mapping[Any, Sequence[Sequence[Any]]], columns: Sequence[Column]
-) -> dict[Any, list[list[int]]]:
-    """For each column, positions of the categories that are alike."""
-    known = {column.name: column for column in columns}
-    check_known("alike", alike, known)
-    out = {}
-    for name, groups in alike.items():
-        if known[name].kind != "category":
-            msg = "'alike' must name columns of categories"
-            raise ValueError(f"{msg} (got {name!r}, a {known[name].kind})")
-        if any(isinstance(group, str) for group in groups):
-            msg = f"'alike[{name!r}]' must be a list of groups (got {groups!r})"
-            raise TypeError(f"{msg}. Use '[(first, second)]'")
-        values = [value for group in groups for value in group]
-        categories = known[name].categories
-        check_known(f"alike[{name!r}]", values, categories)
-        if len(set(values)) < len(values):
-            msg = f"'alike[{name!r}]' must not repeat a value (got {groups!r})"
-            raise ValueError(msg)
-        out[name] = [[categories.index(value) for value in group] for group in groups]
-    return out
-
-
-def _facts(
-    one: Scaled, column: Column, groups: Mapping[Any, list[list[int]]]
-) -> dict[str, Any]:
-    """What the summary tells about a column of the fit."""
-    from scipy.spatial.distance import pdist
-
-    notes = [
-        f"alike: {listed([column.categories[at] for at in group])}"
-        for group in groups.get(one.name, [])
-    ]
-    if column.is_constant():
-        notes.append("constant")
-    rows = one.table
-    if one.unit is not None:
-        known = column.values[~column.missing]
-        rows = one.of_fit(replace(column, values=np.array([known.min(), known.max()])))
-    if one.missing is not None:
-        rows = np.vstack([rows, one.missing])
-    return {
-        "reach": float(pdist(rows).max()) if len(rows) > 1 else 0.0,
-        "num_missing": int(column.missing.sum()),
-        "note": "; ".join(notes),
-    }
-
-
-def _check_predict(predict: Any) -> None:
-    """Raises unless the model can be called."""
-    if not callable(predict) and hasattr(predict, "predict"):
-        msg = f"'predict' must be callable (got {type(predict).__name__})"
-        raise TypeError(f"{msg}. Pass its method 'predict_proba' or 'predict'")
-    check_callable("predict", predict)
-
-
-def _check_explained(score: float) -> None:
-    """Warns if the surrogate explains little of the outputs."""
-    if score < _LEAST_EXPLAINED:
-        msg = f"The columns explain {max(score, 0.0):.0%} of the variance of 'y_hat'"
-        least = f"less than {_LEAST_EXPLAINED:.0%}: their effects are uncertain"
-        remedy = "Pass the model as 'predict', or use 'scale=\"standard\"'"
-        warnings.warn(f"{msg}, {least}. {remedy}", stacklevel=4)
 
 
 def _values(values: Sequence[Any]) -> str:

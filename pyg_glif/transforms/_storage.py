@@ -2,7 +2,8 @@
 
 import torch
 from torch import Tensor
-from torch_geometric.data import Batch, Data
+from torch_geometric.data import Batch, Data, HeteroData
+from torch_geometric.data.storage import NodeStorage
 
 from pyg_glif._validate import (
     check_attribute,
@@ -17,15 +18,47 @@ _GRAPH_KEYS = ("adj", "adj_t", "e_id")
 _NODE_KEYS = {"num_nodes", "x", "pos", "batch"}
 
 
-def check_graph_target(data: object, overwrite: bool) -> Data:
-    """A ``Data`` or ``Batch`` that has no graph yet, or may lose it."""
+def check_graph_name(name: str | None) -> str | None:
+    """The name of a second graph, if there is one: a word, so that it can be a key."""
+    if name is not None and not (isinstance(name, str) and name.isidentifier()):
+        msg = f"'name' must be a word that can be part of an attribute (got {name!r})"
+        raise ValueError(f"{msg}. Use 'fair', for example")
+    return name
+
+
+def graph_keys(name: str | None) -> tuple[str, str]:
+    """Attributes of edges and weights: those of PyG, or of a second graph.
+
+    PyG reads the role of an attribute from its name: whatever has ``index`` in it is
+    shifted when graphs are put into a batch.
+    """
+    prefix = "" if name is None else f"{name}_"
+    return f"{prefix}edge_index", f"{prefix}edge_weight"
+
+
+def check_graph_target(data: object, overwrite: bool, name: str | None = None) -> Data:
+    """A ``Data`` or ``Batch`` that has no such graph yet, or may lose it."""
     check_kind("data", data, Data)
     assert isinstance(data, Data)
     if isinstance(data, Batch):
         check_attribute("data", data.keys(), "batch")
     if not overwrite:
-        _check_free("data", _graph_keys(data))
+        _check_free("data", _graph_keys(data, name))
     return data
+
+
+def find_relation(
+    data: HeteroData, attr: str, name: str | None, overwrite: bool
+) -> tuple[NodeStorage, tuple[str, str, str]]:
+    """The nodes that have the features, and the relation that a graph of them gets."""
+    kinds = [kind for kind in data.node_types if attr in data[kind]]
+    if len(kinds) != 1:
+        got = ", ".join(repr(kind) for kind in kinds) or "none"
+        raise ValueError(f"'data' must have one kind of node with '{attr}' (got {got})")
+    relation = (kinds[0], "fair" if name is None else name, kinds[0])
+    if relation in data.edge_types and not overwrite:
+        _check_free("data", [str(relation)])
+    return data[kinds[0]], relation
 
 
 def count_nodes(data: Data) -> int:
@@ -46,18 +79,21 @@ def node_rows(data: Data, attr: str) -> Tensor:
     return rows
 
 
-def write_graph(data: Data, edge_index: Tensor, edge_weight: Tensor) -> Data:
+def write_graph(
+    data: Data, edge_index: Tensor, edge_weight: Tensor, name: str | None = None
+) -> Data:
     """Replaces all there is of a graph; edges are sorted by row."""
-    for key in _graph_keys(data):
+    for key in _graph_keys(data, name):
         del data[key]
-    data.edge_index, data.edge_weight = edge_index, edge_weight
+    index_key, weight_key = graph_keys(name)
+    data[index_key], data[weight_key] = edge_index, edge_weight
     if isinstance(data, Batch) and hasattr(data, "_slice_dict"):
         num_graphs = data.num_graphs
         num_nodes = torch.bincount(data.batch, minlength=num_graphs)
         num_edges = torch.bincount(data.batch[edge_index[0]], minlength=num_graphs)
         cut = torch.cat([num_edges.new_zeros(1), num_edges.cumsum(0)])
-        _tell_where_to_cut(data, "edge_index", cut, num_nodes.cumsum(0) - num_nodes)
-        _tell_where_to_cut(data, "edge_weight", cut, torch.zeros_like(num_nodes))
+        _tell_where_to_cut(data, index_key, cut, num_nodes.cumsum(0) - num_nodes)
+        _tell_where_to_cut(data, weight_key, cut, torch.zeros_like(num_nodes))
     return data
 
 
@@ -70,8 +106,10 @@ def write_rows(data: Data, key: str, rows: Tensor) -> Data:
     return data
 
 
-def _graph_keys(data: Data) -> list[str]:
-    """Attributes that belong to the graph ``data`` has at present."""
+def _graph_keys(data: Data, name: str | None) -> list[str]:
+    """Attributes that belong to the graph, or second graph, that there is."""
+    if name is not None:
+        return [key for key in graph_keys(name) if key in data]
     return [
         key
         for key in sorted(data.keys())  # PyG's own order is that of a set
@@ -95,4 +133,5 @@ def _check_free(name: str, taken: list[str]) -> None:
     if taken:
         got = ", ".join(repr(key) for key in taken)
         msg = f"'{name}' must not have a graph yet (got {got})"
-        raise ValueError(f"{msg}. Pass 'overwrite=True' to replace it")
+        remedy = "Pass 'overwrite=True' to replace it, or 'name' for a second graph"
+        raise ValueError(f"{msg}. {remedy}")

@@ -15,7 +15,12 @@ from pyg_glif._validate import (
     check_choice,
 )
 from pyg_glif.graph import annotator_graph
-from pyg_glif.transforms._storage import check_graph_target, count_nodes, write_graph
+from pyg_glif.transforms._storage import (
+    check_graph_name,
+    check_graph_target,
+    count_nodes,
+    write_graph,
+)
 from pyg_glif.typing import Combine
 
 
@@ -38,6 +43,8 @@ class AnnotatorGraph(BaseTransform):  # type: ignore[misc]
             replaced, and everything that describes it is removed, as
             :class:`~pyg_glif.transforms.FairRadiusGraph` does. If :obj:`False`, its
             presence is an error. (default: :obj:`False`)
+        name (str, optional): Writes a second graph, see
+            :class:`~pyg_glif.transforms.FairRadiusGraph`. (default: :obj:`None`)
 
     Shapes:
         - **input:** pairs :math:`(P, 2)` and weights :math:`(P)` per annotator
@@ -60,16 +67,18 @@ class AnnotatorGraph(BaseTransform):  # type: ignore[misc]
         weights: Tensor | Sequence[Tensor] | None = None,
         combine: Combine = "any",
         overwrite: bool = False,
+        name: str | None = None,
     ) -> None:
         check_choice("combine", combine, ("any", "majority", "mean"))
         self.num_annotators = len(check_annotators(pairs, weights))
         self.pairs, self.weights = deepcopy((pairs, weights))
         self.combine = combine
         self.overwrite = overwrite
+        self.name = check_graph_name(name)
 
     def forward(self, data: Data) -> Data:
         """Returns ``data`` with the graph."""
-        data = check_graph_target(data, self.overwrite)
+        data = check_graph_target(data, self.overwrite, self.name)
         _check_single_graph("data", data.get("batch"))
         edge_index, edge_weight = annotator_graph(
             self.pairs,
@@ -79,7 +88,8 @@ class AnnotatorGraph(BaseTransform):  # type: ignore[misc]
         )
         tensors = (v for v in data.to_dict().values() if isinstance(v, Tensor))
         device = next(tensors, edge_index).device
-        return write_graph(data, edge_index.to(device), edge_weight.to(device))
+        edge_index, edge_weight = edge_index.to(device), edge_weight.to(device)
+        return write_graph(data, edge_index, edge_weight, self.name)
 
     def __repr__(self) -> str:
         name = self.__class__.__name__

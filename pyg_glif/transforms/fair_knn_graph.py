@@ -40,6 +40,8 @@ class FairKNNGraph(FairGraph):
             :func:`~pyg_glif.fair_knn_graph`. (default: :obj:`None`)
         progress (bool, optional): Whether to show a progress bar.
             (default: on a terminal)
+        name (str, optional): Writes a second graph, see
+            :class:`~pyg_glif.transforms.FairRadiusGraph`. (default: :obj:`None`)
 
     On a :class:`~torch_geometric.data.Batch`, or wherever there is a :obj:`batch`
     vector, the nearest are those of the same graph, all of them if they are fewer than
@@ -69,8 +71,11 @@ class FairKNNGraph(FairGraph):
         overwrite: bool = False,
         memory_budget: int | None = None,
         progress: bool | None = None,
+        name: str | None = None,
     ) -> None:
-        super().__init__(distance, theta, attr, overwrite, memory_budget, progress)
+        super().__init__(
+            distance, theta, attr, overwrite, memory_budget, progress, name
+        )
         self.k = check_count("k", k)
         check_choice("mutual", mutual, (True, False))
         self.mutual = mutual

@@ -42,6 +42,12 @@ class FairRadiusGraph(FairGraph):
             :func:`~pyg_glif.graph.fair_radius_graph`. (default: :obj:`None`)
         progress (bool, optional): Whether to show a progress bar.
             (default: on a terminal)
+        name (str, optional): Writes a second graph beside the one that a network
+            passes messages on: ``name="fair"`` writes :obj:`fair_edge_index` and
+            :obj:`fair_edge_weight`, which are batched like PyG's own. On a
+            :class:`~torch_geometric.data.HeteroData` the graph is always a relation,
+            ``(kind, "fair", kind)`` unless it is named otherwise.
+            (default: :obj:`None`)
 
     On a :class:`~torch_geometric.data.Batch`, or wherever there is a :obj:`batch`
     vector, two graphs never get an edge between them, and
@@ -71,8 +77,11 @@ class FairRadiusGraph(FairGraph):
         overwrite: bool = False,
         memory_budget: int | None = None,
         progress: bool | None = None,
+        name: str | None = None,
     ) -> None:
-        super().__init__(distance, theta, attr, overwrite, memory_budget, progress)
+        super().__init__(
+            distance, theta, attr, overwrite, memory_budget, progress, name
+        )
         self.tau = check_scalar("tau", tau, minimum=0, allow_inf=True)
 
     def search(self, x: Tensor, batch: Tensor | None) -> SimilarityGraph:

@@ -13,7 +13,12 @@ from pyg_glif._validate import (
 from pyg_glif.functional import glif_smooth
 from pyg_glif.links import Link
 from pyg_glif.solvers import Auto, Solver
-from pyg_glif.transforms._storage import node_rows, write_rows
+from pyg_glif.transforms._storage import (
+    check_graph_name,
+    graph_keys,
+    node_rows,
+    write_rows,
+)
 from pyg_glif.typing import Normalization
 
 
@@ -37,6 +42,8 @@ class GLIFSmooth(BaseTransform):  # type: ignore[misc]
         attr (str, optional): Name of the outputs. (default: :obj:`"y_hat"`)
         out (str, optional): Name under which the smoothed outputs are stored; an
             attribute of that name is replaced. (default: :obj:`"y_fair"`)
+        name (str, optional): Name of the graph to smooth over, if it is a second one
+            that :class:`~pyg_glif.FairRadiusGraph` has written. (default: :obj:`None`)
 
     On a :class:`~torch_geometric.data.Batch`, or wherever there is a :obj:`batch`
     vector, each graph is smoothed with its own average degree, as if it were alone.
@@ -60,6 +67,7 @@ class GLIFSmooth(BaseTransform):  # type: ignore[misc]
         link: Link | None = None,
         attr: str = "y_hat",
         out: str = "y_fair",
+        name: str | None = None,
     ) -> None:
         self.lam = check_scalar("lam", lam, minimum=0.0)
         check_choice("normalization", normalization, (None, "nrw", "density"))
@@ -71,18 +79,20 @@ class GLIFSmooth(BaseTransform):  # type: ignore[misc]
         self.link = link
         self.attr = attr
         self.out = out
+        self.name = check_graph_name(name)
 
     def forward(self, data: Data) -> Data:
         """Returns ``data`` with the smoothed outputs."""
         check_kind("data", data, Data)
         y_hat = node_rows(data, self.attr)
-        matrix = "edge_index" not in data and "adj_t" in data
+        index_key, weight_key = graph_keys(self.name)
+        matrix = self.name is None and index_key not in data and "adj_t" in data
         if not matrix:
-            check_attribute("data", data.keys(), "edge_index")
+            check_attribute("data", data.keys(), index_key)
         y_fair = glif_smooth(
             y_hat,
-            data.adj_t if matrix else data.edge_index,
-            None if matrix else data.get("edge_weight"),
+            data.adj_t if matrix else data[index_key],
+            None if matrix else data.get(weight_key),
             lam=self.lam,
             normalization=self.normalization,
             solver=self.solver,

@@ -1,8 +1,7 @@
 """Chooses radius and strength: what does fairness cost, and how much is wanted?"""
 
-import math
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import torch
@@ -24,10 +23,11 @@ from pyg_glif.distances import FairDistance
 from pyg_glif.graph import suggest_tau
 from pyg_glif.links import Link
 from pyg_glif.solvers import Solver
+from pyg_glif.tuning.choice import choose, front, why_baseline
 from pyg_glif.tuning.folds import split_people
 from pyg_glif.tuning.measures import Measures
 from pyg_glif.tuning.newcomers import AmongNearest, Method, Source, WithinRadius
-from pyg_glif.tuning.result import TunePoint, TuneResult
+from pyg_glif.tuning.result import TuneResult
 from pyg_glif.tuning.trials import Grid, OnFitted, OnNewcomers
 from pyg_glif.typing import Normalization
 
@@ -108,8 +108,9 @@ def tune(
             too; :attr:`TunePoint.distance` says which. (default: ``distance`` alone)
         max_loss (float): Score that may be lost, in its own unit: 0.01 is one
             percentage point of accuracy. (default: :obj:`0.01`)
-        rule (str): ``"one_se"``: the loss plus its standard error must not exceed
-            ``max_loss``; ``"best"``: the loss alone. (default: ``"one_se"``)
+        rule (str): ``"one_se"``: from the model on to ever fairer settings, up to the
+            first whose loss plus its standard error exceeds ``max_loss``; ``"best"``:
+            the fairest whose loss is at most ``max_loss``. (default: ``"one_se"``)
         cv (int, splitter, iterable or None): Number of folds, classes spread evenly;
             or a splitter of scikit-learn or pairs of row numbers (fitted, new) that
             make nobody a newcomer twice. :obj:`None` fits everybody and scores the
@@ -152,12 +153,13 @@ def tune(
 
     **Errors** are those of a mean over newcomers for accuracy and unfairness
     (:mod:`pyg_glif.tuning.measures` has the formulas); for a ``score`` of your own they
-    come from the folds, each smoothed alone. Ties go to the higher score, then to the
-    smaller strength and radius. The choice is solved once more as
-    :class:`~pyg_glif.GLIFPostProcessor` does it, so that fitting the folds with
-    :meth:`TuneResult.settings` gives the numbers reported. It is still the best of many
-    settings on the same people: its own loss flatters a little. If nothing tried is
-    both fairer than the model and cheap enough, the choice is the model, with a
+    come from the folds, each smoothed alone. The rule ``"one_se"`` does not search for
+    the luckiest of many settings: their order does not depend on labels, and the first
+    that may cost too much ends the walk, in each distance and decay. Ties go to the
+    higher score, then to the smaller strength and radius. The choice is solved once
+    more as :class:`~pyg_glif.GLIFPostProcessor` does it, so that fitting the folds with
+    :meth:`TuneResult.settings` gives the numbers reported. If nothing tried is both
+    fairer than the model and cheap enough, the choice is the model, with a
     warning.
 
     Example:
@@ -178,42 +180,34 @@ def tune(
     measures = Measures(y, labels, score, unfairness, pairs, attribute, mask, threshold)
     if group is not None:
         group = check_group("group", to_labels("group", group), len(x)).to(x.device)
-    sources, yardstick = _searched(x, distance, distances, taus, ks, progress)
-    grid = Grid(
-        sources=sources,
-        thetas=_decays([theta] if thetas is None else thetas),
-        lams=_numbers("lams", lams),
-        progress=progress,
-    )
-    method = Method(y, normalization, solver, link)
-    trial: OnFitted | OnNewcomers
+    decays = _decays([theta] if thetas is None else thetas)
+    strengths = _numbers("lams", lams)
+    folds = None
     if cv is None:
-        trial = OnFitted(grid, method, measures, yardstick.graph, theta)
+        rule = "best"  # there are no errors to go by
     else:
         folds = split_people(cv, measures.known, measures.labels, group, generator)
-        trial = OnNewcomers(
-            grid, method, measures, yardstick.graph, theta, folds, group
-        )
+    sources, yardstick = _searched(x, distance, distances, taus, ks, progress)
+    grid = Grid(sources, decays, strengths, progress)
+    shared = grid, Method(y, normalization, solver, link), measures
+    trial: OnFitted | OnNewcomers
+    if folds is None:
+        trial = OnFitted(*shared, yardstick.graph, theta)
+    else:
+        trial = OnNewcomers(*shared, yardstick.graph, theta, folds, group)
     baseline, points = trial.baseline(), list(trial.points())
-    # A loss equal to what is allowed must not fail by the rounding of a difference.
-    most = max_loss + 1e-12 * max(1.0, abs(baseline.score))
-
-    def affordable(point: TunePoint) -> bool:
-        error = point.loss_se if rule == "one_se" else None
-        return point.loss + (error or 0.0) <= most
-
-    best = _confirmed(points, baseline, affordable, trial.again)
-    if cv is not None and best is baseline:
-        _warn_of_baseline(points, baseline, max_loss)
+    best = choose(points, baseline, max_loss, rule, trial.again)
+    if folds is not None and best is baseline:
+        warnings.warn(why_baseline(points, baseline, max_loss), stacklevel=3)
     return TuneResult(
         points=tuple(points),
         baseline=baseline,
         best=best,
-        front=tuple(_front(_usable(points, baseline))),
+        front=tuple(front([baseline, *points])),
         max_loss=max_loss,
         names=(measures.score_name, trial.unfairness_name),
-        rule="best" if cv is None else rule,
-        num_folds=None if cv is None else len(folds),
+        rule=rule,
+        num_folds=None if folds is None else len(folds),
         shared={
             "distance": distance,
             "normalization": normalization,
@@ -276,68 +270,3 @@ def _radii(x: Tensor, distance: FairDistance | None) -> list[float]:
     degrees = [degree for degree in _DEGREES if degree < len(x)] or [1.0]
     found = {suggest_tau(x, degree, distance=distance) for degree in degrees}
     return sorted(found)
-
-
-def _usable(points: list[TunePoint], baseline: TunePoint) -> list[TunePoint]:
-    """The model as it is, and every setting that was solved."""
-    return [baseline, *(point for point in points if not point.status.is_failure)]
-
-
-def _confirmed(
-    points: list[TunePoint],
-    baseline: TunePoint,
-    affordable: Callable[[TunePoint], bool],
-    again: Callable[[TunePoint], TunePoint],
-) -> TunePoint:
-    """The best setting, with the numbers that a fit of it gives.
-
-    A sweep and a single solve agree up to the tolerance of the solver, not to the
-    last bit, and a decision may hang on that bit. So the choice is solved once more
-    the way a fit solves it, takes on those numbers in ``points``, and has to be the
-    best again.
-    """
-    confirmed = {id(baseline)}
-    while True:
-        allowed = filter(affordable, _usable(points, baseline))
-        best = min(
-            allowed, key=lambda p: (p.unfairness, -p.score, p.lam, p.tau, p.k or 0)
-        )
-        if id(best) in confirmed:
-            return best
-        found = again(best)
-        points[points.index(best)] = found
-        confirmed.add(id(found))
-
-
-def _front(points: list[TunePoint]) -> Iterator[TunePoint]:
-    """Points not beaten by any other, by falling score."""
-    least = math.inf
-    for point in sorted(
-        points, key=lambda p: (-p.score, p.unfairness, p.lam, p.tau, p.k)
-    ):
-        if point.unfairness < least:
-            least = point.unfairness
-            yield point
-
-
-def _warn_of_baseline(
-    points: list[TunePoint], baseline: TunePoint, max_loss: float
-) -> None:
-    """Says why nothing was chosen."""
-    fairer = [
-        point
-        for point in _usable(points, baseline)
-        if point.unfairness < baseline.unfairness
-    ]
-    msg = "The choice is the model as it is: "
-    if fairer:
-        nearest = min(fairer, key=lambda p: p.loss + (p.loss_se or 0.0))
-        error = "" if nearest.loss_se is None else f" ± {nearest.loss_se:.2g}"
-        msg += (
-            f"nothing tried is fairer at a loss within {max_loss:g}. The nearest, "
-            f"{nearest.describe()}, loses {nearest.loss:.2g}{error}. Try smaller "
-            "'lams' and 'taus', or allow more by 'max_loss'"
-        )
-    else:
-        msg += "nothing tried is fairer. Try larger 'taus'"
-    warnings.warn(msg, stacklevel=4)

@@ -119,7 +119,7 @@ def test_frames_for_the_model_are_like_the_given_one() -> None:
 def test_large_questions_are_asked_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     df = people()
     expected = FairTable(["sex"]).fit(df, predict).transform(df)
-    monkeypatch.setattr("pyg_glif.tables._effects._MAX_CELLS", 4 * 100)
+    monkeypatch.setattr("pyg_glif.tables._sources._MAX_CELLS", 4 * 100)
     sizes = []
 
     def spy(d: pd.DataFrame) -> np.ndarray:
@@ -439,8 +439,10 @@ def test_outputs_alone_give_the_effects_of_a_surrogate() -> None:
 def test_surrogate_that_explains_little_warns() -> None:
     df = people(200)
     noise = np.random.RandomState(0).rand(200)
-    with pytest.warns(UserWarning, match=r"explain .*% of the variance of 'y_hat'"):
+    message = r"explain .*% of the variance of 'y_hat'"
+    with pytest.warns(SimilarityWarning, match=message) as caught:
         table = FairTable(["sex"]).fit(df, y_hat=noise)
+    assert caught[0].filename == __file__
     assert table.surrogate_score_ is not None
     assert table.surrogate_score_ < 0.5
 
@@ -569,6 +571,15 @@ def test_one_person_has_the_coordinates_of_the_batch() -> None:
     ]
     for row in (0, 7):
         assert torch.equal(table.transform(pd.DataFrame([records[row]])), z[[row]])
+
+
+def test_nobody_has_no_coordinates() -> None:
+    df = people()
+    for scale in ("effect", "standard"):
+        table = FairTable(["sex"], scale=scale).fit(df, predict)  # type: ignore[arg-type]
+        width = len(table.get_feature_names_out())
+        assert table.transform(df.iloc[:0]).shape == (0, width)
+        assert table.transform(polars_of(df).clear()).shape == (0, width)
 
 
 def test_same_seed_same_coordinates() -> None:

@@ -47,7 +47,7 @@ def test_annotator_graph_refuses_to_overwrite() -> None:
         AnnotatorGraph(PAIRS)(data)
     assert str(caught.value) == (
         "'data' must not have a graph yet (got 'edge_attr', 'edge_index'). "
-        "Pass 'overwrite=True' to replace it"
+        "Pass 'overwrite=True' to replace it, or 'name' for a second graph"
     )
     out = AnnotatorGraph(PAIRS, overwrite=True)(data)
     assert sorted(out.keys()) == ["edge_index", "edge_weight", "x"]

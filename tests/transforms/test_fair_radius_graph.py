@@ -95,7 +95,8 @@ def test_fair_radius_graph_refuses_to_overwrite() -> None:
         FairRadiusGraph(1.0)(data)
     assert str(caught.value) == (
         "'data' must not have a graph yet (got 'edge_attr', 'edge_index', "
-        "'edge_time'). Pass 'overwrite=True' to replace it"
+        "'edge_time'). Pass 'overwrite=True' to replace it, or 'name' for a second "
+        "graph"
     )
     out = FairRadiusGraph(1.0, overwrite=True)(data)
     assert sorted(out.keys()) == ["edge_index", "edge_label", "edge_weight", "x"]
@@ -213,7 +214,11 @@ def test_fair_radius_graph_as_pre_transform(tmp_path: Path) -> None:
             "'data' must have the attribute 'x' (got 'pos')",
         ),
         (Data(), ValueError, "'data' must have the attribute 'x' (got none)"),
-        (HeteroData(), TypeError, "'data' must be a Data (got HeteroData)"),
+        (
+            HeteroData(),
+            ValueError,
+            "'data' must have one kind of node with 'x' (got none)",
+        ),
         (
             Data(x=torch.tensor([[1.0], [torch.nan]])),
             ValueError,

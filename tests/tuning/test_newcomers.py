@@ -64,7 +64,9 @@ def test_numbers_and_errors_match_formulas(normalization: str | None) -> None:
         cv=splits(),
     )
     assert found.num_folds == 3
-    assert [(p.tau, p.lam) for p in found.points] == [(t, m) for t in TAUS for m in lams]
+    assert [(p.tau, p.lam) for p in found.points] == [
+        (t, m) for t in TAUS for m in lams
+    ]
     X, Y, truth = x.numpy(), y.numpy(), labels.numpy()
     right_before = ((Y > 0.5) == truth).astype(float)
     W = oracle.fitted_weights(X, max(TAUS), THETA)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from pyg_glif.datasets import FairGraph
+from pyg_glif.datasets import SensitiveGraph
 
 
 def _write(folder, label=(1, 0, 1, 0, 1, 0, 1, 0), rows=8):
@@ -21,7 +21,7 @@ def _write(folder, label=(1, 0, 1, 0, 1, 0, 1, 0), rows=8):
 
 def test_features_are_scaled_and_edges_symmetric(tmp_path):
     _write(tmp_path / "graphs" / "credit")
-    dataset = FairGraph(tmp_path)
+    dataset = SensitiveGraph(tmp_path)
     data = dataset[0]
     assert data.feature_names == ["Age", "Income", "Same"]
     income = -1 + 2 * torch.arange(8) / 7
@@ -30,7 +30,7 @@ def test_features_are_scaled_and_edges_symmetric(tmp_path):
     assert data.group.tolist() == [0, 1] * 4
     assert data.y.tolist() == [1, 0] * 4
     assert data.edge_index.tolist() == [[0, 1, 1, 2], [1, 0, 2, 1]]
-    again = FairGraph(tmp_path)[0]  # from the processed file
+    again = SensitiveGraph(tmp_path)[0]  # from the processed file
     torch.testing.assert_close(again.x, data.x)
 
 
@@ -39,13 +39,13 @@ def test_nothing_is_written_without_root(tmp_path, monkeypatch):
     monkeypatch.setenv("PYG_GLIF_DATA", str(tmp_path / "data"))
     monkeypatch.chdir(tmp_path)
     before = sorted(tmp_path.rglob("*"))
-    assert len(FairGraph()[0].y) == 8
+    assert len(SensitiveGraph()[0].y) == 8
     assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_split_takes_labels_from_both_classes(tmp_path):
     _write(tmp_path / "graphs" / "credit", label=[1] * 60 + [0] * 40, rows=100)
-    dataset = FairGraph(tmp_path)
+    dataset = SensitiveGraph(tmp_path)
     masks, y = dataset.split(3, num_labels=20), dataset[0].y
     total = masks["train"].int() + masks["val"].int() + masks["test"].int()
     assert int(total.max()) == 1
@@ -70,7 +70,7 @@ def test_split_takes_labels_from_both_classes(tmp_path):
 )
 def test_graphs_have_the_published_sizes(name, nodes, features, pairs, ones, members):
     try:
-        data = FairGraph(name=name)[0]
+        data = SensitiveGraph(name=name)[0]
     except FileNotFoundError as error:
         pytest.skip(str(error))
     assert tuple(data.x.shape) == (nodes, features)
@@ -84,9 +84,9 @@ def test_graphs_have_the_published_sizes(name, nodes, features, pairs, ones, mem
 def test_fair_graph_refuses_bad_input(tmp_path, monkeypatch):
     monkeypatch.delenv("PYG_GLIF_DATA", raising=False)
     with pytest.raises(ValueError, match="'name' must be"):
-        FairGraph(name="pokec")
+        SensitiveGraph(name="pokec")
     with pytest.raises(FileNotFoundError, match=r"nodes\.csv\.gz"):
-        FairGraph(tmp_path)
+        SensitiveGraph(tmp_path)
     _write(tmp_path / "graphs" / "bail")
     with pytest.raises(ValueError, match="must have the columns 'RECID', 'WHITE'"):
-        FairGraph(tmp_path, "bail")
+        SensitiveGraph(tmp_path, "bail")

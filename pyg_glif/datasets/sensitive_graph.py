@@ -41,7 +41,7 @@ _SOURCES = {
 }
 
 
-class FairGraph(LocalDataset):
+class SensitiveGraph(LocalDataset):
     r"""A graph of people, what is predicted about them, and a sensitive attribute.
 
     The four graphs on which individually fair networks are compared: ``"credit"``,
@@ -107,7 +107,7 @@ class FairGraph(LocalDataset):
     @property
     def processed_file_names(self) -> tuple[str, ...]:
         """One file for each graph."""
-        return (f"fair_graph_{self.name}.pt",)
+        return (f"sensitive_graph_{self.name}.pt",)
 
     @property
     def has_process(self) -> bool:
