@@ -46,7 +46,7 @@ _PULLS = (0.1, 0.3, 1.0, 3.0, 10.0)
 _SAMPLE = 10_000
 # A radius within which nearly everybody has a peer is a wide one for most: weights fall
 # faster in it than in others, so that far peers count for those who have no near ones.
-_FASTER = 15.0
+_FASTER = 8.0
 # Parameters that table and correction have under the same names.
 _OF_TABLE = ("sensitive", "alike", "ignore", "scale", "proxies")
 _OF_POST = ("tau", "k", "theta", "normalization", "progress")

@@ -55,7 +55,7 @@ class GLIFClassifier(ClassifierMixin, GLIFEstimator):  # type: ignore[misc]
             given. (default: :obj:`None`, all within the radius)
         theta (float, optional): Decay of the weights. (default: that of
             :class:`~pyg_glif.GLIFPostProcessor`; where ``coverage`` gives the radius,
-            :math:`30 / \tau^2`)
+            :math:`16 / \tau^2`)
         lam (float or str): Strength. ``"tune"`` takes the fairest of five that loses at
             most ``max_loss``, in cross-validation; the strongest of them lets peers
             weigh ten times as much as the person, on average. (default: ``"tune"``)
