@@ -12,7 +12,7 @@ from difflib import get_close_matches
 import torch
 from torch import Tensor
 
-from pyg_glif._arrays import to_floats, to_labels
+from pyg_glif._arrays import column_names, column_order, to_floats, to_labels
 
 
 def check_scalar(
@@ -133,9 +133,12 @@ def check_unbatched(name: str, value: Tensor, remedy: str) -> None:
         raise TypeError(f"{msg}. {remedy}")
 
 
-def check_features(name: str, value: object) -> Tensor:
-    """Rows of finite features, ``[N, F]``, in float32 or float64."""
-    value = check_rows(name, value)
+def check_features(name: str, value: object, distance: object = None) -> Tensor:
+    """Rows of finite features, ``[N, F]``, in float32 or float64.
+
+    Columns of a frame are put into the order in which the distance knows them.
+    """
+    value = check_rows(name, value, names=getattr(distance, "feature_names", None))
     check_finite(name, value)
     return value
 
@@ -219,13 +222,23 @@ def check_non_negative(name: str, value: Tensor) -> None:
         raise ValueError(f"'{name}' must be non-negative (got {low:g})")
 
 
-def check_rows(name: str, value: object, width: int | None = None) -> Tensor:
-    """Rows of features, in float32 or float64; what needs no look at the values."""
+def check_rows(
+    name: str,
+    value: object,
+    width: int | None = None,
+    names: tuple[object, ...] | None = None,
+) -> Tensor:
+    """Rows of features, in float32 or float64; what needs no look at the values.
+
+    Where columns have to have names, and a frame has them, they may be in any order.
+    """
+    given = None if names is None else column_names(name, value)
+    order = None if given is None else column_order(name, given, names)
     value = as_floats(name, value)
     check_rank(name, value, 2)
     if width is not None:
         check_width(name, value, width)
-    return value
+    return value if order is None else value[:, order]
 
 
 def check_comparable(name: str, value: Tensor, like_name: str, like: Tensor) -> None:

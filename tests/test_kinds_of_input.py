@@ -255,3 +255,54 @@ def test_unusable_columns_are_named_with_a_way_out(call: Any, package: str) -> N
     message = r"1 in 'age' from row 1, 1 in 'pay' from row 0.*tables.FairTable"
     with pytest.raises(ValueError, match=message):
         call(frames.DataFrame(GAPS))
+
+
+LEARNERS: dict[str, Callable[[Any], Any]] = {
+    "SensitiveSVD": lambda x: metric_learning.SensitiveSVD(1).fit(x),
+    "FACE": lambda x: metric_learning.FACE(1).fit(x, GROUP),
+    "EXPLORE": lambda x: metric_learning.EXPLORE(penalty=0.1).fit(
+        x[:6], x[x.columns[::-1]][6:], LABEL[:6]
+    ),
+    "LogisticSubspace": lambda x: metric_learning.LogisticSubspace().fit(x, LABEL),
+    "TaskEffect": lambda x: metric_learning.TaskEffect().fit(x, LABEL),
+    "TaskEffect over FACE": lambda x: metric_learning.TaskEffect(
+        metric_learning.FACE(1).fit(x, GROUP)
+    ).fit(x[x.columns[::-1]], LABEL),
+}
+
+
+@pytest.mark.parametrize("package", ["pandas", "polars"])
+@pytest.mark.parametrize("learner", LEARNERS)
+def test_distances_know_their_columns_by_name(learner: str, package: str) -> None:
+    frames = pytest.importorskip(package)
+    values = X + 0.1 * np.arange(48).reshape(12, 4) % 0.7  # no two columns alike
+    names = ["a", "b", "c", "d"]
+    frame = frames.DataFrame({n: values[:, at] for at, n in enumerate(names)})
+    turned = frame[["c", "a", "d", "b"]]
+    distance = LEARNERS[learner](frame)
+    assert distance.feature_names == tuple(names)
+    plain = torch.from_numpy(values)
+    calls: list[Callable[[Any], Any]] = [
+        distance.embed,
+        lambda x: distance(x, turned),
+        lambda x: fair_radius_graph(x, 1.0, distance=distance),
+        lambda x: suggest_tau(x, 3.0, distance=distance),
+        lambda x: metrics.knn_deviation(x, Y, 2, distance=distance),
+        lambda x: RadiusIndex(x, 1.0, distance=distance).query(x),
+        lambda x: SimilarityGraph.nearest(x, 2, distance=distance).sq_dist,
+        lambda x: (
+            GLIFPostProcessor(distance=distance, target_degree=3)
+            .fit(x, Y)
+            .transform(x, Y)
+        ),
+        lambda x: GLIFPostProcessor(distance=distance, tau=1.0).fit(x, Y).y_fair_,
+    ]
+    for call in calls:
+        # A tensor has the order of the fit.
+        expected = list(numbers(call(plain)))
+        for one, other in zip(numbers(call(turned)), expected, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9)
+    with pytest.raises(ValueError, match="'x' must have the columns of the fit"):
+        distance.embed(
+            frame.rename({"a": "z"}) if package == "polars" else frame[["a"]]
+        )

@@ -12,6 +12,7 @@ from torch_geometric.data import Data
 
 from pyg_glif.cli import main
 from pyg_glif.datasets import Adult
+from pyg_glif.graph.weights import DECAY
 from tests.cli.calls import people
 
 ROOT = Path(__file__).parents[1]
@@ -56,11 +57,11 @@ def names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return names
 
 
-def closed_form(names: dict[str, Any], tau: float) -> np.ndarray:
+def closed_form(names: dict[str, Any], tau: float, theta: float) -> np.ndarray:
     """``(I + L)^-1 y`` where the first column does not count."""
     z = names["x"].double().numpy()[:, 1:]
     sq_dist = ((z[:, None] - z[None]) ** 2).sum(-1)
-    W = np.where(sq_dist <= tau**2, np.exp(-1e-4 * sq_dist), 0.0)
+    W = np.where(sq_dist <= tau**2, np.exp(-theta * sq_dist), 0.0)
     np.fill_diagonal(W, 0.0)
     L = np.diag(W.sum(1)) - W
     return np.linalg.solve(np.eye(len(z)) + L, names["y_hat"].double().numpy())
@@ -68,10 +69,13 @@ def closed_form(names: dict[str, Any], tau: float) -> np.ndarray:
 
 def test_snippets_run_and_compute_the_formula(names: dict[str, Any]) -> None:
     tau = names["tau"]
-    np.testing.assert_allclose(names["y_fair"], closed_form(names, tau), atol=1e-5)
-    np.testing.assert_allclose(names["post"].y_fair_, names["y_fair"], atol=1e-5)
+    # The paper's decay where the graph is built by hand, else that of the radius.
+    expected = closed_form(names, tau, 1e-4)
+    np.testing.assert_allclose(names["y_fair"], expected, atol=1e-5)
+    expected = closed_form(names, tau, DECAY / tau**2)
+    np.testing.assert_allclose(names["post"].y_fair_, expected, atol=1e-5)
     fair = names["data"].y_fair
-    np.testing.assert_allclose(fair, closed_form(names, 1.0), atol=1e-5)
+    np.testing.assert_allclose(fair, closed_form(names, 1.0, DECAY), atol=1e-5)
     names["logits"].sum().backward()
     assert names["layer"].lam.item() == pytest.approx(1.0)
     assert names["head"].weight.grad is not None

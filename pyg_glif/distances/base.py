@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from pyg_glif._validate import check_comparable, check_features, check_rows
+from pyg_glif._validate import check_comparable, check_finite, check_rows
 from pyg_glif.kinds import Kind
 
 
@@ -50,6 +50,11 @@ class FairDistance(nn.Module, Kind, ABC):
     #: :mod:`pyg_glif.metric_learning`; ``None`` if it was not learned. It is not
     #: part of the state dict.
     fit_result: Any = None
+
+    #: Names of the columns of the frame that the distance was learned from, ``None``
+    #: if there were none. Frames are then matched by name, in any order of columns.
+    #: They are not part of the state dict.
+    feature_names: tuple[Any, ...] | None = None
 
     # Name of a tensor ``[F, R]`` whose rank R a state dict may change.
     _low_rank: ClassVar[str | None] = None
@@ -124,14 +129,19 @@ class FairDistance(nn.Module, Kind, ABC):
 
     def _check_inputs(self, x1: Tensor, x2: Tensor) -> tuple[Tensor, Tensor]:
         """Raises on anything but two sets of comparable, finite rows."""
-        y1 = check_features("x1", check_rows("x1", x1, self.num_features))
-        y2 = check_features("x2", check_rows("x2", x2, self.num_features))
+        y1, y2 = self._rows("x1", x1), self._rows("x2", x2)
+        check_finite("x1", y1)
+        check_finite("x2", y2)
         if not (isinstance(x1, Tensor) and isinstance(x2, Tensor)):
             # A frame has the precision that its columns need.
             dtype = torch.promote_types(y1.dtype, y2.dtype)
             y1, y2 = y1.to(dtype), y2.to(dtype)
         check_comparable("x2", y2, "x1", y1)
         return y1, y2
+
+    def _rows(self, name: str, x: Any) -> Tensor:
+        """Rows of features as the distance expects them."""
+        return check_rows(name, x, self.num_features, self.feature_names)
 
     def _load_from_state_dict(
         self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any

@@ -9,7 +9,6 @@ from torch import Tensor, nn
 from pyg_glif._validate import (
     check_features,
     check_not_empty,
-    check_rows,
     check_scalar,
 )
 from pyg_glif.distances.base import FairDistance
@@ -118,7 +117,7 @@ class Mahalanobis(FairDistance):
 
     def embed(self, x: Tensor) -> Tensor:
         r"""Returns :math:`\mathbf{X} \mathbf{A}`, with ``rank`` columns."""
-        x = check_rows("x", x, self.num_features)
+        x = self._rows("x", x)
         return x @ self.factor.to(x.dtype)
 
     def null_space(self, num_features: int) -> Tensor:

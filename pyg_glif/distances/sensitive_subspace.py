@@ -9,7 +9,6 @@ from torch import Tensor
 from pyg_glif._validate import (
     check_features,
     check_not_empty,
-    check_rows,
     check_scalar,
     check_subspace_rank,
 )
@@ -84,7 +83,7 @@ class SensitiveSubspace(FairDistance):
 
     def embed(self, x: Tensor) -> Tensor:
         r"""Returns :math:`\mathbf{X} - \mathbf{X} \mathbf{Q} \mathbf{Q}^{\top}`."""
-        x = check_rows("x", x, self.num_features)
+        x = self._rows("x", x)
         directions = self.directions.to(x.dtype)
         return x - (x @ directions) @ directions.T
 

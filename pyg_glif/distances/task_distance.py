@@ -13,7 +13,6 @@ from pyg_glif._validate import (
     check_embedding,
     check_floating,
     check_rank,
-    check_rows,
     check_same_rows,
     check_scalar,
     check_width,
@@ -94,12 +93,12 @@ class TaskDistance(FairDistance):
     def with_weight(self, weight: float) -> "TaskDistance":
         """The same distance and head, which are shared, with another weight."""
         out = TaskDistance(self.distance, self.head, weight=weight)
-        out.fit_result = self.fit_result
+        out.fit_result, out.feature_names = self.fit_result, self.feature_names
         return out
 
     def embed(self, x: Tensor) -> Tensor:
         """Returns the fair coordinates, and behind them the weighted scores."""
-        z = self.distance.embed(check_rows("x", x, self.num_features))
+        z = self.distance.embed(self._rows("x", x))
         return torch.cat([z, self.weight * self.scores(z)], dim=1)
 
     def scores(self, z: Tensor) -> Tensor:

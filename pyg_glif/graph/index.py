@@ -56,7 +56,7 @@ class RadiusIndex:
         distance: FairDistance | None = None,
         copy: bool = True,
     ) -> None:
-        x = check_features("x", x).detach()
+        x = check_features("x", x, distance).detach()
         check_num_rows("x", x.size(0), 1)
         self.tau = check_scalar("tau", tau, minimum=0.0, allow_inf=True)
         distance = as_distance(distance)
@@ -94,7 +94,7 @@ class RadiusIndex:
 
         Time grows with the pairs that cannot be ruled out, memory with those found.
         """
-        x_new = check_features("x_new", x_new).detach()
+        x_new = check_features("x_new", x_new, self.distance).detach()
         check_comparable("x_new", x_new, "x", self._like)
         empty = torch.empty(0, dtype=torch.long, device=x_new.device)
         nobody = empty, empty.clone(), x_new.new_empty(0)

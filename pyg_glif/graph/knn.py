@@ -136,7 +136,7 @@ def search_nearest(
     progress: bool | None = None,
 ) -> FoundNearest:
     """Checks the arguments of :func:`fair_knn_graph` and searches."""
-    x = check_features("x", x).detach()
+    x = check_features("x", x, distance).detach()
     check_count("k", k)
     cap = math.inf
     if tau is not None:

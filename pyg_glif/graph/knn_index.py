@@ -84,7 +84,7 @@ class KNNIndex:
         scale: Tensor | None = None,
         copy: bool = True,
     ) -> None:
-        x = check_features("x", x).detach()
+        x = check_features("x", x, distance).detach()
         check_num_rows("x", x.size(0), 1)
         check_count("k", k)
         self.k, self.mutual, self.tau = k, mutual, math.inf
@@ -135,7 +135,7 @@ class KNNIndex:
 
     def _query(self, x_new: Tensor, progress: bool | None) -> tuple[Neighbors, Tensor]:
         """Pairs, and the scales of newcomers."""
-        x_new = check_features("x_new", x_new).detach()
+        x_new = check_features("x_new", x_new, self.distance).detach()
         check_comparable("x_new", x_new, "x", self._like)
         if x_new.size(0) == 0:
             none, empty = self.scale[:0], torch.empty_like(self.scale[:0]).long()

@@ -118,7 +118,7 @@ def search_edges(
     progress: bool | None = None,
 ) -> Found:
     """Checks the arguments of :func:`fair_radius_graph` and searches."""
-    x = check_features("x", x).detach()
+    x = check_features("x", x, distance).detach()
     tau = check_scalar("tau", tau, minimum=0.0, allow_inf=True)
     check_choice("strategy", strategy, ("auto", "projected", "plain"))
     check_count("tile_size", tile_size)

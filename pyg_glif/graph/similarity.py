@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from pyg_glif._runtime import without_autocast
-from pyg_glif._validate import as_floats, check_scalar
+from pyg_glif._validate import check_features, check_scalar
 from pyg_glif.distances import FairDistance
 from pyg_glif.graph._decide import called_within, edges_within
 from pyg_glif.graph._points import Strategy, own
@@ -104,7 +104,7 @@ class SimilarityGraph:
         Takes the arguments of :func:`~pyg_glif.fair_radius_graph`. The coordinates
         are kept, as a copy if they are ``x`` itself.
         """
-        x = as_floats("x", x)
+        x = check_features("x", x, distance)
         found = search_edges(
             x, tau, distance, batch, strategy, tile_size, memory_budget, progress
         )
@@ -149,6 +149,7 @@ class SimilarityGraph:
             >>> graph.scale
             tensor([1., 1., 2.], dtype=torch.float64)
         """
+        x = check_features("x", x, distance)
         found = search_nearest(
             x,
             k,

@@ -88,7 +88,7 @@ def suggest_tau(
         >>> suggest_tau(x, coverage=1.0)
         4.0
     """
-    x = check_features("x", x)
+    x = check_features("x", x, distance)
     if (target_degree is None) == (coverage is None):
         msg = "one of 'target_degree' and 'coverage' must be given, and not both"
         raise ValueError(f"{msg} (got {target_degree} and {coverage})")

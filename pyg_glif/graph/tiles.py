@@ -89,7 +89,7 @@ class CalledDistances(PairDistances):
 
 def pair_distances(x: Tensor, distance: FairDistance | None) -> PairDistances:
     """Fair distances between the rows of ``x``."""
-    x = check_features("x", x).detach()
+    x = check_features("x", x, distance).detach()
     distance = as_distance(distance)
     if not distance.is_embedding:
         return CalledDistances(x, distance)

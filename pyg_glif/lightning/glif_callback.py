@@ -40,7 +40,7 @@ class GLIFCallback(Callback):
         name (str): Start of all logged names; give each of several callbacks its
             own. (default: ``"glif"``)
         **settings: Keywords of :class:`~pyg_glif.GLIFPostProcessor`: ``lam``, ``tau``,
-            ``distance``, ``theta`` and so on.
+            ``distance``, ``theta``, ``k`` and so on, with its defaults.
 
     Attributes:
         post_ (GLIFPostProcessor): The fit: it explains, audits, is saved, and corrects

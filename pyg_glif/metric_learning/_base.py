@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pyg_glif._arrays import to_labels, to_tensor
+from pyg_glif._arrays import to_labels
 from pyg_glif._validate import (
     check_features,
 )
@@ -57,8 +57,6 @@ class SubspaceFit:
 
 def features(name: str, value: Any) -> Tensor:  # [N, F]
     """Finite features without gradients, from a tensor, an array or a frame."""
-    if not isinstance(value, Tensor):
-        value = to_tensor(name, value)
     return check_features(name, value).detach()
 
 

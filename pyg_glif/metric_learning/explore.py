@@ -8,13 +8,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pyg_glif._arrays import to_tensor
+from pyg_glif._arrays import column_names, to_tensor
 from pyg_glif._runtime import Progress
 from pyg_glif._validate import (
     check_comparable,
     check_count,
     check_judgements,
     check_not_empty,
+    check_rows,
     check_scalar,
     check_tensor,
 )
@@ -149,7 +150,7 @@ class EXPLORE:
         if not fit.converged:
             self._give_up(fit)
         distance = Mahalanobis.from_factor((whitener @ factor).to(pairs.x1.dtype))
-        distance.fit_result = fit
+        distance.fit_result, distance.feature_names = fit, column_names("x1", x1)
         return distance
 
     def _give_up(self, fit: MetricFit) -> None:
@@ -166,7 +167,9 @@ class EXPLORE:
 
 def _checked_pairs(x1: Any, x2: Any, similar: Any, chunk_size: int) -> JudgedPairs:
     """Pairs that some metric could explain."""
-    x1, x2 = features("x1", x1), features("x2", x2)
+    names = column_names("x1", x1)
+    x1 = features("x1", x1)
+    x2 = features("x2", check_rows("x2", x2, names=names))
     if not isinstance(similar, Tensor):
         similar = to_tensor("similar", similar)
     check_comparable("x2", x2, "x1", x1)

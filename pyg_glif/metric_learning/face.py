@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pyg_glif._arrays import column_names
 from pyg_glif._runtime import Progress
 from pyg_glif._validate import (
     check_comparable_rows,
@@ -89,7 +90,7 @@ class FACE:
             group (torch.Tensor or array): Whole number per row, the same for comparable
                 people; any numbers, in any order. An array may also hold text.
         """
-        x = features("x", x)
+        names, x = column_names("x", x), features("x", x)
         check_not_empty("x", x)
         group = check_group("group", labels("group", group), len(x))
         order, label, num_groups = _rows_with_peers(group.to(x.device))
@@ -106,6 +107,7 @@ class FACE:
         distance.fit_result = SubspaceFit(
             variances, self.num_factors, len(order), num_groups, len(x) - len(order)
         )
+        distance.feature_names = names
         return distance
 
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from pyg_glif._arrays import column_names
 from pyg_glif._validate import (
     check_attributes,
     check_count,
@@ -154,7 +155,7 @@ class LogisticSubspace:
                 row, or one column per attribute. Text in an array is numbered in its
                 sorted order.
         """
-        x = features("x", x)
+        names, x = column_names("x", x), features("x", x)
         check_not_empty("x", x)
         attributes = labels("attributes", attributes)
         attributes = check_attributes("attributes", attributes, len(x)).to(x.device)
@@ -173,6 +174,7 @@ class LogisticSubspace:
         check_subspace_rank("attributes", rank, x.size(1))
         distance = SensitiveSubspace(basis.to(x.dtype), rtol=_SPAN_RTOL)
         distance.fit_result = fits
+        distance.feature_names = names
         return distance
 
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+from pyg_glif._arrays import column_names
 from pyg_glif._validate import check_count, check_not_empty
 from pyg_glif.distances import SensitiveSubspace
 from pyg_glif.metric_learning._base import (
@@ -76,7 +77,7 @@ class SensitiveSVD:
         Args:
             v (torch.Tensor or array): Sensitive vectors :math:`(N, F)`, one per row.
         """
-        v = features("v", v)
+        names, v = column_names("v", v), features("v", v)
         check_not_empty("v", v)
         mean = column_means(v, self.chunk_size) if self.center else None
         moment = scatter_matrix(v, self.chunk_size, mean) / len(v)
@@ -90,4 +91,5 @@ class SensitiveSVD:
         distance.fit_result = SubspaceFit(
             variances, self.num_components, len(v), mean=mean
         )
+        distance.feature_names = names
         return distance

@@ -7,12 +7,13 @@ from typing import Any, Literal, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from pyg_glif._arrays import to_labels, to_tensor
+from pyg_glif._arrays import column_names, to_labels, to_tensor
 from pyg_glif._validate import (
     check_callable,
     check_choice,
     check_count,
     check_embedding,
+    check_features,
     check_labels,
     check_not_empty,
     check_outputs,
@@ -23,7 +24,6 @@ from pyg_glif._validate import (
 from pyg_glif.distances import Euclidean, FairDistance, TaskDistance
 from pyg_glif.metric_learning._base import (
     column_means,
-    features,
     row_chunks,
     scatter_matrix,
 )
@@ -213,7 +213,9 @@ class TaskEffect:
             y (torch.Tensor or array): What the model of the task should tell: classes
                 of any kind, or quantities. With ``predict``, only which of the two.
         """
-        x = features("x", x)
+        base = Euclidean() if self.distance is None else self.distance
+        names = base.feature_names or column_names("x", x)
+        x = check_features("x", x, base).detach()
         check_not_empty("x", x)
         task = _task_of(y) if self.task is None else self.task
         if task == "classification":
@@ -222,11 +224,11 @@ class TaskEffect:
         else:
             target = check_outputs("y", to_tensor("y", y)).to(x.device)
             check_same_rows("y", target, "x", x)
-        base = Euclidean() if self.distance is None else self.distance
         if self.predict is not None:
             head = LogOdds(self.predict) if task == "classification" else self.predict
             distance = TaskDistance(base, head, weight=self.weight)
             distance.embed(x)  # an answer of the wrong shape shows here
+            distance.feature_names = names
             return distance
         with torch.no_grad():
             z = base.embed(x)
@@ -234,7 +236,7 @@ class TaskEffect:
         regress = self._labels if task == "classification" else self._quantities
         fitted = regress(z, target)
         distance = TaskDistance(base, _linear(fitted, x.dtype), weight=self.weight)
-        distance.fit_result = fitted
+        distance.fit_result, distance.feature_names = fitted, names
         return distance
 
     def _labels(self, z: Tensor, label: Tensor) -> LogisticFit:

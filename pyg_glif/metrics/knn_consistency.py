@@ -59,7 +59,7 @@ def knn_deviation(
         >>> knn_deviation(x, torch.tensor([0.0, 0.5, 1.0, 1.0]), k=1)
         tensor([0.5000, 0.0000, 0.5000, 0.0000])
     """
-    given, x = y, check_features("x", x)
+    given, x = y, check_features("x", x, distance)
     y = check_outputs("y", y).detach().to(x.device)
     check_same_rows("y", y, "x", x)
     check_count("k", k, below=len(x))

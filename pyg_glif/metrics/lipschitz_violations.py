@@ -119,7 +119,7 @@ def lipschitz_violations(
         >>> found.bin_share
         tensor([1., 0.], dtype=torch.float64)
     """
-    x = check_features("x", x)
+    x = check_features("x", x, distance)
     y = check_outputs("y", y).to(x.device)
     check_same_rows("y", y, "x", x)
     bound = check_scalar("lipschitz", lipschitz, minimum=0.0)

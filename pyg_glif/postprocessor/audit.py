@@ -131,7 +131,7 @@ def audit(
         >>> report["peer_deviation"].after
         Estimate(value=0.25, low=0.25, high=0.25)
     """
-    x, before = check_features("x", x), check_outputs("y_before", y_before)
+    x, before = check_features("x", x, distance), check_outputs("y_before", y_before)
     check_same_rows("y_before", before, "x", x)
     outputs = [before]
     if y_after is not None:

@@ -28,6 +28,7 @@ from pyg_glif._validate import (
     check_rows,
     check_same_rows,
     check_scalar,
+    check_share,
     check_width,
 )
 from pyg_glif.distances import FairDistance
@@ -70,9 +71,9 @@ class GLIFPostProcessor(Parameters):
     Args:
         distance (FairDistance, optional): Who counts as similar.
             (default: Euclidean)
-        tau (float, optional): Radius, in units of the distance. (default: what gives
-            ``target_degree`` neighbours on average; ``tau_`` and the log tell). With
-            ``k``, nobody beyond it is a neighbour. (default: no such limit)
+        tau (float, optional): Radius, in units of the distance; with ``k``, a limit
+            beyond which nobody is a neighbour. (default: what gives ``target_degree``
+            neighbours on average, as ``tau_`` and the log tell; with ``k`` no limit)
         theta (float, optional): Decay of the weights. (default: a fixed number over
             :math:`\tau^2`, see :func:`~pyg_glif.graph.decay_of`; with ``k``, weights
             tuned to everybody's distance from their :math:`k`-th nearest, see
@@ -118,7 +119,8 @@ class GLIFPostProcessor(Parameters):
     Arguments may be tensors, NumPy arrays, or pandas or polars series and frames;
     results are what ``y_hat`` was, in its precision, with its index and columns.
     Columns of frames, of features and of outputs, are matched with those of the fit by
-    name, in any order; a name too many or too few is an error. Where only the fit or
+    name, in any order, and those of the fit with the frame that ``distance`` was
+    learned from; a name too many or too few is an error. Where only the fit or
     only the new people have names, columns are taken by position, with a warning.
     Everything that is kept is a copy, and so is every attribute that is handed out:
     nothing that is done to arrays or to ``distance`` after ``fit`` changes the fit.
@@ -187,8 +189,14 @@ class GLIFPostProcessor(Parameters):
             x (array-like): Features :math:`(N, F)`.
             y_hat (array-like): Outputs of the model, :math:`(N)` or :math:`(N, C)`.
         """
-        names = column_names("x", x), column_names("y_hat", y_hat)
+        columns, known = column_names("x", x), None
+        if columns is not None and self.distance is not None:
+            known = self.distance.feature_names
+        order = None if known is None else column_order("x", columns, known)
         features, outputs = _people(x, y_hat)
+        if order is not None:  # the distance goes by position
+            features, columns = features[:, order], known
+        names = columns, column_names("y_hat", y_hat)
         params = _independent(self.get_params())
         doubt_features(features, names[0], params["distance"])
         settings = self._settings(features, params)
@@ -206,7 +214,8 @@ class GLIFPostProcessor(Parameters):
 
         The result is that of a fit on everybody with the same radius: ``tau_`` and
         all other settings stay those of the first fit. Only pairs with new people
-        are searched for.
+        are searched for; with ``k`` all pairs are, because whoever comes changes who
+        is among the nearest of the others.
 
         Args:
             x (array-like): Features of the people to add, :math:`(M, F)`.
@@ -468,7 +477,7 @@ class GLIFPostProcessor(Parameters):
         check_scalar("lam", self.lam, minimum=0.0)
         check_scalar("target_degree", self.target_degree, above=0.0)
         if self.coverage is not None:
-            check_scalar("coverage", self.coverage, above=0.0, below=1.0)
+            check_share("coverage", self.coverage)
         if self.k is not None:
             check_count("k", self.k)
         check_choice("mutual", self.mutual, (True, False))
@@ -484,6 +493,7 @@ class GLIFPostProcessor(Parameters):
         """Settings for a fit to ``x``; without ``tau``, the radius is suggested."""
         tau, theta, k = params["tau"], params["theta"], params["k"]
         if k is not None:
+            check_count("k", k, below=len(x))
             return Settings.of(params, math.inf if tau is None else tau, theta)
         if tau is None:
             tau = _suggested(x, params)

@@ -172,7 +172,7 @@ def tune(
         >>> sorted(found.settings())
         ['distance', 'lam', 'link', 'normalization', 'solver', 'tau', 'theta']
     """
-    x = check_features("x", to_tensor("x", x))
+    x = check_features("x", x, distance).detach()
     y = check_outputs("y_hat", to_tensor("y_hat", y_hat)).to(x.device)
     check_same_rows("y_hat", y, "x", x)
     max_loss = check_scalar("max_loss", max_loss, minimum=0.0)

@@ -317,6 +317,10 @@ def test_memory_is_checked_before_the_search():
     assert str(caught.value).endswith("Lower 'k', or join duplicates first")
     x = torch.arange(3000.0).view(-1, 1)
     assert fair_knn_graph(x, 5, memory_budget=2**28)[0].size(1) < 10 * 3000
+    # Graphs of fewer than k others: nobody outside of them counts.
+    batch = torch.arange(3000) // 4
+    edge_index, _ = fair_knn_graph(x, 5, batch=batch, memory_budget=2**28)
+    assert edge_index.size(1) == 3 * 3000
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from pyg_glif.distances import Mahalanobis
 from pyg_glif.errors import NotFittedError
 from pyg_glif.functional import glif_smooth
 from pyg_glif.graph import edge_weights, fair_radius_graph, suggest_tau
+from pyg_glif.graph.weights import DECAY
 from pyg_glif.lightning import MLP, FairClassifier, FairDataModule, GLIFCallback
 from pyg_glif.lightning.resolve import LightningModule
 from pyg_glif.links import Link
@@ -126,7 +127,11 @@ def test_options_are_those_of_smoothing(
     assert callback.tau_ == tau
     edges, sq_dist = fair_radius_graph(people.x, tau, distance=distance)
     expected = glif_smooth(
-        callback.y_hat_, edges, edge_weights(sq_dist), lam=0.7, **settings
+        callback.y_hat_,
+        edges,
+        torch.exp(-DECAY / tau**2 * sq_dist),
+        lam=0.7,
+        **settings,
     )
     torch.testing.assert_close(callback.y_fair_, expected, rtol=1e-6, atol=1e-7)
     assert torch.equal(callback.y_fair_, callback.post_.y_fair_)

@@ -6,9 +6,10 @@ import pytest
 import torch
 
 from pyg_glif.distances import CallableDistance, SensitiveSubspace
-from pyg_glif.errors import NotFittedError
+from pyg_glif.errors import NotFittedError, SimilarityWarning
 from pyg_glif.functional import glif_smooth
 from pyg_glif.graph import edge_weights, fair_radius_graph, suggest_tau
+from pyg_glif.graph.weights import DECAY
 from pyg_glif.links import Link, Logit, Softmax
 from pyg_glif.postprocessor import GLIFPostProcessor
 from pyg_glif.solvers import CG
@@ -48,6 +49,36 @@ def test_tau_is_chosen_and_said(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "pyg_glif"):
         post.transform(group.x_new[-1:], group.y_new[-1:])
     assert caplog.messages == ["1 of 1 have no neighbour"]
+
+
+def test_tau_by_coverage(caplog: pytest.LogCaptureFixture) -> None:
+    group = people()
+    x = group.x.numpy()
+    dist = np.sqrt(((x[:, None] - x[None]) ** 2).sum(-1)) + np.diag([np.inf] * 60)
+    nearest = np.sort(dist.min(axis=1))
+    with caplog.at_level(logging.INFO, "pyg_glif"):
+        post = GLIFPostProcessor(coverage=0.9).fit(group.x, group.y)
+    assert post.tau_ == pytest.approx(nearest[53])  # 54 of 60 have a neighbour
+    assert post.num_isolated_ <= 6
+    assert caplog.messages == [f"tau = {post.tau_:.6g}, for a neighbour each of 90%"]
+    # One person is so far away that a radius for all of them joins everybody.
+    with pytest.warns(SimilarityWarning, match="almost everybody"):
+        post = GLIFPostProcessor(coverage=1.0).fit(group.x, group.y)
+    assert post.num_isolated_ == 0
+
+
+def test_weights_fall_to_the_same_share_in_every_unit() -> None:
+    group = people()
+    post = GLIFPostProcessor(tau=0.9).fit(group.x, group.y)
+    assert post.theta is None
+    assert post.theta_ == pytest.approx(DECAY / 0.9**2)
+    weight = np.exp(-DECAY * post.graph_.edge_sq_dist.numpy() / 0.9**2)
+    np.testing.assert_allclose(post.graph_.edge_weight, weight)
+    other = GLIFPostProcessor(tau=900.0).fit(1000.0 * group.x, group.y)
+    torch.testing.assert_close(other.y_fair_, post.y_fair_)
+    assert GLIFPostProcessor(tau=0.9, theta=0.5).fit(group.x, group.y).theta_ == 0.5
+    assert GLIFPostProcessor(tau=np.inf).fit(group.x, group.y).theta_ == 0.0
+    assert GLIFPostProcessor(tau=0.0).fit(group.x, group.y).theta_ == 0.0
 
 
 def test_one_output_or_several() -> None:
@@ -158,6 +189,11 @@ def test_repr() -> None:
         ({"lam": -0.5}, ValueError, "'lam' must be non-negative (got -0.5)"),
         ({"tau": -1}, ValueError, "'tau' must be non-negative (got -1.0)"),
         ({"theta": "1"}, TypeError, "'theta' must be a number (got '1')"),
+        (
+            {"coverage": 1.5},
+            ValueError,
+            "'coverage' must be between 0 and 1 (got 1.5)",
+        ),
         (
             {"target_degree": 0},
             ValueError,

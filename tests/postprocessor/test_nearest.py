@@ -235,7 +235,6 @@ def test_what_is_in_use() -> None:
             ValueError,
             "'mutual' must be one of True, False (got 'yes')",
         ),
-        ({"coverage": 1.5}, ValueError, "'coverage' must be below 1.0 (got 1.5)"),
     ],
 )
 def test_constructor_rejects(
@@ -244,3 +243,9 @@ def test_constructor_rejects(
     with pytest.raises(error) as caught:
         GLIFPostProcessor(**params)
     assert str(caught.value) == message
+
+
+def test_more_neighbours_than_people_are_refused() -> None:
+    group = people()
+    with pytest.raises(ValueError, match=r"^'k' must be below 60 \(got 60\)$"):
+        group.fit(k=60, tau=None)
