@@ -4,9 +4,9 @@ Run ``python benchmarks/tune_promise.py`` (about five minutes on two cores; need
 German credit table below ``PYG_GLIF_DATA``), or name parts:
 ``python benchmarks/tune_promise.py promise cost``.
 
-*promise*: 20 random splits, 300 newcomers; a loss of 0.01 of accuracy is allowed. Of the
-other 700 people 350 train the model and 350 are for the choice (*validation*), or all
-700 are for both: outputs are out-of-fold predictions, and ``tune`` gets the same folds.
+*promise*: 20 random splits, 300 newcomers; a loss of 0.01 of accuracy is allowed. Of
+the other 700 people 350 train the model and 350 are for the choice (*validation*), or
+all 700 are for both: outputs are out-of-fold predictions, and ``tune`` gets the folds.
 *cost*: the default grid on all training people of Adult, beside the five fits of the
 model that out-of-fold predictions take.
 """
