@@ -1,13 +1,13 @@
 """Which decay should weights have by default? ``theta = c / tau**2``: which ``c``?
 
 For each data set and seed, validation people are smoothed with several ``c``, at the
-radii of two average degrees and many strengths. A larger ``c`` also smooths less at the
-same strength, so strengths are compared at equal cost: of each ``c`` counts the
-least unfairness, as a share of the model's own, whose loss of accuracy stays within a
-limit. Nothing here looks at test people.
+radii of three average degrees and many strengths. A larger ``c`` also smooths less at
+the same strength, so they are compared at equal cost: of each ``c`` counts the least
+unfairness, as a share of the model's own, whose loss of accuracy stays within a limit.
+Nothing here looks at test people.
 
-The rule, fixed before the first run: the least mean over data sets of that share, at a
-loss of 0.01, wins; what is within one standard error of it (of the paired difference,
+The rule: the least mean over data sets of that share, at a loss of 0.01 and a strength
+of at most 10, wins; what is within one standard error of it (of the paired difference,
 over data sets, seeds and degrees) counts as equal, and among equals the default stays.
 """
 
@@ -35,9 +35,10 @@ from pyg_glif.path import glif_path
 from pyg_glif.solvers import CG
 from pyg_glif.tables import FairTable
 
-DECAYS = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0)
-DEGREES = (10.0, 40.0)
-LAMS = tuple(float(lam) for lam in np.logspace(-2, 3, 16))
+DECAYS = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
+DEGREES = (10.0, 20.0, 40.0)
+LAMS = tuple(float(f"{lam:.3g}") for lam in np.logspace(-3, 3, 19))
+CAPS = (10.0, 1000.0)  # the largest strength that 'tune' tries unasked, and any
 LOSSES = (0.005, 0.01, 0.02)
 NUM_PEOPLE = 2_000  # who are smoothed, of a table
 NUM_GROUPS = 60  # altered comments that are smoothed, with all their variants
@@ -185,6 +186,15 @@ PROBLEMS: dict[str, Callable[[int], Problem]] = {
 }
 
 
+def least(
+    front: list[tuple[float, float, float]], loss: float, unfairness: float
+) -> dict[str, float]:
+    """Smallest share of the unfairness that is left within a loss, and the strength."""
+    usable = [(left, lam) for lost, left, lam in front if lost <= loss + 1e-12]
+    left, lam = min([(unfairness, 0.0), *usable])
+    return {"share": left / unfairness, "lam": lam}
+
+
 def measure(name: str, seed: int) -> dict[str, Any]:
     """Least unfairness within each loss, for every degree and ``c``."""
     problem = PROBLEMS[name](seed)
@@ -211,13 +221,18 @@ def measure(name: str, seed: int) -> dict[str, Any]:
                 (score - problem.score(p.value), problem.unfairness(p.value), p.lam)
                 for p in path
             ]
-            least = {}
-            for limit in LOSSES:
-                usable = [point for point in front if point[0] <= limit + 1e-12]
-                best = min(usable, key=lambda point: point[1], default=None)
-                share = 1.0 if best is None else min(1.0, best[1] / unfairness)
-                least[str(limit)] = {"share": share, "lam": best and best[2]}
-            found.append({"degree": degree, "c": decay, "tau": tau, "least": least})
+            found += [
+                {
+                    "degree": degree,
+                    "c": decay,
+                    "tau": tau,
+                    "loss": loss,
+                    "cap": cap,
+                    **least([p for p in front if p[2] <= cap], loss, unfairness),
+                }
+                for loss in LOSSES
+                for cap in CAPS
+            ]
     return {
         "data": name,
         "seed": seed,

@@ -9,6 +9,7 @@ import math
 import re
 import statistics
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,39 @@ def radius_graph(rows: list[dict[str, Any]]) -> str:
             cells.append(f"{other['median'] / ours['median']:.2f}x" if other else "")
         lines.append([*cells, f"{max(0.0, row['peak_extra_mib']):.0f} MiB"])
     header = ["data", "rows x features", "degree", "pyg_glif", *peers, "extra memory"]
+    return table(header, lines)
+
+
+def knn_graph(rows: list[dict[str, Any]]) -> str:
+    """Our seconds, and how many times longer the others took."""
+    peers = ("plain tiles", "FAISS", "scikit-learn")
+    lines = []
+    for row in rows:
+        if "pyg_glif" not in row["seconds"]:
+            continue
+        ours = row["seconds"]["pyg_glif"]
+        cells = [row["part"], f"{row['rows']:,} x {row['features']}"]
+        cells += [row["clock"], _spread(ours)]
+        for peer in peers:
+            ratio = row["seconds"][peer]["median"] / ours["median"]
+            cells.append(f"{ratio:.2f}x")
+        cells += [f"{row['degree']:.1f}", f"{row['agree']:.0%}"]
+        lines.append([*cells, f"{max(0.0, row['peak_extra_mib']):.0f} MiB"])
+    header = ["data", "rows x features", "clock", "pyg_glif", *peers, "degree"]
+    return table([*header, "of the nearest in float64", "extra memory"], lines)
+
+
+def audit(rows: list[dict[str, Any]]) -> str:
+    """An audit beside the fit that it judges."""
+    lines = []
+    for row in rows:
+        if "audit" not in row["seconds"]:
+            continue
+        fit, done = row["seconds"]["fit"], row["seconds"]["audit"]
+        cells = [row["part"], f"{row['rows']:,} x {row['features']}", row["clock"]]
+        ratio = f"{done['median'] / fit['median']:.2f}x"
+        lines.append([*cells, _spread(fit), _spread(done), ratio])
+    header = ["data", "rows x features", "clock", "fit", "audit", "ratio"]
     return table(header, lines)
 
 
@@ -111,6 +145,20 @@ def inductive(rows: list[dict[str, Any]]) -> str:
             seconds = f"{fit['seconds']:.3g} s"
             lines.append([row["question"], name, seconds, "", memory])
     return table(["question", "contestant", "seconds", "ratio", "memory"], lines)
+
+
+def estimator(rows: list[dict[str, Any]]) -> str:
+    """Seconds beside those of the model, as a ratio and as a difference."""
+    lines = []
+    for row in rows:
+        first = next(iter(row["seconds"].values()))["median"]
+        for name, value in row["seconds"].items():
+            more = value["median"] - first
+            cells = [row["question"], name, _spread(value)]
+            cells.append(f"{value['median'] / first:.2f}x")
+            lines.append([*cells, f"{1000 * more:,.1f} ms" if more else ""])
+    header = ["question", "contestant", "seconds", "ratio", "beyond the model"]
+    return table(header, lines)
 
 
 def paper_scale_graph(rows: list[dict[str, Any]]) -> str:
@@ -204,13 +252,17 @@ def if_scaling(rows: list[dict[str, Any]]) -> str:
     return table(header, lines)
 
 
-def decay(rows: list[dict[str, Any]]) -> str:
-    """Unfairness left at a loss of 0.01, as a share of the model's, for each ``c``."""
+def decay(rows: list[dict[str, Any]], cap: float = 10.0) -> str:
+    """Unfairness left at a loss of 0.01, as a share of the model's, for each ``c``.
+
+    ``cap`` is the largest strength that counts.
+    """
     left: dict[float, dict[str, list[float]]] = {}
     for row in rows:
         for found in row["found"]:
-            by_data = left.setdefault(found["c"], {})
-            by_data.setdefault(row["data"], []).append(found["least"]["0.01"]["share"])
+            if found["loss"] == 0.01 and found["cap"] == cap:
+                by_data = left.setdefault(found["c"], {})
+                by_data.setdefault(row["data"], []).append(found["share"])
     names = list(dict.fromkeys(row["data"] for row in rows))
     mean = {
         c: [statistics.fmean(by_data[name]) for name in names]
@@ -352,10 +404,13 @@ def _fill(text: str, name: str, content: str) -> str:
 def main() -> None:
     tables: dict[str, tuple[str, Callable[[list[dict[str, Any]]], str]]] = {
         "radius_graph": ("radius_graph", radius_graph),
+        "knn_graph": ("knn_graph", knn_graph),
+        "audit": ("knn_graph", audit),
         "smoothing": ("smoothing", smoothing),
         "huge": ("smoothing", huge),
         "iterations": ("smoothing", iterations),
         "inductive": ("inductive", inductive),
+        "estimator": ("estimator", estimator),
         "if_constraints": ("if_constraints", if_constraints),
         "if_scaling": ("if_constraints", if_scaling),
         "paper_scale_graph": ("paper_scale", paper_scale_graph),
@@ -363,6 +418,7 @@ def main() -> None:
         "tune_promise": ("tune_promise", tune_promise),
         "tune_cost": ("tune_promise", tune_cost),
         "decay": ("decay", decay),
+        "decay_any": ("decay", partial(decay, cap=1000.0)),
         "tables_cost": ("tables", tables_cost),
     }
     scales = {

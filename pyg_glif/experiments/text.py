@@ -522,17 +522,16 @@ def _by_weight(
 def _with_and_without(
     summaries: Sequence[Summary], config: Mapping[str, Any]
 ) -> list[Summary]:
-    """GLIF at some radii, each followed by the same with the default task effect."""
+    """GLIF at some radii, and the same with each weight of the task."""
     rows = [
         summary
         for summary in summaries
         if summary.method in ("GLIF", _WITH_TASK)
         and summary.setting["lam"] == config["curve_lam"]
-        and summary.setting.get("weight", TaskEffect.weight) == TaskEffect.weight
         and any(abs(summary.setting["tau"] ** 2 - sq) < 1e-9 for sq in _FRONT)
     ]
     return sorted(
-        rows, key=lambda row: (row.setting["tau"], row.setting.get("weight", 0.0))
+        rows, key=lambda row: (row.setting.get("weight", 0.0), row.setting["tau"])
     )
 
 

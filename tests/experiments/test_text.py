@@ -288,6 +288,7 @@ def test_with_and_without_the_task_effect_are_side_by_side() -> None:
     tau = 0.1**0.5
     assert shown == [
         ("GLIF", {"tau": tau, "lam": 10.0}),
+        ("GLIF + task effect", {"weight": 0.3, "tau": tau, "lam": 10.0}),
         ("GLIF + task effect", {"weight": 1.0, "tau": tau, "lam": 10.0}),
     ]
     assert table.rows[0].mean["balanced_accuracy"] == pytest.approx(0.65)

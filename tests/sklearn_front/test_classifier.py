@@ -297,7 +297,7 @@ DF, Y = frame()
             {"ignore": ["income", "years"], "sensitive": ["sex"]},
             {"X": DF.assign(job="cook")},
             ValueError,
-            "a column that counts and differs",
+            "a column that counts and in which people differ",
         ),
         (
             {},
