@@ -386,9 +386,8 @@ def tune_promise(rows: list[dict[str, Any]]) -> str:
 def tune_cost(rows: list[dict[str, Any]]) -> str:
     """Seconds on Adult, and their ratio to the fits of the model."""
     timed = {row["rule"]: row["seconds"] for row in rows if row["part"] == "cost"}
-    first = timed["five fits of the model"]
     lines = [
-        [name, f"{value:.1f} s", f"{value / first:.2f}x"]
+        [name, f"{value:.1f} s", f"{value / timed['five fits of the model']:.2f}x"]
         for name, value in timed.items()
     ]
     return table(["contestant", "seconds", "ratio"], lines)

@@ -113,8 +113,11 @@ def _audit(p: People) -> Tensor:
 
 
 def _tune(p: People) -> Tensor:
-    found = tune(p.x, p.p, p.label, taus=(0.5, 1.0), lams=(0.1, 1.0))
-    return torch.tensor([q.score for q in found.points], device=p.device)
+    grid = {"taus": (0.5, 1.0), "lams": (0.1, 1.0)}
+    fitted = tune(p.x, p.p, p.label, cv=None, **grid)
+    new = tune(p.x, p.p, p.label, cv=2, max_loss=1.0, **grid)
+    scores = [q.score for found in (fitted, new) for q in found.points]
+    return torch.tensor(scores, device=p.device)
 
 
 def _table(p: People) -> Tensor:
