@@ -353,13 +353,12 @@ def tables_proxies(rows: list[dict[str, Any]]) -> str:
 
 def tune_promise(rows: list[dict[str, Any]]) -> str:
     """What was promised and what newcomers lost, over all splits."""
-    runs: dict[tuple[str, ...], list[dict[str, Any]]] = {}
-    for row in rows:
-        if row["part"] == "promise":
-            names = ("model", "scale", "design", "rule")
-            runs.setdefault(tuple(row[name] for name in names), []).append(row)
     lines = []
-    for names, run in runs.items():
+    for entry in rows:
+        if entry["part"] != "promise":
+            continue
+        names = [entry[name] for name in ("model", "scale", "design", "rule")]
+        run = entry["splits"]
         num = len(run)
         mean = {
             key: statistics.fmean(row[key] for row in run)

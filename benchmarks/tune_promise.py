@@ -117,12 +117,8 @@ def promise(
         lost = before.astype(float) - after
         rows.append(
             {
-                "part": "promise",
-                "model": model_name,
-                "scale": scale,
-                "design": design,
-                "seed": seed,
                 "rule": rule,
+                "seed": seed,
                 "loss": float(lost.mean()),
                 "loss_se": float(lost.std(ddof=1) / math.sqrt(len(lost))),
                 "told": found.best.loss,
@@ -174,7 +170,7 @@ def cost() -> list[dict[str, Any]]:
     timed("tune, 1 radius x 9 strengths x 5 folds", taus=[found.best.tau])
     timed("tune, the same people fitted and scored", cv=None)
     row = {"part": "cost", "model": "boosted trees", "scale": "effect"}
-    row |= {"design": "out-of-fold", "seed": 0}
+    row |= {"design": "out-of-fold"}
     return [{**row, "rule": name, "seconds": value} for name, value in seconds.items()]
 
 
@@ -185,11 +181,21 @@ def main() -> None:
     args = parser.parse_args()
     parts, designs = args.parts, args.designs
     torch.set_num_threads(1)
-    key = ("part", "model", "scale", "design", "seed", "rule")
+    key = ("part", "model", "scale", "design", "rule")
     if "promise" in parts:
         blocks = itertools.product(models(), ("standard", "effect"), designs)
         for block in blocks:
-            rows = [row for seed in range(SPLITS) for row in promise(*block, seed)]
+            found = [row for seed in range(SPLITS) for row in promise(*block, seed)]
+            names = dict(zip(("model", "scale", "design"), block, strict=True))
+            rows = [
+                {
+                    "part": "promise",
+                    **names,
+                    "rule": rule,
+                    "splits": [one for one in found if one["rule"] == rule],
+                }
+                for rule in RULES
+            ]
             write("tune_promise", rows, key)
             print(*block, flush=True)
     if "cost" in parts:
