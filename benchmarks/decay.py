@@ -39,7 +39,7 @@ DECAYS = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 DEGREES = (10.0, 20.0, 40.0)
 LAMS = tuple(float(f"{lam:.3g}") for lam in np.logspace(-3, 3, 19))
 CAPS = (10.0, 1000.0)  # the largest strength that 'tune' tries unasked, and any
-LOSSES = (0.005, 0.01, 0.02)
+LOSS = 0.01
 NUM_PEOPLE = 2_000  # who are smoothed, of a table
 NUM_GROUPS = 60  # altered comments that are smoothed, with all their variants
 
@@ -196,7 +196,7 @@ def least(
 
 
 def measure(name: str, seed: int) -> dict[str, Any]:
-    """Least unfairness within each loss, for every degree and ``c``."""
+    """Least unfairness within the loss, for every degree and ``c``."""
     problem = PROBLEMS[name](seed)
     taus = {
         degree: suggest_tau(problem.x, degree, distance=problem.distance)
@@ -225,12 +225,9 @@ def measure(name: str, seed: int) -> dict[str, Any]:
                 {
                     "degree": degree,
                     "c": decay,
-                    "tau": tau,
-                    "loss": loss,
                     "cap": cap,
-                    **least([p for p in front if p[2] <= cap], loss, unfairness),
+                    **least([p for p in front if p[2] <= cap], LOSS, unfairness),
                 }
-                for loss in LOSSES
                 for cap in CAPS
             ]
     return {

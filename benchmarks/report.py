@@ -260,7 +260,7 @@ def decay(rows: list[dict[str, Any]], cap: float = 10.0) -> str:
     left: dict[float, dict[str, list[float]]] = {}
     for row in rows:
         for found in row["found"]:
-            if found["loss"] == 0.01 and found["cap"] == cap:
+            if found["cap"] == cap:
                 by_data = left.setdefault(found["c"], {})
                 by_data.setdefault(row["data"], []).append(found["share"])
     names = list(dict.fromkeys(row["data"] for row in rows))
@@ -386,12 +386,61 @@ def tune_promise(rows: list[dict[str, Any]]) -> str:
 def tune_cost(rows: list[dict[str, Any]]) -> str:
     """Seconds on Adult, and their ratio to the fits of the model."""
     timed = {row["rule"]: row["seconds"] for row in rows if row["part"] == "cost"}
-    first = timed["five fits of the model"]
     lines = [
-        [name, f"{value:.1f} s", f"{value / first:.2f}x"]
+        [name, f"{value:.1f} s", f"{value / timed['five fits of the model']:.2f}x"]
         for name, value in timed.items()
     ]
     return table(["contestant", "seconds", "ratio"], lines)
+
+
+_MEASURES = ("balanced_accuracy", "consistency")
+
+
+def task_effect(rows: list[dict[str, Any]]) -> str:
+    """What validation texts chose, without and with the task effect."""
+    lines = []
+    for name in dict.fromkeys(row["data"] for row in rows):
+        groups: dict[str, list[dict[str, Any]]] = {}
+        seeds = [row for row in rows if row["data"] == name]
+        for row in seeds:
+            for found in row["found"]:
+                if found["chosen"]:
+                    groups.setdefault(found["method"], []).append(found)
+        for method, found in groups.items():
+            settings = (sorted({f[key] for f in found}) for key in ("sq_tau", "lam"))
+            weights = sorted({f["weight"] for f in found} - {None})
+            cells = [] if method == "Baseline" else [*settings, weights]
+            cells = [", ".join(f"{v:g}" for v in cell) for cell in cells or [[]] * 3]
+            means = [statistics.fmean(f[key] for f in found) for key in _MEASURES]
+            lines.append(
+                [name, str(len(seeds)), method, *cells, *(f"{m:.3f}" for m in means)]
+            )
+    header = ["data", "seeds", "method", "tau²", "lam", "weight"]
+    return table([*header, "balanced accuracy", "consistency"], lines)
+
+
+def task_front(rows: list[dict[str, Any]]) -> str:
+    """Balanced accuracy / consistency along the radius, for every weight."""
+    cells: dict[tuple[str, float], dict[Any, list[dict[str, Any]]]] = {}
+    for row in rows:
+        for found in row["found"]:
+            sq_tau = found["sq_tau"]
+            if sq_tau is not None and found["lam"] == row["lam"] and sq_tau >= 0.1:
+                of_radius = cells.setdefault((row["data"], sq_tau), {})
+                of_radius.setdefault(found["weight"], []).append(found)
+    weights = list(next(iter(cells.values())))
+    lines = []
+    for (name, sq_tau), by_weight in cells.items():
+        means = [
+            " / ".join(
+                f"{statistics.fmean(found[key] for found in by_weight[weight]):.3f}"
+                for key in _MEASURES
+            )
+            for weight in weights
+        ]
+        lines.append([name, f"{sq_tau:g}", *means])
+    heads = ["plain" if w is None else f"weight {w:g}" for w in weights]
+    return table(["data", "tau²", *heads], lines)
 
 
 def _fill(text: str, name: str, content: str) -> str:
@@ -418,6 +467,8 @@ def main() -> None:
         "paper_scale": ("paper_scale", paper_scale),
         "tune_promise": ("tune_promise", tune_promise),
         "tune_cost": ("tune_promise", tune_cost),
+        "task_effect": ("task_effect", task_effect),
+        "task_front": ("task_effect", task_front),
         "decay": ("decay", decay),
         "decay_any": ("decay", partial(decay, cap=1000.0)),
         "tables_cost": ("tables", tables_cost),

@@ -4,9 +4,10 @@ Run ``python benchmarks/tune_promise.py`` (about five minutes on two cores; need
 German credit table below ``PYG_GLIF_DATA``), or name parts:
 ``python benchmarks/tune_promise.py promise cost``.
 
-*promise*: 20 random splits, 300 newcomers; a loss of 0.01 of accuracy is allowed. Of the
-other 700 people 350 train the model and 350 are for the choice (*validation*), or all
-700 are for both: outputs are out-of-fold predictions, and ``tune`` gets the same folds.
+*promise*: 20 random splits, 300 newcomers; a loss of 0.01 of accuracy is allowed. Of
+the other 700 people 350 train the model and 350 are for the choice (*validation*), or
+all 700 are for both: outputs are out-of-fold predictions, and ``tune`` gets the folds;
+*references* are those of the fitted people from models that have not seen the fold.
 *cost*: the default grid on all training people of Adult, beside the five fits of the
 model that out-of-fold predictions take.
 """
@@ -18,6 +19,7 @@ import time
 import warnings
 from typing import Any
 
+import numpy as np
 import report
 import torch
 from common import write
@@ -40,11 +42,11 @@ from pyg_glif.tables import FairTable
 from pyg_glif.tuning import TuneResult, tune
 
 SPLITS, NEW, MAX_LOSS = 20, 0.3, 0.01
-DESIGNS = ("validation", "out-of-fold")
+DESIGNS = ("validation", "out-of-fold", "out-of-fold, references")
 # How the choice was made before there were folds.
 RULES: dict[str, dict[str, Any]] = {
     "on the people fitted": {"cv": None, "theta": 1e-4},
-    "on newcomers": {},
+    "on newcomers": {},  # in the folds of the outputs
 }
 
 
@@ -89,13 +91,17 @@ def promise(
     else:
         y = cross_val_predict(model, old, truth, cv=folds, method="predict_proba")[:, 1]
         model.fit(old, truth)
+    options = {"cv": folds}
+    if design == "out-of-fold, references":
+        options["references"] = references(model, old, truth, folds, y)
     y_new = model.predict_proba(new)[:, 1]
     table = FairTable(["personal_status_sex"], scale=scale, num_background=100)
     x = table.fit_transform(old, lambda rows: model.predict_proba(rows)[:, 1])
     x_new = table.transform(new)
     before = (y_new > 0.5) == truth_new
     rows = []
-    for rule, options in RULES.items():
+    for rule, changed in RULES.items():
+        settings = changed or options
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # the choice may be the model
             found = tune(
@@ -104,7 +110,7 @@ def promise(
                 truth,
                 link=Logit(),
                 max_loss=MAX_LOSS,
-                **{"cv": folds, **options},
+                **settings,
             )
             post = GLIFPostProcessor(**found.settings()).fit(x, y)
             after = (post.transform(x_new, y_new) > 0.5) == truth_new
@@ -126,6 +132,20 @@ def promise(
             }
         )
     return rows
+
+
+def references(
+    model: Any, old: Any, truth: Any, folds: list[Any], y: np.ndarray
+) -> list[np.ndarray]:
+    """Outputs of everybody from models without their own fold and the newcomers'."""
+    out = [y.copy() for _ in folds]
+    for k, i in itertools.combinations(range(len(folds)), 2):
+        both = np.intersect1d(folds[k][0], folds[i][0])
+        one = clone(model).fit(old.iloc[both], truth[both])
+        for new, known in ((k, i), (i, k)):
+            rows = folds[known][1]
+            out[new][rows] = one.predict_proba(old.iloc[rows])[:, 1]
+    return out
 
 
 def cost() -> list[dict[str, Any]]:
@@ -161,11 +181,13 @@ def cost() -> list[dict[str, Any]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("parts", nargs="*", default=["promise", "cost"])
-    parts = parser.parse_args().parts
+    parser.add_argument("--designs", nargs="*", default=DESIGNS, choices=DESIGNS)
+    args = parser.parse_args()
+    parts, designs = args.parts, args.designs
     torch.set_num_threads(1)
     key = ("part", "model", "scale", "design", "seed", "rule")
     if "promise" in parts:
-        blocks = itertools.product(models(), ("standard", "effect"), DESIGNS)
+        blocks = itertools.product(models(), ("standard", "effect"), designs)
         for block in blocks:
             rows = [row for seed in range(SPLITS) for row in promise(*block, seed)]
             write("tune_promise", rows, key)

@@ -428,7 +428,7 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         tau, theta, lam = self.tau, self.theta, self.lam
         if tau is None and self.k is None:
             tau = suggest_tau(x, coverage=self.coverage)
-            theta = _FASTER * decay_of(None, tau) if theta is None else theta
+            theta = _FASTER * float(decay_of(None, tau)) if theta is None else theta
         self.__dict__.pop("tune_", None)
         if lam == "tune":
             weight = self._weight_of_peers(x, tau, theta)

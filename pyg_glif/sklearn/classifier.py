@@ -93,9 +93,9 @@ class GLIFClassifier(ClassifierMixin, GLIFEstimator):  # type: ignore[misc]
         >>> random = np.random.default_rng(0)
         >>> x = random.normal(size=(200, 3))
         >>> y = x[:, 0] + x[:, 2] > 0
-        >>> model = GLIFClassifier(LogisticRegression(), sensitive=[2], random_state=0)
-        >>> model.fit(x, y).predict(x[:3])
-        array([ True, False,  True])
+        >>> model = GLIFClassifier(LogisticRegression(), sensitive=[2], lam=1.0)
+        >>> model.fit(x, y).predict_proba(x[:3]).shape
+        (3, 2)
         >>> model.table_.unit_
         'log-odds'
     """

@@ -10,7 +10,7 @@ from sklearn.neighbors import kneighbors_graph
 from pyg_glif import fair_knn_graph
 from pyg_glif.distances import CallableDistance, Mahalanobis, SensitiveSubspace
 from pyg_glif.errors import MemoryBudgetError
-from pyg_glif.graph import SimilarityGraph, _pool, _search
+from pyg_glif.graph import SimilarityGraph, _pool, _search, weights
 from tests.oracles_knn import brute_force_nearest, exact_nearest
 
 STRATEGIES = ("auto", "projected", "plain")
@@ -276,9 +276,9 @@ def test_scales_reach_where_weights_and_laplacians_need_them(generator):
     share = dist[row, col] / scale
     share[scale == 0] = 0.0
     weight = graph.weights()
-    torch.testing.assert_close(weight, (-2.0 * share.square()).exp())
+    torch.testing.assert_close(weight, (-weights.DECAY * share.square()).exp())
     assert graph.scale[:8].tolist() == [0.0] * 8
-    assert bool((weight >= math.exp(-2.0) * (1 - 1e-9)).all())
+    assert bool((weight >= math.exp(-weights.DECAY) * (1 - 1e-9)).all())
     torch.testing.assert_close(graph.to_data().edge_weight, weight)
     degree = torch.zeros(60, dtype=torch.float64).index_add_(0, row, weight)
     torch.testing.assert_close(graph.laplacian().to_dense().diagonal(), degree)

@@ -365,6 +365,30 @@ def test_people_without_a_label_are_neighbours_only() -> None:
     assert given.points[0].score == pytest.approx(float(right.mean()))
 
 
+def test_references_are_fitted_and_newcomers_keep_their_outputs() -> None:
+    x, y, labels = problem()
+    generator = torch.Generator().manual_seed(1)
+    references = []
+    for _, new in splits():
+        other = (y + 0.1 * torch.randn(90, generator=generator)).clamp(0.01, 0.99)
+        other[new] = math.nan  # never looked at
+        references.append(other)
+    options = {"taus": TAUS, "lams": LAMS, "max_loss": 0.5, "link": Logit()}
+    found = tune(x, y, labels, references=references, cv=splits(), **options)
+    before = ((y > 0.5) == labels).double()
+    assert found.baseline.score == pytest.approx(float(before.mean()))
+    post, outputs = GLIFPostProcessor(**found.settings()), y.clone()
+    for (known, new), other in zip(splits(), references, strict=True):
+        outputs[new] = post.fit(x[known], other[known]).transform(x[new], y[new])
+    right = ((outputs > 0.5) == labels).double()
+    assert found.best.lam > 0
+    assert found.best.score == pytest.approx(float(right.mean()))
+    # And that is not what the model's own outputs give.
+    same = tune(x, y, labels, references=[y] * 3, cv=splits(), **options)
+    plain = tune(x, y, labels, cv=splits(), **options)
+    assert same.points == plain.points != found.points
+
+
 def test_the_order_of_people_does_not_matter() -> None:
     x, y, labels = problem()
     order = torch.randperm(90, generator=torch.Generator().manual_seed(5))
@@ -514,6 +538,22 @@ def test_plot_draws_the_choice_and_its_errors() -> None:
             {"distances": {}},
             ValueError,
             "'distances' must hold at least one distance (got none)",
+        ),
+        (
+            {"references": [[0.5] * 6] * 3},
+            ValueError,
+            "'references' must come with folds of your own (got none in 'cv'). Pass "
+            "pairs of row numbers or a splitter",
+        ),
+        (
+            {"references": [[0.5] * 6], "cv": KFold(2)},
+            ValueError,
+            "'references' must have one set of outputs per fold, 2 (got 1)",
+        ),
+        (
+            {"references": [[0.5] * 5] * 2, "cv": KFold(2)},
+            ValueError,
+            "'references' must have the shape of 'y_hat', (6,) (got (5,))",
         ),
         (
             {"rule": "luck"},
