@@ -1,13 +1,10 @@
 """People who do not exist, with the columns of the census."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import Any
 
 import torch
 from torch import Tensor
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 #: Years of schooling: what they are called, how many, how often.
 _SCHOOLING = (
@@ -40,7 +37,9 @@ _FREQUENT = {
 _PENALTY = 0.9
 
 
-def invent_people(num_people: int, generator: torch.Generator) -> "pd.DataFrame":
+def invent_people(
+    num_people: int, generator: torch.Generator
+) -> Any:  # a frame of pandas
     """A census of people who do not exist; ``?`` marks what is unknown of them.
 
     Ages, schooling, families, work and gains are drawn one after the other; ``income``

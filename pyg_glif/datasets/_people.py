@@ -5,7 +5,7 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -13,8 +13,9 @@ from torch_geometric.data import Data
 
 from pyg_glif.datasets._files import LocalDataset, Transform, read_table
 
-if TYPE_CHECKING:
-    import pandas as pd
+# Of pandas, which is imported when it is used.
+Frame = Any
+Series = Any
 
 
 class PeopleDataset(LocalDataset):
@@ -53,17 +54,17 @@ class PeopleDataset(LocalDataset):
         self.save([self._build()], self.processed_paths[0])
 
     @cached_property
-    def _table(self) -> "pd.DataFrame":
+    def _table(self) -> Frame:
         """All columns of the source, the outcome as 1 and 0."""
         return self._read()
 
     @property
-    def frame(self) -> "pd.DataFrame":
+    def frame(self) -> Frame:
         """A copy of the features: numbers, and categories with gaps where unknown."""
         return self._table[[*self.numbers, *self.categories]].copy()
 
     @property
-    def target(self) -> "pd.Series":
+    def target(self) -> Series:
         """A copy of the outcome, 1 or 0, with the rows of ``frame``."""
         return self._table[self.outcome].copy()
 
@@ -95,21 +96,21 @@ class PeopleDataset(LocalDataset):
 
     @staticmethod
     @abstractmethod
-    def twins(frame: "pd.DataFrame") -> list["pd.DataFrame"]:
+    def twins(frame: Frame) -> list[Frame]:
         """The same people, all else equal, as somebody of another group."""
 
     @abstractmethod
-    def _read(self) -> "pd.DataFrame":
+    def _read(self) -> Frame:
         """The table, its categories as such."""
 
     @abstractmethod
-    def _about(self, table: "pd.DataFrame") -> dict[str, Tensor]:
+    def _about(self, table: Frame) -> dict[str, Tensor]:
         """Groups and splits, a tensor each."""
 
 
 def read_people(
     path: Path, numbers: Sequence[str], words: Mapping[str, Sequence[str] | None]
-) -> "pd.DataFrame":
+) -> Frame:
     """A compressed CSV file of people, checked column by column.
 
     Args:

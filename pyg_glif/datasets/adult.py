@@ -1,7 +1,6 @@
 """Who earns more than 50,000 dollars a year: the census of 1994."""
 
 import os
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -9,10 +8,7 @@ from torch import Tensor
 from pyg_glif._validate import check_choice
 from pyg_glif.datasets._files import Transform
 from pyg_glif.datasets._invented import invent_people
-from pyg_glif.datasets._people import PeopleDataset, read_people
-
-if TYPE_CHECKING:
-    import pandas as pd
+from pyg_glif.datasets._people import Frame, PeopleDataset, Series, read_people
 
 FILE, UNKNOWN = "adult.csv.gz", "?"
 SPLITS = ("train", "test")
@@ -145,7 +141,7 @@ class Adult(PeopleDataset):
         return [f"adult_{self.variant}.pt"]
 
     @property
-    def split(self) -> "pd.Series":
+    def split(self) -> Series:
         """A copy of the source's split, ``"train"`` or ``"test"`` per person."""
         return self._table["split"].copy()
 
@@ -160,7 +156,7 @@ class Adult(PeopleDataset):
         return tuple(self._table["race"].cat.categories)
 
     @staticmethod
-    def twins(frame: "pd.DataFrame") -> list["pd.DataFrame"]:
+    def twins(frame: Frame) -> list[Frame]:
         """The same people with the other sex: one frame, husbands being wives in it.
 
         Args:
@@ -174,7 +170,7 @@ class Adult(PeopleDataset):
             twin[name] = swapped.astype(column.dtype)
         return [twin]
 
-    def _read(self) -> "pd.DataFrame":
+    def _read(self) -> Frame:
         """The census, or its likeness."""
         if self.variant == "invented":
             table = invent_people(9_000, torch.Generator().manual_seed(0))
@@ -189,7 +185,7 @@ class Adult(PeopleDataset):
             table[name] = known.astype("category")
         return table
 
-    def _about(self, table: "pd.DataFrame") -> dict[str, Tensor]:
+    def _about(self, table: Frame) -> dict[str, Tensor]:
         """The split, sex and race."""
         masks = {
             f"{name}_mask": torch.tensor((table["split"] == name).to_numpy())

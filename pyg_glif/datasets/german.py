@@ -1,16 +1,12 @@
 """Who repaid a loan: a bank in southern Germany, about 1975."""
 
 import os
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from pyg_glif.datasets._files import Transform
-from pyg_glif.datasets._people import PeopleDataset, read_people
-
-if TYPE_CHECKING:
-    import pandas as pd
+from pyg_glif.datasets._people import Frame, PeopleDataset, read_people
 
 FILE = "german.csv.gz"
 #: What the codes of the source mean, by its documentation.
@@ -157,7 +153,7 @@ class German(PeopleDataset):
         super().__init__(root, transform, pre_transform, force_reload)
 
     @staticmethod
-    def twins(frame: "pd.DataFrame") -> list["pd.DataFrame"]:
+    def twins(frame: Frame) -> list[Frame]:
         """The same people with each personal status and sex there is, a frame each.
 
         Args:
@@ -173,7 +169,7 @@ class German(PeopleDataset):
             out.append(twin)
         return out
 
-    def _read(self) -> "pd.DataFrame":
+    def _read(self) -> Frame:
         """The table, in words."""
         words = {name: tuple(codes) for name, codes in CODES.items()}
         words[self.outcome] = ("1", "2")
@@ -183,7 +179,7 @@ class German(PeopleDataset):
         table[self.outcome] = (table[self.outcome] == "1").astype("int64")
         return table
 
-    def _about(self, table: "pd.DataFrame") -> dict[str, Tensor]:
+    def _about(self, table: Frame) -> dict[str, Tensor]:
         """Sex, as the documentation has it."""
         man = table["personal_status_sex"].astype(str).str.startswith("man")
         return {"sex": torch.tensor(man.to_numpy()).long()}

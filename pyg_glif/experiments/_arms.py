@@ -8,8 +8,8 @@ import torch
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from torch import Tensor
 
+import pyg_glif.experiments._rivals as rivals
 from pyg_glif.baselines import lipschitz_projection
-from pyg_glif.experiments import _rivals as rivals
 from pyg_glif.experiments._judging import (
     JudgedPeople,
     log_odds,

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 import pyg_glif.experiments._plots as plots
-from pyg_glif.experiments import _rivals as rivals
+import pyg_glif.experiments._rivals as rivals
 from pyg_glif.experiments._arms import AS_IT_IS, ESTIMATOR, Arm
 from pyg_glif.experiments._judging import NUM_BINS
 from pyg_glif.experiments._network import NetworkArm
