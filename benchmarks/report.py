@@ -46,6 +46,39 @@ def radius_graph(rows: list[dict[str, Any]]) -> str:
     return table(header, lines)
 
 
+def knn_graph(rows: list[dict[str, Any]]) -> str:
+    """Our seconds, and how many times longer the others took."""
+    peers = ("plain tiles", "FAISS", "scikit-learn")
+    lines = []
+    for row in rows:
+        if "pyg_glif" not in row["seconds"]:
+            continue
+        ours = row["seconds"]["pyg_glif"]
+        cells = [row["part"], f"{row['rows']:,} x {row['features']}"]
+        cells += [row["clock"], _spread(ours)]
+        for peer in peers:
+            ratio = row["seconds"][peer]["median"] / ours["median"]
+            cells.append(f"{ratio:.2f}x")
+        cells += [f"{row['degree']:.1f}", f"{row['agree']:.0%}"]
+        lines.append([*cells, f"{max(0.0, row['peak_extra_mib']):.0f} MiB"])
+    header = ["data", "rows x features", "clock", "pyg_glif", *peers, "degree"]
+    return table([*header, "of the nearest in float64", "extra memory"], lines)
+
+
+def audit(rows: list[dict[str, Any]]) -> str:
+    """An audit beside the fit that it judges."""
+    lines = []
+    for row in rows:
+        if "audit" not in row["seconds"]:
+            continue
+        fit, done = row["seconds"]["fit"], row["seconds"]["audit"]
+        cells = [row["part"], f"{row['rows']:,} x {row['features']}", row["clock"]]
+        ratio = f"{done['median'] / fit['median']:.2f}x"
+        lines.append([*cells, _spread(fit), _spread(done), ratio])
+    header = ["data", "rows x features", "clock", "fit", "audit", "ratio"]
+    return table(header, lines)
+
+
 # Whose time is the unit of a part's ratios.
 UNITS = {"backward": "forward", "path": "hardest lam", "grid": "9 x 151 path"}
 
@@ -112,6 +145,20 @@ def inductive(rows: list[dict[str, Any]]) -> str:
             seconds = f"{fit['seconds']:.3g} s"
             lines.append([row["question"], name, seconds, "", memory])
     return table(["question", "contestant", "seconds", "ratio", "memory"], lines)
+
+
+def estimator(rows: list[dict[str, Any]]) -> str:
+    """Seconds beside those of the model, as a ratio and as a difference."""
+    lines = []
+    for row in rows:
+        first = next(iter(row["seconds"].values()))["median"]
+        for name, value in row["seconds"].items():
+            more = value["median"] - first
+            cells = [row["question"], name, _spread(value)]
+            cells.append(f"{value['median'] / first:.2f}x")
+            lines.append([*cells, f"{1000 * more:,.1f} ms" if more else ""])
+    header = ["question", "contestant", "seconds", "ratio", "beyond the model"]
+    return table(header, lines)
 
 
 def paper_scale_graph(rows: list[dict[str, Any]]) -> str:
@@ -304,6 +351,48 @@ def tables_proxies(rows: list[dict[str, Any]]) -> str:
     return table(header, lines)
 
 
+def tune_promise(rows: list[dict[str, Any]]) -> str:
+    """What was promised and what newcomers lost, over all splits."""
+    runs: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    for row in rows:
+        if row["part"] == "promise":
+            names = ("model", "scale", "design", "rule")
+            runs.setdefault(tuple(row[name] for name in names), []).append(row)
+    lines = []
+    for names, run in runs.items():
+        num = len(run)
+        mean = {
+            key: statistics.fmean(row[key] for row in run)
+            for key in ("loss", "told", "unfairness")
+        }
+        kept = sum(row["loss"] <= 0.01 + 1e-9 for row in run)
+        # A loss beyond what was allowed may be chance, of the choice or of the test.
+        said = sum(
+            row["told_se"] is not None
+            and row["loss"]
+            <= row["told"] + 1.96 * math.hypot(row["told_se"], row["loss_se"])
+            for row in run
+            if row["loss"] > 0.01 + 1e-9
+        )
+        cells = [*names, f"{100 * mean['told']:.2f}", f"{100 * mean['loss']:.2f}"]
+        cells += [f"{100 * max(row['loss'] for row in run):.1f}"]
+        cells += [f"{kept} of {num}", f"{kept + said} of {num}"]
+        lines.append([*cells, f"{mean['unfairness']:.0%}"])
+    header = ["model", "columns", "outputs", "chosen", "loss told", "newcomers' loss"]
+    header += ["worst", "within 1 point", "or within the interval", "unfairness left"]
+    return table(header, lines)
+
+
+def tune_cost(rows: list[dict[str, Any]]) -> str:
+    """Seconds on Adult, and their ratio to the fits of the model."""
+    timed = {row["rule"]: row["seconds"] for row in rows if row["part"] == "cost"}
+    lines = [
+        [name, f"{value:.1f} s", f"{value / timed['five fits of the model']:.2f}x"]
+        for name, value in timed.items()
+    ]
+    return table(["contestant", "seconds", "ratio"], lines)
+
+
 _MEASURES = ("balanced_accuracy", "consistency")
 
 
@@ -365,14 +454,19 @@ def _fill(text: str, name: str, content: str) -> str:
 def main() -> None:
     tables: dict[str, tuple[str, Callable[[list[dict[str, Any]]], str]]] = {
         "radius_graph": ("radius_graph", radius_graph),
+        "knn_graph": ("knn_graph", knn_graph),
+        "audit": ("knn_graph", audit),
         "smoothing": ("smoothing", smoothing),
         "huge": ("smoothing", huge),
         "iterations": ("smoothing", iterations),
         "inductive": ("inductive", inductive),
+        "estimator": ("estimator", estimator),
         "if_constraints": ("if_constraints", if_constraints),
         "if_scaling": ("if_constraints", if_scaling),
         "paper_scale_graph": ("paper_scale", paper_scale_graph),
         "paper_scale": ("paper_scale", paper_scale),
+        "tune_promise": ("tune_promise", tune_promise),
+        "tune_cost": ("tune_promise", tune_cost),
         "task_effect": ("task_effect", task_effect),
         "task_front": ("task_effect", task_front),
         "decay": ("decay", decay),

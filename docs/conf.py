@@ -3,6 +3,7 @@
 import importlib
 import inspect
 import pkgutil
+import re
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -38,6 +39,8 @@ python_maximum_signature_line_length = 72
 myst_enable_extensions = ["colon_fence", "dollarmath"]
 myst_heading_anchors = 3
 
+SCIKIT_LEARN = ("BaseEstimator", "ClassifierMixin", "RegressorMixin")
+SCIKIT_LEARN += ("MetaEstimatorMixin",)
 autodoc_default_options = {"members": True, "show-inheritance": True}
 autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True
@@ -112,7 +115,10 @@ def entry(module: ModuleType, name: str) -> str:
         kind = "function"
     else:  # autodoc would print the docstring of its class
         return f".. py:data:: {module.__name__}.{name}\n\n   {summary(value)}\n"
-    return f".. auto{kind}:: {module.__name__}.{name}\n"
+    lines = [f".. auto{kind}:: {module.__name__}.{name}"]
+    if module.__name__ == "pyg_glif.sklearn":  # its own classes are told there
+        lines.append(f"   :inherited-members: {', '.join(SCIKIT_LEARN)}")
+    return "\n".join([*lines, ""])
 
 
 def page(module: ModuleType) -> str:
@@ -155,12 +161,12 @@ def resolve_reexport(
     return domain.resolve_xref(env, doc, app.builder, "obj", target, node, text)
 
 
-def skip_field_alias(
+def skip_generated(
     app: Sphinx, what: str, name: str, value: object, skip: bool, options: object
 ) -> bool | None:
-    """Leaves out what Python says about the fields of a named tuple."""
+    """Leaves out fields of named tuples and scikit-learn's requests for metadata."""
     alias = str(getattr(value, "__doc__", "")).startswith("Alias for field number")
-    return True if alias else None
+    return True if alias or re.fullmatch(r"set_\w+_request", name) else None
 
 
 def mark_examples(app: Sphinx, doctree: nodes.document) -> None:
@@ -178,6 +184,6 @@ def mark_examples(app: Sphinx, doctree: nodes.document) -> None:
 def setup(app: Sphinx) -> None:
     """Connects the hooks above."""
     app.connect("builder-inited", write_api_pages)
-    app.connect("autodoc-skip-member", skip_field_alias)
+    app.connect("autodoc-skip-member", skip_generated)
     app.connect("doctree-read", mark_examples)
     app.connect("missing-reference", resolve_reexport)

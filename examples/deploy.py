@@ -136,12 +136,7 @@ def main() -> None:
     print("\nfairest settings for each accuracy, the chosen one in bold:")
     print(f"{found.to_markdown()}\n")
 
-    post = GLIFPostProcessor(
-        distance=distance,
-        tau=found.best.tau,
-        lam=found.best.lam,
-        link=Logit(eps=1e-3),
-    )
+    post = GLIFPostProcessor(**found.settings())
     post.fit(people.x[known], y_known)
     print(f"{post.solution_}")
     report = post.audit(

@@ -35,7 +35,9 @@ from pyg_glif import (
     metric_learning,
     metrics,
     solvers,
+    transforms,
 )
+from pyg_glif.laplacian import LaplacianOperator
 from pyg_glif.postprocessor import Bootstrap, audit
 from pyg_glif.sklearn import GLIFClassifier, GLIFRegressor
 from pyg_glif.tables import FairTable
@@ -103,6 +105,13 @@ def _post(p: People) -> tuple[Tensor, ...]:
     return (*before, post.partial_fit(p.x[:9] + 0.01, p.score[:9]).y_fair_)
 
 
+def _on(p: People, make: Any, *sizes: int) -> Tensor:
+    """A layer with the same first weights on any device."""
+    torch.manual_seed(0)
+    out: Tensor = make(*sizes).to(p.device)(p.x, p.edges, p.weight)
+    return out.detach()
+
+
 def _audit(p: People) -> Tensor:
     before, after = p.score, p.score.mean().expand(N).contiguous()
     people = graph.SimilarityGraph.search(p.x, TAU)
@@ -113,8 +122,11 @@ def _audit(p: People) -> Tensor:
 
 
 def _tune(p: People) -> Tensor:
-    found = tune(p.x, p.p, p.label, taus=(0.5, 1.0), lams=(0.1, 1.0))
-    return torch.tensor([q.score for q in found.points], device=p.device)
+    grid = {"taus": (0.5, 1.0), "lams": (0.1, 1.0)}
+    fitted = tune(p.x, p.p, p.label, cv=None, **grid)
+    new = tune(p.x, p.p, p.label, cv=2, max_loss=1.0, **grid)
+    scores = [q.score for found in (fitted, new) for q in found.points]
+    return torch.tensor(scores, device=p.device)
 
 
 def _table(p: People) -> Tensor:
@@ -184,12 +196,23 @@ CASES: dict[str, Callable[[People], Any]] = {
     "FACE": lambda p: metric_learning.FACE(num_factors=1).fit(p.x, p.group).embed(p.x),
     "FairKNNGraph": lambda p: FairKNNGraph(3)(_data(p)).edge_weight,
     "FairRadiusGraph": lambda p: FairRadiusGraph(TAU)(_data(p)).edge_weight,
+    "FairSubgraph": lambda p: (
+        transforms.FairSubgraph(p.edges, p.weight)(
+            Data(n_id=torch.arange(0, N, 2, device=p.device), num_nodes=N // 2)
+        ).fair_edge_weight
+    ),
     "FairTable": _table,
     "GLIFConv": lambda p: GLIFConv(lam=0.5).to(p.device)(p.y, p.edges, p.weight),
     "GLIFClassifier": lambda p: _estimator(p, GLIFClassifier, LogisticRegression()),
     "GLIFPostProcessor": _post,
     "GLIFRegressor": lambda p: _estimator(p, GLIFRegressor, LinearRegression()),
     "GLIFSmooth": lambda p: GLIFSmooth(0.5)(FairRadiusGraph(TAU)(_data(p))).y_fair,
+    "GroupDisparity": lambda p: _metric(
+        metrics.GroupDisparity(), p.score, p.edges, p.label, p.weight
+    ),
+    "GroupEqualityLoss": lambda p: baselines.GroupEqualityLoss()(
+        p.score, LaplacianOperator(p.edges, p.weight, N), p.label
+    ),
     "GroupGap": lambda p: _metric(metrics.GroupGap(), p.score, p.label),
     "GroupStd": lambda p: _metric(metrics.GroupStd(), p.score, p.group),
     "Identity": lambda p: p.smooth(link=links.Identity()),
@@ -216,11 +239,15 @@ CASES: dict[str, Callable[[People], Any]] = {
     ),
     "RadiusIndex": lambda p: graph.RadiusIndex(p.x, TAU).query(p.x + 0.01),
     "SenSRLoss": lambda p: _sensei(p, baselines.SenSRLoss),
+    "RankingERR": lambda p: _metric(metrics.RankingERR(3), p.x, p.score),
+    "RankingLoss": lambda p: baselines.RankingLoss(3)(p.p, p.x),
+    "RankingNDCG": lambda p: _metric(metrics.RankingNDCG(3), p.x, p.score),
     "SenSeIRegularizer": lambda p: _sensei(p, baselines.SenSeIRegularizer),
     "SensitiveSVD": lambda p: (
         metric_learning.SensitiveSVD(num_components=1).fit(p.x).embed(p.x)
     ),
     "SensitiveSubspace": lambda p: graph.fair_radius_graph(p.x, TAU, distance=p.blind),
+    "SimilarityAttention": lambda p: _on(p, baselines.SimilarityAttention, F, 2),
     "SimilarityGraph": lambda p: (
         graph.SimilarityGraph(p.edges, p.sq_dist, N, TAU).within(0.5).weights(0.5)
     ),
@@ -252,6 +279,9 @@ CASES: dict[str, Callable[[People], Any]] = {
             p.y, p.edges, p.sq_dist, lams=(0.1, 1.0), taus=(0.5, 1.0)
         )
     ],
+    "glif_smooth, balanced": lambda p: glif_smooth(
+        p.score, p.edges, p.weight, groups=p.label, balance=True
+    ),
     "glif_smooth": lambda p: [
         p.smooth(normalization=form) for form in (None, "density", "nrw")
     ],
@@ -262,8 +292,12 @@ CASES: dict[str, Callable[[People], Any]] = {
     "ranking_err": lambda p: metrics.ranking_err(p.score, p.x, k=3),
     "group_gap": lambda p: metrics.group_gap(p.score, p.label),
     "group_std": lambda p: metrics.group_std(p.score, p.group),
+    "guide_head": lambda p: _on(p, baselines.guide_head, F),
     "inform_debias": lambda p: baselines.inform_debias(
         p.score, p.edges, alpha=0.5, edge_weight=p.weight
+    ),
+    "pairwise_fair_features": lambda p: baselines.pairwise_fair_features(
+        p.x, (p.edges, p.weight), (p.edges, None), num_components=2
     ),
     "knn_consistency": lambda p: metrics.knn_consistency(p.x, p.score),
     "knn_deviation": lambda p: metrics.knn_deviation(p.x, p.score),
@@ -310,7 +344,8 @@ NO_CALL = {
     "SubspaceFit", "System", "TransformInfo", "TunePoint", "TuneResult", "Violations",
     "WorstCase", "free_directions", "smooth", "smooth_outputs",
     "solve_together",
-    "ColumnSummary", "TableSummary",
+    "ColumnSummary", "TableSummary", "Balance", "balance", "group_energies",
+    "group_sizes", "LinearFit", "solve_strengths",
 }  # fmt: skip
 
 

@@ -28,7 +28,7 @@ RANKS: dict[str, tuple[int, set[str] | int]] = {
     "metric_learning": (2, {"distances"}),
     "graph": (2, {"distances", "laplacian"}),
     "links": (3, set()),
-    "tables": (3, {"distances", "metric_learning"}),
+    "tables": (3, set()),
     "solvers": (4, {"laplacian"}),
     "functional": (5, {"graph", "laplacian", "solvers", "links"}),
     "path": (5, {"graph", "laplacian", "solvers", "links"}),

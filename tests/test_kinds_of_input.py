@@ -13,6 +13,7 @@ import torch
 
 from pyg_glif import (
     GLIFPostProcessor,
+    fair_knn_graph,
     fair_radius_graph,
     glif_path,
     metric_learning,
@@ -26,7 +27,7 @@ from pyg_glif.distances import (
     Mahalanobis,
     SensitiveSubspace,
 )
-from pyg_glif.graph import RadiusIndex, SimilarityGraph
+from pyg_glif.graph import KNNIndex, RadiusIndex, SimilarityGraph
 from pyg_glif.postprocessor import Bootstrap, audit
 from pyg_glif.tuning import tune
 
@@ -113,7 +114,13 @@ CALLS: dict[str, Callable[..., Any]] = {
         SimilarityGraph.search(x, 1.0).sq_dist
     ),
     "RadiusIndex": lambda x, y, c, g, r: RadiusIndex(x, 1.0).query(x),
+    "fair_knn_graph": lambda x, y, c, g, r: fair_knn_graph(x, 2, batch=g),
+    "SimilarityGraph.nearest": lambda x, y, c, g, r: (
+        SimilarityGraph.nearest(x, 2).scale
+    ),
+    "KNNIndex": lambda x, y, c, g, r: KNNIndex(x, 2).query(x),
     "suggest_tau": lambda x, y, c, g, r: suggest_tau(x, 3.0, distance=SCALED),
+    "suggest_tau, coverage": lambda x, y, c, g, r: suggest_tau(x, coverage=0.5),
     "SensitiveSVD": lambda x, y, c, g, r: (
         metric_learning.SensitiveSVD(1).fit(x).embed(x)
     ),

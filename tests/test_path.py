@@ -3,11 +3,14 @@ import math
 import numpy as np
 import pytest
 import torch
+from scipy import sparse
 from scipy.sparse.csgraph import connected_components
+from scipy.sparse.linalg import spsolve
 
 from pyg_glif import edge_weights, fair_radius_graph
 from pyg_glif.functional import glif_smooth
 from pyg_glif.graph import SimilarityGraph
+from pyg_glif.graph.weights import DECAY
 from pyg_glif.links import Logit, Softmax
 from pyg_glif.path import PathPoint, _Components, glif_path
 from pyg_glif.solvers import CG, Auto, Cholesky, SolveStatus
@@ -316,3 +319,52 @@ def test_path_solves_strengths_that_rounding_hides() -> None:
     for point in glif_path(y_hat, edge_index, sq_dist, lams=[1.0, 1e14, 1e17]):
         assert point.status is SolveStatus.CONVERGED
         torch.testing.assert_close(point.value, y_hat, rtol=0.0, atol=1e-6)
+
+
+@pytest.mark.parametrize("normalization", [None, "density"])
+@pytest.mark.parametrize("theta", [None, 0.3])
+def test_large_graphs_solve_all_strengths_together(
+    normalization: str | None, theta: float | None
+) -> None:
+    """Beyond the dense sizes, against SciPy's direct solver."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(2200, 2, generator=generator, dtype=torch.float64)
+    y = torch.randn(2200, 2, generator=generator, dtype=torch.float64)
+    graph = SimilarityGraph.search(x, 0.15)
+    lams, taus = (0.01, 1.0, 100.0), (0.05, 0.15)
+    points = glif_path(
+        y, graph, lams=lams, taus=taus, theta=theta, normalization=normalization
+    )
+    for point in points:
+        part = graph.within(point.tau)
+        decay = DECAY / point.tau**2 if theta is None else theta
+        weight = np.exp(-decay * part.sq_dist.numpy())
+        W = sparse.csr_matrix((weight, part.edge_index.numpy()), shape=(2200, 2200))
+        scale, deg = 1.0, np.asarray(W.sum(1)).ravel()
+        if normalization == "density":
+            scale = deg.mean() + 1.0
+            root = sparse.diags((deg + 1.0) ** -0.5)
+            W = root @ W @ root
+            deg = np.asarray(W.sum(1)).ravel()
+        L = sparse.diags(deg) - W
+        M = sparse.identity(2200) + point.lam * scale * L
+        expected = spsolve(M.tocsc(), y.numpy())
+        assert point.status is SolveStatus.CONVERGED
+        error = np.linalg.norm(point.value.numpy() - expected, axis=0)
+        # The residual is at most 1e-6 of the outputs, and bounds the error.
+        assert (error <= 1e-6 * np.linalg.norm(y.numpy(), axis=0)).all()
+
+
+def test_nearest_people_keep_their_own_weights() -> None:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(40, 2, generator=generator, dtype=torch.float64)
+    y = torch.randn(40, generator=generator, dtype=torch.float64)
+    graph = SimilarityGraph.nearest(x, 4)
+    (point,) = glif_path(y, graph, lams=[2.0], theta=None)
+    dist = np.linalg.norm(x.numpy()[:, None] - x.numpy()[None], axis=-1)
+    kth = np.sort(dist, axis=1)[:, 4]
+    reach = np.maximum(kth[:, None], kth[None])
+    W = np.where(dist <= reach, np.exp(-DECAY * (dist / reach) ** 2), 0.0)
+    np.fill_diagonal(W, 0.0)
+    expected = np.linalg.solve(np.eye(40) + 2.0 * (np.diag(W.sum(1)) - W), y.numpy())
+    np.testing.assert_allclose(point.value.numpy(), expected, rtol=1e-5, atol=1e-6)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
@@ -31,8 +31,9 @@ if TYPE_CHECKING:
 #: Rows that the report refers to.
 AS_IT_IS = "as it is"
 ESTIMATOR = "GLIFClassifier"
-#: Columns that a model is not given.
+#: Columns that a model is not given; what makes people similar.
 Dropped = tuple[str, ...]
+Scale = Literal["effect", "standard"]
 
 
 class Arm:
@@ -143,7 +144,7 @@ class Arm:
         found: Tensor = self.once(("known", dropped), ask)
         return found
 
-    def places(self, scale: str, dropped: Dropped = ()) -> tuple[Tensor, Tensor]:
+    def places(self, scale: Scale, dropped: Dropped = ()) -> tuple[Tensor, Tensor]:
         """Coordinates of training people and of newcomers: who is similar."""
 
         def locate() -> tuple[Tensor, Tensor]:
@@ -189,7 +190,7 @@ class Arm:
         self,
         name: str,
         *,
-        scale: str = "effect",
+        scale: Scale = "effect",
         dropped: Dropped = (),
         k: int | None = None,
         normalization: Any = None,
@@ -223,14 +224,14 @@ class Arm:
     def estimator(self) -> Iterable[Record]:
         """The estimator as a user would call it first, with its own settings."""
         config, split = self.config, self.split
-        promise = {} if config.promise is None else {"max_loss": config.promise}
         corrected = GLIFClassifier(
             MODELS[self.name](split.train, self.seed),
             sensitive=config.sensitive,
             alike=config.alike,
             random_state=self.seed,
-            **promise,
         )
+        if config.promise is not None:
+            corrected.set_params(max_loss=config.promise)
         corrected.fit(split.train, split.y.numpy())
         told = [
             torch.as_tensor(corrected.predict_proba(each)[:, 1])

@@ -18,7 +18,7 @@ from pyg_glif.experiments.training import Recipe
 if TYPE_CHECKING:
     import pandas as pd
 
-_RECIPE = Recipe(64, 400, 3e-3, batch_size=500, weight_decay=1e-4)
+_RECIPE = Recipe(64, 300, 3e-3, batch_size=500, weight_decay=1e-4)
 
 
 @dataclass(frozen=True)
@@ -68,9 +68,9 @@ class TabularConfig:
     lams: tuple[float, ...] = (0.1, 0.3, 1.0, 3.0, 10.0)
     max_loss: float = 0.003
     promise: float | None = None
-    num_slow: int = 2_500
+    num_slow: int = 1_500
     lipschitz: tuple[float, ...] = (1.0, 2.0, 4.0)
-    num_rival: int = 5_000
+    num_rival: int = 4_000
     max_iter: int = 10
     recipe: Recipe = _RECIPE
     penalties: tuple[float, ...] = (0.3, 1.0, 3.0)

@@ -61,9 +61,9 @@ class TabularTrial(Comparison):
     def methods(self) -> Mapping[str, Method]:
         """All methods on all models."""
         found: dict[str, Method] = {}
-        for arm in (*self.arms, self.network):
+        for arm in self.arms:
             found |= arm.methods()
-        return found
+        return found | dict(self.network.methods())
 
     def extras(self) -> dict[str, Any]:
         """How many people and pairs there are."""

@@ -1,4 +1,4 @@
-"""The similarity graph: exact radius search, weights, annotators."""
+"""The similarity graph: exact searches, weights, annotators."""
 
 from pyg_glif.graph.annotators import annotator_graph
 from pyg_glif.graph.index import RadiusIndex

@@ -45,8 +45,11 @@ def choose_basis(
     basis = principal_basis(points, min(_WIDTHS[-1], width))
     widths = [m for m in _WIDTHS if m < basis.size(1)] + [basis.size(1)]
     edges, *shares = _candidate_shares(points, reach, basis, [width + 1, *widths])
+    tiles_left = _TILES_LEFT
+    if nearest is not None and shares[0] > _HOPELESS:
+        tiles_left = 1.0  # boxes of a few coordinates will rule nothing out
     costs = [
-        _projected_cost(points, m, share)
+        _projected_cost(points, m, share, tiles_left)
         for m, share in zip(widths, shares, strict=True)
     ]
     plain = width + _SCAN + edges * _FINISH
@@ -78,9 +81,11 @@ def _candidate_shares(
     return shares
 
 
-def _projected_cost(points: Points, num_directions: int, share: float) -> float:
+def _projected_cost(
+    points: Points, num_directions: int, share: float, tiles_left: float
+) -> float:
     """Work per pair of the projected search."""
     width = points.num_features
     setup = 4.0 * width * num_directions / points.num_nodes
-    scan = _TILES_LEFT * (num_directions + _SCAN)
+    scan = tiles_left * (num_directions + _SCAN)
     return setup + scan + share * (_FINISH_TERM * width + _FINISH)

@@ -59,7 +59,7 @@ class Pool:
         self.k, self.upper, self._exact, self._other = k, upper, exact, other
         empty = torch.empty(0, dtype=torch.long, device=upper.device)
         self._parts = [(empty, empty, upper.new_empty(0), upper.new_empty(0))]
-        self._added = 0
+        self._added, self._kept = 0, 0
 
     @property
     def reach(self) -> tuple[Tensor, Tensor]:
@@ -68,11 +68,11 @@ class Pool:
 
     def add(self, i: Tensor, j: Tensor, sq: Tensor, error: Tensor) -> None:
         """Takes the pairs that may be wanted."""
-        first, second = self.reach
-        keep = (sq - error <= torch.maximum(first[i], second[j])).nonzero().view(-1)
-        self._parts.append((i[keep], j[keep], sq[keep], error[keep]))
-        self._added += keep.numel()
-        if self._added > max(_FEWEST, self.upper.numel() * self.k // 2):
+        self._parts.append(self._within(i, j, sq, error))
+        self._added += self._parts[-1][0].numel()
+        # In steps that grow with what is kept: ties may be many.
+        usual = max(_FEWEST, self.upper.numel() * self.k // 2)
+        if self._added > max(usual, self._kept // 2):
             self._shrink()
 
     def _shrink(self) -> None:
@@ -80,25 +80,26 @@ class Pool:
         i, j, sq, error = (torch.cat(part) for part in zip(*self._parts, strict=True))
         self._parts, self._added = [], 0
         self._lower(i, j, sq + error)
+        i, j, sq, error = self._within(i, j, sq, error)
         if i.numel() > _UNRESOLVED * self.k * self.upper.numel():
+            sq, error = self._refine(i, j, sq, error)
+            self._lower(i, j, sq + error)
             i, j, sq, error = self._within(i, j, sq, error)
-            if i.numel() > _UNRESOLVED * self.k * self.upper.numel():
-                sq, error = self._refine(i, j, sq, error)
-                self._lower(i, j, sq + error)
-        self._parts.append(self._within(i, j, sq, error))
+        self._parts.append((i, j, sq, error))
+        self._kept = i.numel()
 
     def _refine(
         self, i: Tensor, j: Tensor, sq: Tensor, error: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Evaluates the pairs of which float32 products have told too little."""
-        which = (error > 8.0 * _EPS * sq).nonzero().view(-1)
+        tiny = torch.finfo(sq.dtype).tiny
+        which = (error > 8.0 * _EPS * sq + 2.0 * tiny).nonzero().view(-1)
         if self._exact is None or which.numel() == 0:
             return sq, error
         exact = self._exact(i[which], j[which]).to(sq.dtype)
         # Twice what rounding to float32 takes.
-        return sq.index_copy(0, which, exact), error.index_copy(
-            0, which, exact * _EPS + torch.finfo(sq.dtype).tiny
-        )
+        rounded = exact * _EPS + tiny
+        return sq.index_copy(0, which, exact), error.index_copy(0, which, rounded)
 
     def _within(
         self, i: Tensor, j: Tensor, sq: Tensor, error: Tensor

@@ -24,7 +24,7 @@ class Workspace:
     def __init__(self, device: torch.device, num_entries: int) -> None:
         self._value = torch.empty(num_entries, dtype=torch.float32, device=device)
         self._mask = torch.empty(num_entries, dtype=torch.bool, device=device)
-        self._shifted: Tensor | None = None
+        self._beyond: tuple[Tensor, Tensor] | None = None
 
     def within(
         self,
@@ -50,11 +50,11 @@ class Workspace:
             torch.addmm(sq_b, a, b.mT, out=value)
         torch.le(value, (base + rows).unsqueeze(1), out=mask)
         if cols is not None:
-            if self._shifted is None:
-                self._shifted = torch.empty_like(self._value)
-            shifted = self._shifted[:size].view(shape)
-            torch.sub(value, cols, out=shifted)
-            mask |= shifted <= base.unsqueeze(1)
+            if self._beyond is None:
+                self._beyond = torch.empty_like(self._value), self._mask.clone()
+            rest, near = (part[:size].view(shape) for part in self._beyond)
+            torch.sub(value, cols, out=rest)
+            mask |= torch.le(rest, base.unsqueeze(1), out=near)
         if mask.device.type == "cpu":
             # NumPy's scan of booleans is several times faster than torch's.
             flat = torch.from_numpy(np.flatnonzero(mask.numpy()))

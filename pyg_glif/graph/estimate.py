@@ -151,7 +151,7 @@ def sample_nearest(points: Points, k: int, tau: float) -> NearestSample:
     reach = near[:, min(k, most) - 1 :][:, :1].clamp(max=tau * points.scale)
     # Squares of pairs that are tied differ by the usual rounding, not by its bound.
     slack = 16.0 * torch.finfo(torch.float32).eps * points.sq_norm.max()
-    limit = reach.square() + slack
+    limit = (reach.square() + slack).clamp_(max=torch.finfo(torch.float32).max)
     degree = (near.square() <= limit).sum(1)
     if bool((degree == most).any()):
         counts = [(dist.square() <= limit).sum(1) for dist in _row_blocks(points, rows)]
@@ -188,7 +188,10 @@ def check_nearest(
 
 
 def _row_blocks(points: Points, rows: Tensor) -> Iterator[Tensor]:
-    """Distances of some points to all, a block at a time; none to themselves."""
+    """Distances of some points to all, a block at a time.
+
+    Those to themselves, and to points of other graphs, are infinite.
+    """
     for cols in torch.arange(points.num_nodes, device=rows.device).split(4096):
         dist = torch.cdist(
             points.y[rows], points.y[cols], compute_mode="use_mm_for_euclid_dist"

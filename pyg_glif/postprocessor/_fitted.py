@@ -65,6 +65,7 @@ class Settings:
             progress=params.get("progress"),
             k=params["k"],
             mutual=params["mutual"],
+            decay=DECAY,
         )
 
     def to_dual(self, y: Tensor) -> Tensor:  # [N] or [N, C] -> [N, C]

@@ -71,9 +71,9 @@ class GLIFPostProcessor(Parameters):
     Args:
         distance (FairDistance, optional): Who counts as similar.
             (default: Euclidean)
-        tau (float, optional): Radius, in units of the distance. (default: what gives
-            ``target_degree`` neighbours on average; ``tau_`` and the log tell). With
-            ``k``, nobody beyond it is a neighbour. (default: no such limit)
+        tau (float, optional): Radius, in units of the distance; with ``k``, a limit
+            beyond which nobody is a neighbour. (default: what gives ``target_degree``
+            neighbours on average, as ``tau_`` and the log tell; with ``k`` no limit)
         theta (float, optional): Decay of the weights. (default: a fixed number over
             :math:`\tau^2`, see :func:`~pyg_glif.graph.decay_of`; with ``k``, weights
             tuned to everybody's distance from their :math:`k`-th nearest, see
@@ -119,7 +119,8 @@ class GLIFPostProcessor(Parameters):
     Arguments may be tensors, NumPy arrays, or pandas or polars series and frames;
     results are what ``y_hat`` was, in its precision, with its index and columns.
     Columns of frames, of features and of outputs, are matched with those of the fit by
-    name, in any order; a name too many or too few is an error. Where only the fit or
+    name, in any order, and those of the fit with the frame that ``distance`` was
+    learned from; a name too many or too few is an error. Where only the fit or
     only the new people have names, columns are taken by position, with a warning.
     Everything that is kept is a copy, and so is every attribute that is handed out:
     nothing that is done to arrays or to ``distance`` after ``fit`` changes the fit.
@@ -213,7 +214,8 @@ class GLIFPostProcessor(Parameters):
 
         The result is that of a fit on everybody with the same radius: ``tau_`` and
         all other settings stay those of the first fit. Only pairs with new people
-        are searched for.
+        are searched for; with ``k`` all pairs are, because whoever comes changes who
+        is among the nearest of the others.
 
         Args:
             x (array-like): Features of the people to add, :math:`(M, F)`.

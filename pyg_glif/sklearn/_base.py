@@ -21,7 +21,7 @@ from torch import Tensor
 
 from pyg_glif._arrays import to_labels
 from pyg_glif._validate import check_count, check_scalar
-from pyg_glif.graph import SimilarityGraph, suggest_tau
+from pyg_glif.graph import SimilarityGraph, decay_of, suggest_tau
 from pyg_glif.links import Link
 from pyg_glif.postprocessor import (
     AuditReport,
@@ -41,9 +41,12 @@ _Self = TypeVar("_Self", bound="GLIFEstimator")
 # average. Beyond, people are hardly heard in their own case; and the loss that is
 # measured is that of models trained on a part of the people, which averaging helps more
 # than it helps the model of all.
-_PULLS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+_PULLS = (0.1, 0.3, 1.0, 3.0, 10.0)
 # People whose peers are looked at to find the strengths.
-_SAMPLE = 4000
+_SAMPLE = 10_000
+# A radius within which nearly everybody has a peer is a wide one for most: weights fall
+# faster in it than in others, so that far peers count for those who have no near ones.
+_FASTER = 8.0
 # Parameters that table and correction have under the same names.
 _OF_TABLE = ("sensitive", "alike", "ignore", "scale", "proxies")
 _OF_POST = ("tau", "k", "theta", "normalization", "progress")
@@ -137,13 +140,12 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         table = self._new_table(seed)
         table.check(people.frame)
         for_fit, for_split = self._routed(sample_weight, fit_params)
+        folds = list(self._splitter(y, seed).split(people.given, y, **for_split))
         if is_frozen(self.estimator):
             self._check_fitted(self.estimator)
             self.estimator_ = self.estimator
             outputs = self._outputs(self.estimator, people.given)
         else:
-            splitter = self._splitter(y, seed)
-            folds = list(splitter.split(people.given, y, **for_split))
             self._check_folds(y, folds)
             outputs = cross_val_predict(
                 OutputModel(self.estimator, self._outputs),
@@ -160,7 +162,7 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         if bool((x == x[0]).all()):
             msg = "'estimator' must depend on a column that counts"
             raise ValueError(f"{msg} (got the same coordinates for everybody)")
-        self.post_ = self._chosen(x, y_hat, y, link, seed).fit(x, y_hat)
+        self.post_ = self._chosen(x, y_hat, y, link, folds).fit(x, y_hat)
         return self
 
     def explain(self, X: Any, top: int | None = None) -> list[Explanation]:  # noqa: N803
@@ -231,7 +233,7 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             before,
             after,
             graph=graph,
-            lap=graph.laplacian(self.theta),
+            lap=graph.laplacian(self.post_.theta),
             attributes=named,
             groups=None if groups is None else to_labels("groups", groups),
             threshold=0.5 if before.dim() == 1 else None,
@@ -343,7 +345,7 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
 
     @abstractmethod
     def _judged(self, y: NDArray[Any]) -> dict[str, Any]:
-        """By what ``tune`` judges outputs, and in how many folds."""
+        """By what ``tune`` judges outputs."""
 
     @abstractmethod
     def _scores(self, y: Any, before: Tensor, after: Tensor) -> dict[str, float]:
@@ -415,16 +417,21 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         return fit_params, {}
 
     def _chosen(
-        self, x: Tensor, y_hat: Tensor, y: NDArray[Any], link: Link | None, seed: int
+        self,
+        x: Tensor,
+        y_hat: Tensor,
+        y: NDArray[Any],
+        link: Link | None,
+        folds: list[Any],
     ) -> GLIFPostProcessor:
-        """The correction with the radius and the strength that are chosen."""
-        tau, lam = self.tau, self.lam
+        """The correction with the radius, decay and strength that are chosen."""
+        tau, theta, lam = self.tau, self.theta, self.lam
         if tau is None and self.k is None:
             tau = suggest_tau(x, coverage=self.coverage)
+            theta = _FASTER * float(decay_of(None, tau)) if theta is None else theta
         self.__dict__.pop("tune_", None)
         if lam == "tune":
-            generator = torch.Generator().manual_seed(seed)
-            weight = self._weight_of_peers(x, tau, generator)
+            weight = self._weight_of_peers(x, tau, theta)
             size: Any = {"taus": [tau]} if self.k is None else {"ks": [self.k]}
             self.tune_ = tune(
                 x,
@@ -433,21 +440,22 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
                 **size,
                 lams=[pull / weight for pull in _PULLS] if weight > 0 else [0.0],
                 max_loss=self.max_loss,
-                generator=generator,
-                theta=self.theta,
+                cv=folds,
+                theta=theta,
                 normalization=self.normalization,
                 link=link,
                 progress=self.progress,
             )
             lam = self.tune_.best.lam
-        return self._new_post(tau=tau, lam=lam, link=link)
+        return self._new_post(tau=tau, theta=theta, lam=lam, link=link)
 
     def _weight_of_peers(
-        self, x: Tensor, tau: float | None, generator: torch.Generator
+        self, x: Tensor, tau: float | None, theta: float | None
     ) -> float:
         """How much peers weigh beside a person at strength one, on average."""
+        generator = torch.Generator().manual_seed(0)
         some = x[torch.randperm(len(x), generator=generator)[:_SAMPLE]]
-        lap = self._similarity(some, tau).laplacian(self.theta, self.normalization)
+        lap = self._similarity(some, tau).laplacian(theta, self.normalization)
         # Within a radius there are more peers among more people.
         more = 1.0 if self.k is not None else (len(x) - 1) / (len(some) - 1)
         return more * float((lap.diagonal * lap.lam_scale).mean())

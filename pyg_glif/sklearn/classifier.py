@@ -50,14 +50,15 @@ class GLIFClassifier(ClassifierMixin, GLIFEstimator):  # type: ignore[misc]
         tau (float, optional): Radius. (default: what gives the share ``coverage`` of
             people a neighbour)
         coverage (float): Used where neither ``tau`` nor ``k`` is given.
-            (default: :obj:`0.92`)
+            (default: :obj:`0.95`)
         k (int, optional): Similar are the ``k`` nearest, within ``tau`` if that is
             given. (default: :obj:`None`, all within the radius)
-        theta (float, optional): Decay of the weights. (default: :obj:`None`, which
-            follows the radius)
-        lam (float or str): Strength. ``"tune"`` takes the fairest of six that loses at
+        theta (float, optional): Decay of the weights. (default: that of
+            :class:`~pyg_glif.GLIFPostProcessor`; where ``coverage`` gives the radius,
+            :math:`16 / \tau^2`)
+        lam (float or str): Strength. ``"tune"`` takes the fairest of five that loses at
             most ``max_loss``, in cross-validation; the strongest of them lets peers
-            weigh five times as much as the person, on average. (default: ``"tune"``)
+            weigh ten times as much as the person, on average. (default: ``"tune"``)
         max_loss (float): Accuracy that may be lost; :func:`~pyg_glif.tuning.tune` says
             how sure that is. (default: :obj:`0.005`)
         link (str or Link): What is averaged: ``"logit"``, log-odds (several classes:
@@ -92,9 +93,9 @@ class GLIFClassifier(ClassifierMixin, GLIFEstimator):  # type: ignore[misc]
         >>> random = np.random.default_rng(0)
         >>> x = random.normal(size=(200, 3))
         >>> y = x[:, 0] + x[:, 2] > 0
-        >>> model = GLIFClassifier(LogisticRegression(), sensitive=[2], random_state=0)
-        >>> model.fit(x, y).predict(x[:3])
-        array([ True, False,  True])
+        >>> model = GLIFClassifier(LogisticRegression(), sensitive=[2], lam=1.0)
+        >>> model.fit(x, y).predict_proba(x[:3]).shape
+        (3, 2)
         >>> model.table_.unit_
         'log-odds'
     """
@@ -113,7 +114,7 @@ class GLIFClassifier(ClassifierMixin, GLIFEstimator):  # type: ignore[misc]
         scale: Any = "effect",
         proxies: bool = False,
         tau: float | None = None,
-        coverage: float = 0.92,
+        coverage: float = 0.95,
         k: int | None = None,
         theta: float | None = None,
         lam: float | Literal["tune"] = "tune",
@@ -226,14 +227,12 @@ class GLIFClassifier(ClassifierMixin, GLIFEstimator):  # type: ignore[misc]
             msg = f"'estimator' must have the classes {ours}"
             raise ValueError(f"{msg} (got {theirs})")
 
-    def _num_folds(self, y: NDArray[Any]) -> int:
-        wanted = self.cv if isinstance(self.cv, int) else 5
-        return int(max(2, min(wanted, np.unique(y, return_counts=True)[1].min())))
-
     def _splitter(self, y: NDArray[Any], seed: int) -> Any:
-        if isinstance(self.cv, int):
-            return StratifiedKFold(self._num_folds(y), shuffle=True, random_state=seed)
-        return check_cv(self.cv, y, classifier=True)
+        if not isinstance(self.cv, int):
+            return check_cv(self.cv, y, classifier=True)
+        smallest = int(np.unique(y, return_counts=True)[1].min())
+        number = max(2, min(self.cv, smallest))
+        return StratifiedKFold(number, shuffle=True, random_state=seed)
 
     def _check_folds(self, y: NDArray[Any], folds: list[Any]) -> None:
         for number, (others, _) in enumerate(folds):
@@ -244,7 +243,7 @@ class GLIFClassifier(ClassifierMixin, GLIFEstimator):  # type: ignore[misc]
 
     def _judged(self, y: NDArray[Any]) -> dict[str, Any]:
         labels = torch.from_numpy(np.searchsorted(self.classes_, y))
-        return {"labels": labels, "cv": self._num_folds(y)}
+        return {"labels": labels}
 
     def _scores(self, y: Any, before: Tensor, after: Tensor) -> dict[str, float]:
         named = {"accuracy_before": before, "accuracy_after": after}

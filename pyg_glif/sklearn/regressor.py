@@ -81,7 +81,7 @@ class GLIFRegressor(RegressorMixin, GLIFEstimator):  # type: ignore[misc]
         scale: Any = "effect",
         proxies: bool = False,
         tau: float | None = None,
-        coverage: float = 0.92,
+        coverage: float = 0.95,
         k: int | None = None,
         theta: float | None = None,
         lam: float | Literal["tune"] = "tune",
@@ -146,13 +146,10 @@ class GLIFRegressor(RegressorMixin, GLIFEstimator):  # type: ignore[misc]
         assert_all_finite(truth, input_name="y")
         return truth
 
-    def _num_folds(self, y: NDArray[Any]) -> int:
-        return min(self.cv if isinstance(self.cv, int) else 5, len(y))
-
     def _splitter(self, y: NDArray[Any], seed: int) -> Any:
-        if isinstance(self.cv, int):
-            return KFold(self._num_folds(y), shuffle=True, random_state=seed)
-        return check_cv(self.cv)
+        if not isinstance(self.cv, int):
+            return check_cv(self.cv)
+        return KFold(min(self.cv, len(y)), shuffle=True, random_state=seed)
 
     def _check_folds(self, y: NDArray[Any], folds: list[Any]) -> None:
         pass
@@ -161,7 +158,7 @@ class GLIFRegressor(RegressorMixin, GLIFEstimator):  # type: ignore[misc]
         def r2(outputs: Tensor) -> float:
             return float(r2_score(y, outputs.numpy()))
 
-        return {"score": r2, "cv": self._num_folds(y)}
+        return {"score": r2}
 
     def _scores(self, y: Any, before: Tensor, after: Tensor) -> dict[str, float]:
         named = {"r2_before": before, "r2_after": after}

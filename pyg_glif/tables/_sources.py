@@ -143,7 +143,11 @@ class Source:
 
 
 class Surrogate(Source):
-    """Where only outputs are known: boosted trees fitted to them."""
+    """Where only outputs are known: boosted trees fitted to them.
+
+    One set of trees for each fold, of the people outside it. Everybody is answered for
+    by the trees that have not seen them, so a mean over people is one over all sets.
+    """
 
     def __init__(
         self,
@@ -153,38 +157,56 @@ class Surrogate(Source):
         eps: float | None,
         random: np.random.RandomState,
     ) -> None:
+        from sklearn.metrics import r2_score
+        from sklearn.model_selection import KFold
+
         raw = as_rows("y_hat", y_hat, len(columns[0].values))
         check_num_rows("df", len(raw), 2)
         if (raw == raw[0]).all():
             raise ValueError(f"'y_hat' must vary (got {raw[0].tolist()} only)")
         self.unit = Unit.of("y_hat", raw, outputs)
         eps = distance_kept([raw]) if eps is None else eps
+        target = self.unit.effects(raw, eps)
         self.names = [column.name for column in columns]
         self.num_columns = len(columns)
         self.x = np.column_stack([column.values for column in columns])
-        target = self.unit.effects(raw, eps)
-        self.models, score = _cross_fitted(self.x, columns, target, random)
+        self.fold = np.empty(len(raw), dtype=np.intp)
+        self.models: list[list[Any]] = []
+        folds = KFold(min(_NUM_FOLDS, len(raw)), shuffle=True, random_state=random)
+        for train, test in folds.split(self.x):
+            self.fold[test] = len(self.models)
+            models = _trees(columns, self.x[train], target[train], random)
+            self.models.append(models)
+        held_out = self._answers(self.x, self.fold)
+        score = r2_score(target, held_out, multioutput="variance_weighted")
+        self.score = float(score)
         if score < _LEAST_EXPLAINED:
-            msg = (
-                f"The columns explain {max(score, 0.0):.0%} of the variance of 'y_hat'"
-            )
+            share = f"{max(score, 0.0):.0%}"
+            msg = f"The columns explain {share} of the variance of 'y_hat'"
             least = f"less than {_LEAST_EXPLAINED:.0%}: their effects are uncertain"
             remedy = "Pass the model as 'predict', or use 'scale=\"standard\"'"
             warnings.warn(f"{msg}, {least}. {remedy}", SimilarityWarning, stacklevel=4)
-        self.score = score
 
     def ask(self, name: Any, people: Rows, holders: Rows) -> Effects:
         """Effects for people whose value of a column is that of as many holders."""
         at = self.names.index(name)
         x = self.x[people]
         x[:, at] = self.x[holders, at]
-        found = [[model.predict(x) for model in models] for models in self.models]
-        out: Effects = np.mean(found, axis=0).T
-        return out
+        return self._answers(x, self.fold[people])
 
     def effects(self, raw: list[Effects]) -> list[Effects]:
         """The answers, which are effects."""
         return raw
+
+    def _answers(self, x: Effects, fold: Rows) -> Effects:
+        """What the trees of each row's fold say, :math:`(N, C)`."""
+        out = np.empty((len(x), self.unit.num_outputs))
+        for k, models in enumerate(self.models):
+            rows = np.flatnonzero(fold == k)
+            if len(rows):
+                found = [model.predict(x[rows]) for model in models]
+                out[rows] = np.column_stack(found)
+        return out
 
 
 def measured(inquiries: Sequence[Inquiry], source: Source) -> list[Effects]:
@@ -202,34 +224,19 @@ def measured(inquiries: Sequence[Inquiry], source: Source) -> list[Effects]:
     return [one.reduce(found) for one, found in zip(inquiries, effects, strict=True)]
 
 
-def _cross_fitted(
-    x: Effects,
+def _trees(
     columns: Sequence[Column],
+    x: Effects,
     target: Effects,
     random: np.random.RandomState,
-) -> tuple[list[list[Any]], float]:
-    """For each fold, boosted trees of the other people; and what they explain.
-
-    That is the coefficient of determination over people whom the trees have not seen,
-    of all columns of the target together.
-    """
+) -> list[Any]:
+    """Boosted trees for each column of the target."""
     from sklearn.ensemble import HistGradientBoostingRegressor
-    from sklearn.metrics import r2_score
-    from sklearn.model_selection import KFold
 
     mask = [
         c.kind == "category" and len(c.categories) <= _MAX_CATEGORIES for c in columns
     ]
-    folds = KFold(min(_NUM_FOLDS, len(x)), shuffle=True, random_state=random)
-    out, held_out = [], np.empty_like(target)
-    for train, test in folds.split(x):
-        models = [
-            HistGradientBoostingRegressor(
-                categorical_features=mask, random_state=random
-            ).fit(x[train], column)
-            for column in target[train].T
-        ]
-        held_out[test] = np.column_stack([model.predict(x[test]) for model in models])
-        out.append(models)
-    score = r2_score(target, held_out, multioutput="variance_weighted")
-    return out, float(score)
+    options = {"categorical_features": mask, "random_state": random}
+    return [
+        HistGradientBoostingRegressor(**options).fit(x, column) for column in target.T
+    ]

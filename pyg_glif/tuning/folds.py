@@ -97,12 +97,14 @@ def _given(
     cv: Any, may_be_new: Tensor, labels: Tensor | None, group: Tensor | None
 ) -> list[tuple[Tensor, Tensor]]:
     """Folds of a splitter or an iterable, checked."""
-    size = len(may_be_new)
+    size, given = len(may_be_new), cv
     if hasattr(cv, "split") and not isinstance(cv, str):
         y, g = (None if v is None else v.numpy() for v in (labels, group))
-        cv = cv.split(np.zeros((size, 1)), y, g)
+        given = cv.split(np.zeros((size, 1)), y, g)
     try:
-        pairs = [tuple(pair) for pair in cv]
+        pairs = [tuple(pair) for pair in given]
+        if any(len(pair) != 2 for pair in pairs):
+            raise TypeError
         folds = [(_rows(fitted, size), _rows(new, size)) for fitted, new in pairs]
     except TypeError as error:
         msg = "'cv' must be a number of folds, a splitter of scikit-learn or pairs of"
@@ -115,7 +117,8 @@ def _given(
         new = new[may_be_new[new]]
         for name, rows in (("fitted", fitted), ("new", new)):
             if len(rows) == 0:
-                raise ValueError(f"'cv' must have {name} people in every fold ({k})")
+                msg = f"'cv' must have {name} people in every fold (got none in fold"
+                raise ValueError(f"{msg} {k})")
         apart = torch.zeros(size, dtype=torch.bool)
         apart[fitted] = True
         if bool(apart[new].any()):

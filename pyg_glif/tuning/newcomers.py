@@ -174,9 +174,16 @@ class Method:
     normalization: Normalization
     solver: Solver | None
     link: Link | None
+    references: Sequence[Tensor] | None = None  # outputs of the fitted, fold by fold
+
+    def fitted(self, k: int, fold: Fold) -> Tensor:
+        """Outputs of the people fitted in fold ``k``."""
+        y = self.y if self.references is None else self.references[k]
+        return y[fold.fitted]
 
     def steps(
         self,
+        k: int,
         fold: Fold,
         graph: SimilarityGraph,
         ties: Ties,
@@ -189,7 +196,7 @@ class Method:
         diagonal, value, _ = entries_beside(op, ties, none, len(fold.new))
         pull = _matrix(ties, value, (len(fold.new), len(fold.fitted)))
         alone = torch.bincount(ties.row, ties.weight, minlength=len(fold.new)) == 0
-        y, y_new = self.y[fold.fitted], self.y[fold.new]
+        y, y_new = self.fitted(k, fold), self.y[fold.new]
         eta, eta_new = self._dual(y), self._dual(y_new).double()
         for lam, found, status in solve_strengths(op, eta.double(), lams, self.solver):
             # A fit keeps its solution in the precision of the outputs.

@@ -1,6 +1,6 @@
 """What a sweep over radii and strengths found."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -179,20 +179,46 @@ def _cell(point: TunePoint, name: str) -> str:
 
 
 def _drawn(found: TuneResult) -> Any:
-    """The figure of a result."""
+    """The figure of a result; legend and words stay outside of the data."""
     matplotlib = require("matplotlib.figure", "TuneResult.plot", "plots")
-    figure = matplotlib.Figure(figsize=(6.4, 4.4), layout="constrained")
+    figure = matplotlib.Figure(figsize=(6.4, 4.8), layout="constrained")
     axes = figure.subplots()
+    with_errors = found.num_folds is not None
+    solved = [point for point in found.points if not point.status.is_failure]
     for label, points, style in (
-        ("all settings", found.points, "."),
-        ("Pareto front", found.front, "-"),
-        ("model as it is", (found.baseline,), "s"),
-        ("chosen", (found.best,), "*"),
+        ("all settings", solved, {"fmt": ".", "color": "#999999"}),
+        ("nothing beats these", found.front, {"fmt": ".-", "color": "#0072B2"}),
+        ("model as it is", [found.baseline], {"fmt": "s", "color": "black"}),
+        ("chosen", [found.best], {"fmt": "*", "color": "#D55E00", "markersize": 14}),
     ):
+        bars = {} if label == "all settings" or not with_errors else _bars(points)
         across = [point.unfairness for point in points]
-        axes.plot(across, [point.score for point in points], style, label=label)
+        scores = [point.score for point in points]
+        axes.errorbar(across, scores, **bars, **style, label=label, capsize=2)
     floor = found.baseline.score - found.max_loss
-    axes.axhline(floor, linestyle=":", color="grey", label="allowed loss")
-    axes.set(xlabel=found.names[1], ylabel=found.names[0])
-    axes.legend()
+    axes.axhline(floor, linestyle=":", color="black", label="allowed loss")
+    values = [point.unfairness for point in (found.baseline, *solved)]
+    if min(values) > 0 and max(values) > 30 * min(values):
+        axes.set_xscale("log")
+    axes.set_xlabel(f"{found.names[1]}  (← less is fairer)")
+    axes.set_ylabel(f"{found.names[0]}  (more is better →)")
+    best = found.best
+    loss = f"{best.loss:.4f}"
+    if best.loss_se is not None:
+        loss += f" ± {best.loss_se:.4f}"
+    chosen = "the model as it is" if best == found.baseline else best.describe()
+    title = f"chosen: {chosen}\nloss {loss}, allowed {found.max_loss:g}"
+    axes.set_title(title, fontsize="medium")
+    bars_are = "bars: one standard error of loss and of unfairness"
+    figure.legend(
+        loc="outside lower center", ncols=3, title=bars_are if with_errors else None
+    )
     return figure
+
+
+def _bars(points: Sequence[TunePoint]) -> dict[str, list[float]]:
+    """Standard errors for error bars, zero where they are not known."""
+    return {
+        "xerr": [point.unfairness_se or 0.0 for point in points],
+        "yerr": [point.loss_se or 0.0 for point in points],
+    }

@@ -172,7 +172,7 @@ class OnNewcomers:
         """The model as it is."""
         y = self._method.y
         gaps = [
-            self._gap(k, y[fold.fitted], y[fold.new])
+            self._gap(k, self._method.fitted(k, fold), y[fold.new])
             for k, fold in enumerate(self._folds)
         ]
         point = next(iter(self._grid)).point(0.0, SolveStatus.CONVERGED)
@@ -205,7 +205,7 @@ class OnNewcomers:
         failed: dict[int, SolveStatus] = {}
         for k, fold in enumerate(self._folds):
             graph, ties = at.source.split(at.size, at.theta, fold)
-            steps = method.steps(fold, graph, ties, at.theta, lams)
+            steps = method.steps(k, fold, graph, ties, at.theta, lams)
             for place, step in enumerate(steps):
                 outputs[place][fold.new] = step.new
                 gaps[place].append(self._gap(k, step.fitted, step.new))

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from numbers import Integral
 from typing import Any, Literal
 
 import torch
@@ -24,7 +25,7 @@ from pyg_glif.graph import suggest_tau
 from pyg_glif.links import Link
 from pyg_glif.solvers import Solver
 from pyg_glif.tuning.choice import choose, front, why_baseline
-from pyg_glif.tuning.folds import split_people
+from pyg_glif.tuning.folds import Fold, split_people
 from pyg_glif.tuning.measures import Measures
 from pyg_glif.tuning.newcomers import AmongNearest, Method, Source, WithinRadius
 from pyg_glif.tuning.result import TuneResult
@@ -53,6 +54,7 @@ def tune(
     max_loss: float = 0.01,
     rule: Literal["one_se", "best"] = "one_se",
     cv: Any = 5,
+    references: Sequence[Any] | None = None,
     group: Any = None,
     generator: torch.Generator | None = None,
     threshold: float = 0.5,
@@ -115,6 +117,9 @@ def tune(
             or a splitter of scikit-learn or pairs of row numbers (fitted, new) that
             make nobody a newcomer twice. :obj:`None` fits everybody and scores the
             same people, and knows no errors. (default: :obj:`5`)
+        references (sequence of array-like, optional): For every fold of a given ``cv``
+            the outputs of all people to fit, from models that have not seen its
+            newcomers; theirs are not looked at. (default: ``y_hat`` in every fold)
         group (array-like, optional): Who belongs together, such as variants of one
             text or members of one household: never split between folds, and one
             observation where errors are estimated. (default: :obj:`None`)
@@ -187,9 +192,10 @@ def tune(
         rule = "best"  # there are no errors to go by
     else:
         folds = split_people(cv, measures.known, measures.labels, group, generator)
+    known = _references(references, y, folds, own=not isinstance(cv, Integral))
     sources, yardstick = _searched(x, distance, distances, taus, ks, progress)
     grid = Grid(sources, decays, strengths, progress)
-    shared = grid, Method(y, normalization, solver, link), measures
+    shared = grid, Method(y, normalization, solver, link, known), measures
     trial: OnFitted | OnNewcomers
     if folds is None:
         trial = OnFitted(*shared, yardstick.graph, theta)
@@ -216,6 +222,29 @@ def tune(
         },
         distances={} if distances is None else dict(distances),
     )
+
+
+def _references(
+    given: Sequence[Any] | None, y: Tensor, folds: list[Fold] | None, *, own: bool
+) -> list[Tensor] | None:
+    """Outputs of the fitted people of every fold, checked."""
+    if given is None:
+        return None
+    if folds is None or not own:
+        msg = "'references' must come with folds of your own (got none in 'cv')"
+        raise ValueError(f"{msg}. Pass pairs of row numbers or a splitter")
+    if len(given) != len(folds):
+        msg = f"'references' must have one set of outputs per fold, {len(folds)}"
+        raise ValueError(f"{msg} (got {len(given)})")
+    out = []
+    for value, fold in zip(given, folds, strict=True):
+        one = to_tensor("references", value).to(y)
+        if one.shape != y.shape:
+            msg = "'references' must have the shape of 'y_hat'"
+            raise ValueError(f"{msg}, {tuple(y.shape)} (got {tuple(one.shape)})")
+        check_outputs("references", one[fold.fitted])
+        out.append(one)
+    return out
 
 
 def _searched(

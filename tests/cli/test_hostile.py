@@ -137,10 +137,10 @@ CELL = st.one_of(
 @SAME_FOLDER
 @given(
     content=st.binary(max_size=80),
-    suffix=st.sampled_from([".csv", ".npy", ".npz", ".parquet"]),
+    suffix=st.sampled_from([".csv", ".csv.gz", ".xlsx", ".npy", ".npz", ".parquet"]),
 )
 def test_random_bytes(shell: Shell, content: bytes, suffix: str) -> None:
-    path = Path("p").with_suffix(suffix)
+    path = Path(f"p{suffix}")
     path.write_bytes(content)
     call = shell("smooth", path, *OUT)
     assert call.code in (0, 2)
@@ -193,6 +193,32 @@ def test_random_tables(
     assert call.code in (0, 2), call.err
     assert "Traceback" not in call.err
     assert (call.code == 2) == ("pyg-glif: error: " in call.err)
+
+
+@pytest.mark.filterwarnings("ignore")
+@settings(SAME_FOLDER, max_examples=25)
+@given(
+    columns=st.lists(
+        st.lists(CELL | st.sampled_from("ab"), min_size=6, max_size=6), max_size=3
+    ),
+    words=st.sampled_from([(), ("--sensitive", "s"), ("--scale", "standard")]),
+)
+def test_random_tables_on_their_scale(
+    shell: Shell, columns: list[list[str]], words: tuple[str, ...]
+) -> None:
+    """Whatever cells hold, there is a result or one line that says why not."""
+    frame = pd.DataFrame({f"c{k}": column for k, column in enumerate(columns)})
+    frame = frame.assign(s=list("fmfmfm"), y=[0.1, 0.9, 0.3, 0.2, 0.7, 0.4])
+    frame = frame.map(lambda c: c.replace("\0", "") if isinstance(c, str) else c)
+    frame.to_csv("p.csv", index=False, quoting=csv.QUOTE_ALL, errors="replace")
+    Path("f.csv").unlink(missing_ok=True)
+    call = shell(
+        "smooth", "p.csv", "--outputs", "y", *words, "--k", 2, "--out", "f.csv"
+    )
+    assert call.code in (0, 2), call.err
+    assert "Traceback" not in call.err
+    assert ("pyg-glif: error: " in call.err) == (call.code == 2)
+    assert Path("f.csv").exists() == (call.code == 0)
 
 
 def as_python_reads(cell: str) -> float | None:

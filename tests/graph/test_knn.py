@@ -10,7 +10,7 @@ from sklearn.neighbors import kneighbors_graph
 from pyg_glif import fair_knn_graph
 from pyg_glif.distances import CallableDistance, Mahalanobis, SensitiveSubspace
 from pyg_glif.errors import MemoryBudgetError
-from pyg_glif.graph import SimilarityGraph, _pool, _search
+from pyg_glif.graph import SimilarityGraph, _pool, _search, weights
 from tests.oracles_knn import brute_force_nearest, exact_nearest
 
 STRATEGIES = ("auto", "projected", "plain")
@@ -276,9 +276,9 @@ def test_scales_reach_where_weights_and_laplacians_need_them(generator):
     share = dist[row, col] / scale
     share[scale == 0] = 0.0
     weight = graph.weights()
-    torch.testing.assert_close(weight, (-2.0 * share.square()).exp())
+    torch.testing.assert_close(weight, (-weights.DECAY * share.square()).exp())
     assert graph.scale[:8].tolist() == [0.0] * 8
-    assert bool((weight >= math.exp(-2.0) * (1 - 1e-9)).all())
+    assert bool((weight >= math.exp(-weights.DECAY) * (1 - 1e-9)).all())
     torch.testing.assert_close(graph.to_data().edge_weight, weight)
     degree = torch.zeros(60, dtype=torch.float64).index_add_(0, row, weight)
     torch.testing.assert_close(graph.laplacian().to_dense().diagonal(), degree)
@@ -317,6 +317,10 @@ def test_memory_is_checked_before_the_search():
     assert str(caught.value).endswith("Lower 'k', or join duplicates first")
     x = torch.arange(3000.0).view(-1, 1)
     assert fair_knn_graph(x, 5, memory_budget=2**28)[0].size(1) < 10 * 3000
+    # Graphs of fewer than k others: nobody outside of them counts.
+    batch = torch.arange(3000) // 4
+    edge_index, _ = fair_knn_graph(x, 5, batch=batch, memory_budget=2**28)
+    assert edge_index.size(1) == 3 * 3000
 
 
 @pytest.mark.parametrize(

@@ -144,10 +144,10 @@ NO_PAIR = (
             "'group' must hold whole numbers (got torch.float32)",
         ),
         (
-            [0, 1],
+            [0.5, 1.0],
             torch.tensor([0, 0]),
             TypeError,
-            "'y' must be a torch.Tensor (got list). Use 'torch.as_tensor'",
+            "'y' must hold labels (got torch.float64)",
         ),
     ],
 )

@@ -15,6 +15,8 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import torch
 
+from pyg_glif.errors import SimilarityWarning
+
 T = TypeVar("T")
 
 # What torch and PyG say about themselves.
@@ -129,6 +131,8 @@ def run_case(campaign: Campaign, seed: int, number: int) -> Tally:
             warnings.simplefilter("error")
             for message in _OTHERS_WARNINGS:
                 warnings.filterwarnings("ignore", message)
+            # Made-up people may well be similar to everybody or to nobody.
+            warnings.simplefilter("ignore", SimilarityWarning)
             campaign.run(case)
     except Exception as error:
         case.refused(error, "case")

@@ -76,6 +76,7 @@ def _tune(case: Case) -> None:
         lams=(0.1, 1.0, 10.0),
         max_loss=1.0,
         theta=_THETA,
+        cv=None,
         progress=False,
     )
     for point in (found.best, case.pick(found.points), found.points[-1]):

@@ -253,8 +253,8 @@ def test_plot() -> None:
     x, y, labels = problem()
     figure = on_fitted(x, y, labels, taus=[0.6], lams=[0.1, 1.0]).plot()
     (axes,) = figure.axes
-    assert axes.get_xlabel() == "Laplacian energy"
-    assert axes.get_ylabel() == "accuracy"
+    assert axes.get_xlabel() == "Laplacian energy  (← less is fairer)"
+    assert axes.get_ylabel() == "accuracy  (more is better →)"
 
 
 @pytest.mark.parametrize(
