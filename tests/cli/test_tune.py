@@ -88,7 +88,7 @@ def test_pairs_and_unknown_labels(shell: Shell, table: Table) -> None:
     write_csv(Path("people.csv"), [*header, "known"], marked)
     write_csv(Path("pairs.csv"), ["first", "second"], [(0, 1), (2, 3), (4, 30)])
     words = ("tune", *PEOPLE, "--labels", "repaid", "--standardize", *GRID)
-    words += ("--pairs", "pairs.csv", "--json")
+    words += ("--pairs", "pairs.csv", "--max-loss", 1, "--json")
     call = shell(*words, "--ignore", "known")
     assert call.err == "pyg-glif: 10 people without a label are neighbours only\n"
     base = call.json["baseline"]
