@@ -233,7 +233,7 @@ RADIUS: Options = {
         "type": float,
         "metavar": "S",
         "help": "choose tau so that a share S of people have a neighbour (on the scale "
-        "of effects, default: 0.92)",
+        "of effects, default: 0.95)",
     },
 }
 

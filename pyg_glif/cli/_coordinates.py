@@ -31,7 +31,7 @@ def warn_of_outcomes(columns: dict[str, NDArray[Any]]) -> None:
         for name, value in columns.items()
         if outcome_like(name)
         and value.dtype.kind in "fiub"
-        and np.isin(value[~np.isnan(value.astype(np.float64))], (0, 1)).all()
+        and set(np.unique(value[~np.isnan(value.astype(np.float64))])) == {0, 1}
     ]
     if found:
         it = "it says" if len(found) == 1 else "they say"

@@ -269,7 +269,8 @@ def test_failure_to_converge_raises() -> None:
             None,
             TypeError,
             "'similarity' must hold numbers (got <U1). "
-            "Encode text, categories and dates first",
+            "Encode text, categories and dates first, or use "
+            "'pyg_glif.tables.FairTable'",
         ),
     ],
 )

@@ -108,7 +108,9 @@ def test_other_data_and_parts_of_them() -> None:
 
 
 def test_names_of_experiments_cost_no_import() -> None:
-    assert list(EXPERIMENTS) == ["sentiment", "bios", "toxicity"]
+    names = ["sentiment", "bios", "toxicity", "adult", "german"]
+    names += ["credit", "bail", "german_graph", "nba"]
+    assert list(EXPERIMENTS) == names
     assert all(EXPERIMENTS[name].name == name for name in EXPERIMENTS)
     code = (
         "import sys; from pyg_glif.experiments.registry import EXPERIMENTS; "
