@@ -27,6 +27,8 @@ from pyg_glif.solvers import Auto, Solver, SolveStatus, smooth, solve_together
 from pyg_glif.typing import Normalization
 
 # Up to here dense products are cheaper than sorting the edges of every radius.
+# Columns up to which strengths are solved for together.
+_FEW_COLUMNS = 4
 _DENSE_NODES = 2048
 
 
@@ -332,10 +334,11 @@ def solve_strengths(
 ) -> Iterator[tuple[float, Tensor, SolveStatus]]:
     """Solutions of ``(I + lam L) f = rhs`` for several strengths, with their status.
 
-    Without a solver, and if the Laplacian is positive semi-definite, all of them share
-    their products; what does not converge that way, and everything else, is solved
-    alone. Starting from a neighbour does not pay: all columns share a Krylov space,
-    which converges slowly at first and fast at the end, whatever the start.
+    Without a solver, if the Laplacian is positive semi-definite and columns are few,
+    all strengths share their products; what does not converge that way, and everything
+    else, is solved alone. Starting from a neighbour does not pay: all columns share a
+    Krylov space, which converges slowly at first and fast at the end, whatever the
+    start.
 
     Args:
         op (LaplacianOperator): The Laplacian of one graph.
@@ -344,7 +347,8 @@ def solve_strengths(
         solver (Solver, optional): Used for every strength.
     """
     status = [SolveStatus.STAGNATED] * len(lams)
-    if solver is None and op.is_psd and rhs.numel():
+    # Many columns have a Krylov space of their own to share, which gains more.
+    if solver is None and op.is_psd and 0 < rhs.size(1) <= _FEW_COLUMNS and len(rhs):
         with without_autocast():
             values, status = solve_together(
                 op.diagonal,

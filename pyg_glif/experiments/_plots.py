@@ -27,6 +27,12 @@ _STYLES = {
     "SenSeI": ("#56B4E9", "X"),
 }
 _FALLBACK = ("#777777", ".")
+# For methods without a style of their own, in the order in which they come.
+_SPARE = [
+    (colour, marker)
+    for marker in "sDv^"
+    for colour in ("#000000", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9")
+]
 _MANY = 20  # a curve of more settings is drawn without a marker for each
 
 #: Settings of each method, in the order in which their curve is drawn.
@@ -99,8 +105,9 @@ def trade_off(
             linewidth=1.4,
             alpha=0.8,
         )
+    spare = iter(_SPARE)
     for point in chosen:
-        colour, marker = _STYLES.get(point.method, _FALLBACK)
+        colour, marker = _STYLES.get(point.method) or next(spare, _FALLBACK)
         axes.errorbar(
             point.mean[across[0]],
             point.mean[up[0]],
