@@ -246,6 +246,9 @@ def test_a_reader_that_leaves_early_is_no_error(tmp_path: Path) -> None:
 INTERRUPTED = """
 import os, signal, sys
 
+# A shell lets its background jobs ignore interrupts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 class Interrupt:
     def find_spec(self, name, *_):
         if name == {name!r}:

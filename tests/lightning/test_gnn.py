@@ -92,7 +92,8 @@ def test_sampled_neighbourhoods_count_their_seeds_only(
         input_val_nodes=graph.val_mask,
         input_test_nodes=graph.test_mask,
         loader="neighbor",
-        num_neighbors=[2, 2],
+        # One hop more than layers: they divide by the degrees of the last.
+        num_neighbors=[2, 2, 2],
         batch_size=7,
         num_workers=0,
         pin_memory=False,
