@@ -42,7 +42,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--variant",
         metavar="V",
         help="data of sentiment: us, nyc, word2vec, glove42b; of bios and toxicity: "
-        "text, embeddings; of adult: uci, invented (default: the first)",
+        "text, embeddings; of adult: uci, invented; network of credit, bail, "
+        "german_graph and nba: gcn, gin, sage, mlp (default: the first)",
     )
     parser.add_argument(
         "--limit",

@@ -5,6 +5,7 @@ import gzip
 import math
 import os
 import warnings
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -78,9 +79,47 @@ class LocalDataset(InMemoryDataset):  # type: ignore[misc]
         msg = f"'{name}' is missing{wanted}"
         raise FileNotFoundError(f"{msg}. It must be in {where}. {self._origin()}")
 
+    @property
+    def has_process(self) -> bool:
+        """Without a folder, nothing is stored."""
+        return self._root is not None
+
     def _origin(self) -> str:
         """The sentence of an error that says where to get a missing file."""
         return "The page on experiments lists all files"
+
+
+class BuiltDataset(LocalDataset):
+    """A data set of one element, which :meth:`_build` makes of the files.
+
+    With ``root`` the element is kept there; without, it is made anew in memory.
+    """
+
+    def __init__(
+        self,
+        root: str | os.PathLike[str] | None,
+        transform: Transform | None,
+        pre_transform: Transform | None,
+        force_reload: bool,
+    ) -> None:
+        super().__init__(root, transform, pre_transform, force_reload)
+        if self._root is None:
+            self.data, self.slices = self.collate([self._element()])
+        else:
+            self.load(self.processed_paths[0])
+
+    def process(self) -> None:
+        """Makes the element and keeps it below ``root``."""
+        self.save([self._element()], self.processed_paths[0])
+
+    @abstractmethod
+    def _build(self) -> Data:
+        """The element, as it is in the files."""
+
+    def _element(self) -> Data:
+        """The element after ``pre_transform``."""
+        data = self._build()
+        return data if self.pre_transform is None else self.pre_transform(data)
 
 
 @dataclass(frozen=True)

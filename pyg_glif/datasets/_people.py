@@ -1,6 +1,5 @@
 """Tables of people with a yes-or-no outcome: frames, and the same as tensors."""
 
-import os
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -11,14 +10,14 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from pyg_glif.datasets._files import LocalDataset, Transform, read_table
+from pyg_glif.datasets._files import BuiltDataset, read_table
 
 # Of pandas, which is imported when it is used.
 Frame = Any
 Series = Any
 
 
-class PeopleDataset(LocalDataset):
+class PeopleDataset(BuiltDataset):
     """People in rows: a frame of columns as they are, and their tensors.
 
     A subclass says which columns its table has, and :meth:`_read` gives it as a frame
@@ -30,28 +29,6 @@ class PeopleDataset(LocalDataset):
     numbers: ClassVar[tuple[str, ...]]
     categories: ClassVar[tuple[str, ...]]
     outcome: ClassVar[str]
-
-    def __init__(
-        self,
-        root: str | os.PathLike[str] | None,
-        transform: Transform | None,
-        pre_transform: Transform | None,
-        force_reload: bool,
-    ) -> None:
-        super().__init__(root, transform, pre_transform, force_reload)
-        if self._root is None:
-            self.data, self.slices = self.collate([self._build()])
-        else:
-            self.load(self.processed_paths[0])
-
-    @property
-    def has_process(self) -> bool:
-        """Without a folder, nothing is stored."""
-        return self._root is not None
-
-    def process(self) -> None:
-        """Reads the source and stores its tensors."""
-        self.save([self._build()], self.processed_paths[0])
 
     @cached_property
     def _table(self) -> Frame:
@@ -87,12 +64,11 @@ class PeopleDataset(LocalDataset):
             columns.append(
                 codes.unsqueeze(1) == torch.arange(len(table[name].cat.categories))
             )
-        data = Data(
+        return Data(
             x=torch.cat([column.float() for column in columns], dim=1),
             y=_tensor(table[self.outcome]).long(),
             **self._about(table),
         )
-        return data if self.pre_transform is None else self.pre_transform(data)
 
     @staticmethod
     @abstractmethod

@@ -12,7 +12,7 @@ from torch_geometric.data import Data
 from torch_geometric.utils import to_undirected
 
 from pyg_glif._validate import check_choice, check_count
-from pyg_glif.datasets._files import LocalDataset, Transform, read_table
+from pyg_glif.datasets._files import BuiltDataset, Transform, read_table
 
 _PARTS = ("train", "val", "test")
 
@@ -41,7 +41,7 @@ _SOURCES = {
 }
 
 
-class SensitiveGraph(LocalDataset):
+class SensitiveGraph(BuiltDataset):
     r"""A graph of people, what is predicted about them, and a sensitive attribute.
 
     The four graphs on which individually fair networks are compared: ``"credit"``,
@@ -94,10 +94,6 @@ class SensitiveGraph(LocalDataset):
         check_choice("name", name, tuple(_SOURCES))
         self.name, self.folder = name, f"graphs/{name}"
         super().__init__(root, transform, pre_transform, force_reload)
-        if self._root is None:
-            self.data, self.slices = self.collate([self._build()])
-        else:
-            self.load(self.processed_paths[0])
 
     @property
     def raw_file_names(self) -> tuple[str, ...]:
@@ -108,15 +104,6 @@ class SensitiveGraph(LocalDataset):
     def processed_file_names(self) -> tuple[str, ...]:
         """One file for each graph."""
         return (f"sensitive_graph_{self.name}.pt",)
-
-    @property
-    def has_process(self) -> bool:
-        """Whether there is a folder in which to keep what is built."""
-        return self._root is not None
-
-    def process(self) -> None:
-        """Builds the data set and keeps it below ``root``."""
-        self.save([self._build()], self.processed_paths[0])
 
     def split(self, seed: int, num_labels: int | None = None) -> dict[str, Tensor]:
         """Masks ``train``, ``val`` and ``test``, as NIFTY and GUIDE draw them.

@@ -172,11 +172,6 @@ class Sentiment(LocalDataset):
         )
 
     @property
-    def has_process(self) -> bool:
-        """Without a folder, nothing is stored."""
-        return self._root is not None
-
-    @property
     def raw_file_names(self) -> list[str]:
         """The files of the variant; none for the one that is in the package."""
         return list(FILES[self.variant])

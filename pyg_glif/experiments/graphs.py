@@ -15,6 +15,7 @@ from torchmetrics.functional.classification import binary_auroc, binary_f1_score
 
 import pyg_glif.experiments._paper as paper
 import pyg_glif.experiments._plots as plots
+from pyg_glif._validate import check_choice
 from pyg_glif.baselines import (
     GroupEqualityLoss,
     RankingLoss,
@@ -22,9 +23,9 @@ from pyg_glif.baselines import (
     pairwise_fair_features,
 )
 from pyg_glif.datasets import SensitiveGraph
-from pyg_glif.experiments._gnn import GraphRecipe, OneLayer
+from pyg_glif.experiments._gnn import NETWORKS, GraphRecipe, OneLayer
 from pyg_glif.experiments.experiment import Comparison, Experiment, Method
-from pyg_glif.experiments.records import Record, Run, Summary, summarize_chosen
+from pyg_glif.experiments.records import Record, Run, summarize_chosen, with_seconds
 from pyg_glif.experiments.report import Report, ResultTable, seeds_note
 from pyg_glif.functional import glif_smooth, laplacian_penalty
 from pyg_glif.graph import structural_similarity
@@ -304,7 +305,7 @@ class GraphTrial(Comparison):
         logits = self.config.recipe.fit(head, forward, self.data, self.masks, term)
         found = self.records(GUIDE, [({"alpha": alpha, "beta": beta}, logits)])
         self.guide_unfairness = found[0].metrics["unfairness"]
-        return [replace(r, chosen=True) for r in found]
+        return found
 
     def smoothed(self, method: str, **options: Any) -> Iterable[Record]:
         """GLIF on the network's log-odds, at all strengths."""
@@ -341,8 +342,7 @@ class GraphTrial(Comparison):
             energy = float(laplacian_energy(smooth(math.exp(middle)), self.lap))
             low, high = (middle, high) if energy > goal else (low, middle)
         lam = math.exp(high)
-        found = self.records(MATCHED, [({"lam": lam}, smooth(lam))])
-        return [replace(r, chosen=True) for r in found]
+        return self.records(MATCHED, [({"lam": lam}, smooth(lam))])
 
     def layer(self) -> Iterable[Record]:
         """Training through GLIF as the last layer, without the groups."""
@@ -352,8 +352,7 @@ class GraphTrial(Comparison):
 
         steps = self.config.num_layer_steps
         logits = self.train(after=after, num_steps=steps)[1]
-        found = self.records("GLIFConv in training", [({"lam": 1.0}, logits)])
-        return [replace(r, chosen=True) for r in found]
+        return self.records("GLIFConv in training", [({"lam": 1.0}, logits)])
 
 
 class GraphExperiment(Experiment):
@@ -369,13 +368,19 @@ class GraphExperiment(Experiment):
         super().__init__(config)
         self.name = "german_graph" if config.dataset == "german" else config.dataset
 
+    def configured(self, variant: str | None, limit: float | None) -> "GraphExperiment":
+        """The experiment with another network."""
+        if variant is not None:
+            check_choice("variant", variant, NETWORKS)
+        return super().configured(variant, limit)
+
     def prepare(self, seed: int, progress: bool | None = None) -> GraphTrial:
         """Reads the graph, splits it and looks who is similar."""
         return GraphTrial(self.config, seed, progress)
 
     def report(self, runs: Sequence[Run]) -> Report:
         """What becomes of individuals, and of scores and groups."""
-        rows = [_with_seconds(row, runs) for row in summarize_chosen(runs)]
+        rows = [with_seconds(row, runs) for row in summarize_chosen(runs)]
         tables = (
             ResultTable("Similar people", _QUALITY, rows, _DIGITS),
             ResultTable("Scores and groups", _GROUPS, rows, _DIGITS),
@@ -391,15 +396,6 @@ class GraphExperiment(Experiment):
         for axes, metric in zip(panels, ("unfairness_unit", "disparity"), strict=True):
             plots.trade_off(axes, {}, chosen, across, (metric, _QUALITY[metric]))
         return {"trade_off": figure}
-
-
-def _with_seconds(row: Summary, runs: Sequence[Run]) -> Summary:
-    """A row with the time that its method took, all settings together."""
-    spent = [run.seconds[row.method] for run in runs if row.method in run.seconds]
-    mean = sum(spent) / len(spent) if spent else math.nan
-    return replace(
-        row, mean={**row.mean, "seconds": mean}, std={**row.std, "seconds": math.nan}
-    )
 
 
 def _notes(config: GraphConfig, runs: Sequence[Run]) -> Iterable[str]:

@@ -4,7 +4,7 @@ import json
 import math
 import platform
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -146,6 +146,15 @@ def summarize_chosen(runs: Iterable[Run]) -> list[Summary]:
             if record.chosen:
                 groups.setdefault(record.method, []).append(record)
     return [_summary(records) for records in groups.values()]
+
+
+def with_seconds(row: Summary, runs: Sequence[Run]) -> Summary:
+    """A row with the time that its method took, all settings together, if known."""
+    spent = [run.seconds[row.method] for run in runs if row.method in run.seconds]
+    mean = sum(spent) / len(spent) if spent else math.nan
+    return replace(
+        row, mean={**row.mean, "seconds": mean}, std={**row.std, "seconds": math.nan}
+    )
 
 
 def fairest(

@@ -5,7 +5,6 @@ Post-processors know the training people by their out-of-fold outputs, as
 :class:`~pyg_glif.sklearn.GLIFClassifier` does.
 """
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -17,7 +16,7 @@ from pyg_glif.experiments._judging import NUM_BINS
 from pyg_glif.experiments._network import NetworkArm
 from pyg_glif.experiments._people import MODELS, Split, TabularConfig
 from pyg_glif.experiments.experiment import Comparison, Experiment, Method
-from pyg_glif.experiments.records import Run, Summary, summarize_chosen
+from pyg_glif.experiments.records import Run, summarize_chosen, with_seconds
 from pyg_glif.experiments.report import Report, ResultTable, seeds_note
 
 _INDIVIDUALS = {
@@ -107,7 +106,7 @@ class TabularExperiment(Experiment):
 
     def report(self, runs: Sequence[Run]) -> Report:
         """For each model what happens to individuals, and to groups."""
-        rows = [_with_seconds(row, runs) for row in summarize_chosen(runs)]
+        rows = [with_seconds(row, runs) for row in summarize_chosen(runs)]
         tables = []
         for model in (*MODELS, NetworkArm.name):
             mine = [
@@ -138,17 +137,6 @@ class TabularExperiment(Experiment):
         ):
             plots.trade_off(axes, {}, chosen, across, (metric, _INDIVIDUALS[metric]))
         return {"trade_off": figure}
-
-
-def _with_seconds(row: Summary, runs: Sequence[Run]) -> Summary:
-    """A row with the time its method took, where it has its own."""
-    spent = [run.seconds[row.method] for run in runs if row.method in run.seconds]
-    mean = sum(spent) / len(spent) if spent else math.nan
-    return replace(
-        row,
-        mean={**row.mean, "seconds": mean},
-        std={**row.std, "seconds": math.nan},
-    )
 
 
 def _notes(runs: Sequence[Run]) -> Iterable[str]:

@@ -476,15 +476,12 @@ class PredictionConsistency(_Rows):
         return prediction_consistency(self._all("label"), self._all("group"))
 
 
-class _Ranking(_Rows):
-    """Keeps people and their outputs: everybody is ranked among all."""
+class _Ranking(_PeopleRows):
+    """Everybody is ranked among all."""
 
     is_differentiable = False
     higher_is_better = True
     plot_lower_bound, plot_upper_bound = 0.0, 1.0
-
-    x: list[Tensor]
-    y: list[Tensor]
 
     def __init__(
         self,
@@ -493,17 +490,10 @@ class _Ranking(_Rows):
         outputs: Literal["euclidean", "cosine"] = "euclidean",
         **kwargs: Any,
     ) -> None:
-        super().__init__("x", "y", **kwargs)
+        super().__init__(None, **kwargs)
         self.k = check_count("k", k)
         check_choice("outputs", outputs, ("euclidean", "cosine"))
         self.outputs = outputs
-
-    def update(self, x: Tensor, y: Tensor) -> None:
-        """Adds people and their outputs."""
-        x, y = check_features("x", x), check_outputs("y", y)
-        check_same_rows("y", y, "x", x)
-        self.x.append(x.detach())
-        self.y.append(y.detach())
 
 
 class RankingNDCG(_Ranking):

@@ -8,8 +8,9 @@ a group are treated. Balanced smoothing makes the worst of them small,
 
 .. math::
     f^* = \arg\min_f \|f - \hat y\|^2 + \lambda n \max_g E_g(f), \qquad
-    n = \sum_g m_g .
+    n = \sum_g m_g ,
 
+over the groups that have an edge; the others have no energy, whatever their strength.
 The maximum is that over all mixtures :math:`b` of groups, :math:`b_g \ge 0` and
 :math:`\sum_g b_g = 1`. The objective is convex in :math:`f` and linear in :math:`b`, so
 minimum and maximum change places (Sion's theorem), and with
@@ -75,8 +76,6 @@ class Balance:
             while another is not.
         gap (float): Duality gap; its root bounds how far, in all columns together, the
             outputs are from the balanced ones.
-        is_balanced (bool): Whether the energies agree up to 0.1%. If not, groups with
-            a ``beta`` of zero are treated more alike than the others can be.
         num_solves (int): Systems solved on the way.
 
     Shapes:
@@ -88,8 +87,16 @@ class Balance:
     energy: Tensor
     ratio: float
     gap: float
-    is_balanced: bool
     num_solves: int
+
+    @property
+    def is_balanced(self) -> bool:
+        """Whether the energies agree up to 0.1%.
+
+        If not, groups with a ``beta`` of zero are treated more alike than the others
+        can be.
+        """
+        return self.ratio <= 1.0 + _EVEN
 
     def __repr__(self) -> str:
         pairs = zip(self.group.tolist(), self.beta.tolist(), strict=True)
@@ -250,8 +257,5 @@ class _Search:
         worst, least = (float(some.max()), float(some.min())) if b.numel() else (0, 0)
         ratio = worst / least if least > 0 else (1.0 if worst == 0 else math.inf)
         gap = self.strength * max(worst - float(b @ some), 0.0)
-        balanced = ratio <= 1.0 + _EVEN
-        found = Balance(
-            self.label, self.beta(b), energy, ratio, gap, balanced, self.num_solves
-        )
+        found = Balance(self.label, self.beta(b), energy, ratio, gap, self.num_solves)
         return self.factor(b), found

@@ -51,19 +51,20 @@ class FairSubgraph(BaseTransform):  # type: ignore[misc]
         self.edge_index = check_edges(edge_index)
         self.edge_weight = edge_weight
         self.name = check_graph_name(name)
+        some = self.edge_index.numel() > 0
+        self._num_nodes = int(self.edge_index.max()) + 1 if some else 0
 
     def forward(self, data: Data) -> Data:
         """Returns ``data`` with the edges among its nodes."""
         check_kind("data", data, Data)
         check_attribute("data", data.keys(), "n_id")
         nodes = data.n_id.to(self.edge_index.device)
-        highest = max(int(nodes.max()), int(self.edge_index.max())) if len(nodes) else 0
         edge_index, weight = subgraph(
             nodes,
             self.edge_index,
             self.edge_weight,
             relabel_nodes=True,
-            num_nodes=highest + 1,
+            num_nodes=max(self._num_nodes, int(nodes.amax(0)) + 1 if len(nodes) else 0),
         )
         index_key, weight_key = graph_keys(self.name)
         data[index_key] = edge_index.to(data.n_id.device)

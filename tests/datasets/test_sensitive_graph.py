@@ -43,6 +43,18 @@ def test_nothing_is_written_without_root(tmp_path, monkeypatch):
     assert sorted(tmp_path.rglob("*")) == before
 
 
+@pytest.mark.parametrize("kept", [True, False])
+def test_pre_transform_is_applied(tmp_path, monkeypatch, kept):
+    _write(tmp_path / "graphs" / "credit")
+    monkeypatch.setenv("PYG_GLIF_DATA", str(tmp_path))
+
+    def mark(data):
+        data.marked = True
+        return data
+
+    assert SensitiveGraph(tmp_path if kept else None, pre_transform=mark)[0].marked
+
+
 def test_split_takes_labels_from_both_classes(tmp_path):
     _write(tmp_path / "graphs" / "credit", label=[1] * 60 + [0] * 40, rows=100)
     dataset = SensitiveGraph(tmp_path)

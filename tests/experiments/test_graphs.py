@@ -132,6 +132,13 @@ def test_every_network_trains(folder, monkeypatch, kind):
     assert model.embed(trial.data.x, trial.data.edge_index).shape == (160, 4)
 
 
+def test_networks_are_checked_before_anything_is_read():
+    experiment = EXPERIMENTS["credit"]
+    assert experiment.configured("gin", None).config.variant == "gin"
+    with pytest.raises(ValueError, match="'variant' must be"):
+        experiment.configured("transformer", None)
+
+
 def test_report_and_figures_come_from_files(run, tmp_path):
     path = run.write(tmp_path)
     again = Run.read(path)

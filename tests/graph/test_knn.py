@@ -11,6 +11,7 @@ from pyg_glif import fair_knn_graph
 from pyg_glif.distances import CallableDistance, Mahalanobis, SensitiveSubspace
 from pyg_glif.errors import MemoryBudgetError
 from pyg_glif.graph import SimilarityGraph, _pool, _search, weights
+from tests.graph.clouds import KINDS, cloud
 from tests.oracles_knn import brute_force_nearest, exact_nearest
 
 STRATEGIES = ("auto", "projected", "plain")
@@ -81,28 +82,9 @@ def test_fair_knn_graph_keeps_all_ties():
     assert fair_knn_graph(torch.zeros(3, 0), 1)[0].size(1) == 6
 
 
-def _cloud(kind, num_nodes, num_features, dtype, seed):
-    generator = torch.Generator().manual_seed(seed)
-    x = torch.randn(num_nodes, num_features, generator=generator, dtype=dtype)
-    if kind == "duplicates":
-        pick = torch.randint(max(1, num_nodes // 6), (num_nodes,), generator=generator)
-        return x[pick]
-    if kind == "far":
-        return x + 1e4
-    if kind == "clusters":
-        centre = torch.randint(3, (num_nodes, 1), generator=generator)
-        return 1e-3 * x + 100.0 * centre
-    if kind == "grid":
-        size = (num_nodes, num_features)
-        return torch.randint(3, size, generator=generator).to(dtype)
-    return x * {"tiny": 1e-25, "huge": 1e25}.get(kind, 1.0)
-
-
 @settings(deadline=None, max_examples=150)
 @given(
-    kind=st.sampled_from(
-        ["ordinary", "duplicates", "far", "clusters", "grid", "tiny", "huge"]
-    ),
+    kind=st.sampled_from(KINDS),
     num_nodes=st.sampled_from([2, 3, 40, 130, 300]),
     num_features=st.sampled_from([1, 2, 3, 17, 150]),
     k=st.sampled_from([1, 2, 7, 60]),
@@ -128,7 +110,7 @@ def test_fair_knn_graph_equals_brute_force(
     tile_size,
     seed,
 ):
-    z = _cloud(kind, num_nodes, num_features, dtype, seed)
+    z = cloud(kind, num_nodes, num_features, dtype, seed, copies=6)
     generator = np.random.default_rng(seed)
     i, j = z[torch.from_numpy(generator.integers(num_nodes, size=(2, 50)))].double()
     dist = np.sqrt(((i - j).numpy() ** 2).sum(1))
@@ -190,7 +172,7 @@ def test_bounds_may_shrink_at_any_time(strategy, kind, monkeypatch):
     monkeypatch.setattr(_pool, "_UNRESOLVED", 1)  # evaluate early and often
     monkeypatch.setattr(_search, "_SAMPLE", 4)
     for dtype in (torch.float32, torch.float64):
-        z = _cloud(kind, 400, 12, dtype, 3)
+        z = cloud(kind, 400, 12, dtype, 3, copies=6)
         _assert_exact(z, 3, strategy=strategy, tile_size=16)
 
 

@@ -11,6 +11,7 @@ from pyg_glif.errors import MemoryBudgetError
 from pyg_glif.graph import fair_radius_graph
 from pyg_glif.graph._plan import choose_basis
 from pyg_glif.graph._points import Points
+from tests.graph.clouds import KINDS, cloud
 from tests.oracles_radius import brute_force_distances, brute_force_edges
 
 STRATEGIES = ("auto", "projected", "plain")
@@ -65,28 +66,9 @@ def test_fair_radius_graph_without_columns_joins_everybody(strategy):
     assert sq_dist.tolist() == [0.0] * 6
 
 
-def _cloud(kind, num_nodes, num_features, dtype, seed):
-    generator = torch.Generator().manual_seed(seed)
-    x = torch.randn(num_nodes, num_features, generator=generator, dtype=dtype)
-    if kind == "duplicates":
-        pick = torch.randint(max(1, num_nodes // 3), (num_nodes,), generator=generator)
-        return x[pick]
-    if kind == "far":
-        return x + 1e4
-    if kind == "clusters":
-        centre = torch.randint(3, (num_nodes, 1), generator=generator)
-        return 1e-3 * x + 100.0 * centre
-    if kind == "grid":
-        size = (num_nodes, num_features)
-        return torch.randint(3, size, generator=generator).to(dtype)
-    return x * {"tiny": 1e-25, "huge": 1e25}.get(kind, 1.0)
-
-
 @settings(deadline=None, max_examples=150)
 @given(
-    kind=st.sampled_from(
-        ["ordinary", "duplicates", "far", "clusters", "grid", "tiny", "huge"]
-    ),
+    kind=st.sampled_from(KINDS),
     num_nodes=st.sampled_from([2, 3, 40, 130, 300]),
     num_features=st.sampled_from([1, 2, 3, 17, 150]),
     dtype=st.sampled_from([torch.float32, torch.float64]),
@@ -99,7 +81,7 @@ def _cloud(kind, num_nodes, num_features, dtype, seed):
 def test_fair_radius_graph_equals_brute_force(
     kind, num_nodes, num_features, dtype, radius, num_graphs, strategy, tile_size, seed
 ):
-    z = _cloud(kind, num_nodes, num_features, dtype, seed)
+    z = cloud(kind, num_nodes, num_features, dtype, seed)
     generator = np.random.default_rng(seed)
     dist = brute_force_distances(z.double().numpy())
     tau = {

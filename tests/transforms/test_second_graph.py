@@ -113,6 +113,8 @@ def test_subgraph_has_the_edges_among_its_nodes(generator):
     bare = FairSubgraph(index, name="alike")(Data(n_id=nodes, num_nodes=12))
     assert "alike_edge_weight" not in bare
     assert str(FairSubgraph(index[:, :4])) == "FairSubgraph(num_edges=4, name='fair')"
+    nobody = FairSubgraph(index[:, :0])(Data(n_id=nodes, num_nodes=12))
+    assert nobody.fair_edge_index.shape == (2, 0)
     with pytest.raises(ValueError, match="'n_id'"):
         FairSubgraph(index)(Data(x=x))
 
