@@ -74,7 +74,7 @@ docs: $(READY)
 $(OLDEST)/.ready: pyproject.toml constraints-oldest.txt
 	test -x $(OLDEST)/bin/python || $(OLDEST_PYTHON) -m venv $(OLDEST)
 	$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check \
-		-c constraints-oldest.txt -e ".[test,plots,baselines,files]"
+		-c constraints-oldest.txt -e ".[test,plots,baselines,files,report,serve,ray]"
 	touch $@
 
 # Old packages warn about the newer ones they meet here; `make test` looks after ours.
