@@ -17,6 +17,7 @@ from . import (
     nn as nn,
     path as path,
     postprocessor as postprocessor,
+    serve as serve,
     sklearn as sklearn,
     solvers as solvers,
     tables as tables,
