@@ -16,7 +16,7 @@ from pyg_glif.experiments._judging import NUM_BINS
 from pyg_glif.experiments._network import NetworkArm
 from pyg_glif.experiments._people import MODELS, Split, TabularConfig
 from pyg_glif.experiments.experiment import Comparison, Experiment, Method
-from pyg_glif.experiments.records import Run, summarize_chosen, with_seconds
+from pyg_glif.experiments.records import Run, summarize_chosen, with_costs
 from pyg_glif.experiments.report import Report, ResultTable, seeds_note
 
 _INDIVIDUALS = {
@@ -106,7 +106,7 @@ class TabularExperiment(Experiment):
 
     def report(self, runs: Sequence[Run]) -> Report:
         """For each model what happens to individuals, and to groups."""
-        rows = [with_seconds(row, runs) for row in summarize_chosen(runs)]
+        rows = [with_costs(row, runs) for row in summarize_chosen(runs)]
         tables = []
         for model in (*MODELS, NetworkArm.name):
             mine = [
