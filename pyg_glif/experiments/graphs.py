@@ -525,14 +525,13 @@ class GraphExperiment(Experiment):
     def draw(self, runs: Sequence[Run]) -> dict[str, Any]:
         """What AUC buys: likeness on the whole, and balance between groups."""
         chosen = summarize_chosen(runs)
-        curves = plots.curves_of(
-            (row for row in summarize(runs) if row.method in ("GLIF", BALANCED)), "lam"
+        shown = {"auc": True, "unfairness_unit": False, "disparity": False}
+        figure, panels = plots.new_figure("abc", height=0.3 * len(chosen) + 1.0)
+        plots.rows(
+            panels,
+            chosen,
+            [plots.Measure(m, _QUALITY[m], higher) for m, higher in shown.items()],
         )
-        figure, panels = plots.new_figure(2, height=5.2)
-        across = ("auc", _QUALITY["auc"])
-        for axes, metric in zip(panels, ("unfairness_unit", "disparity"), strict=True):
-            plots.trade_off(axes, curves, chosen, across, (metric, _QUALITY[metric]))
-            axes.set_yscale("log")
         return {"trade_off": figure}
 
 
