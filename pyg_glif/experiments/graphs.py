@@ -32,7 +32,6 @@ from pyg_glif.experiments.experiment import Comparison, Experiment, Method
 from pyg_glif.experiments.records import (
     Record,
     Run,
-    summarize,
     summarize_chosen,
     with_costs,
 )
