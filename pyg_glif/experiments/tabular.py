@@ -130,12 +130,13 @@ class TabularExperiment(Experiment):
             for row in summarize_chosen(runs)
             if row.method.startswith(f"{model}: ") and "people" not in row.method
         ]
-        figure, panels = plots.new_figure(2, height=5.2)
-        across = ("accuracy", _INDIVIDUALS["accuracy"])
-        for axes, metric in zip(
-            panels, ("unlike_effect", "flip_consistency"), strict=True
-        ):
-            plots.trade_off(axes, {}, chosen, across, (metric, _INDIVIDUALS[metric]))
+        shown = {"accuracy": True, "unlike_effect": False, "flip_consistency": True}
+        figure, panels = plots.new_figure("abc", height=0.3 * len(chosen) + 1.0)
+        plots.rows(
+            panels,
+            chosen,
+            [plots.Measure(m, _INDIVIDUALS[m], higher) for m, higher in shown.items()],
+        )
         return {"trade_off": figure}
 
 
