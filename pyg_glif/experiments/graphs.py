@@ -525,13 +525,18 @@ class GraphExperiment(Experiment):
         """What AUC buys: likeness on the whole, and balance between groups."""
         chosen = summarize_chosen(runs)
         shown = {"auc": True, "unfairness_unit": False, "disparity": False}
+        measures = {m: plots.Measure(m, _QUALITY[m], up) for m, up in shown.items()}
         figure, panels = plots.new_figure("abc", height=0.3 * len(chosen) + 1.0)
-        plots.rows(
-            panels,
-            chosen,
-            [plots.Measure(m, _QUALITY[m], higher) for m, higher in shown.items()],
-        )
-        return {"trade_off": figure}
+        plots.rows(panels, chosen, list(measures.values()))
+        front, (likeness, balance) = plots.new_figure("ab", height=5.2)
+        tried = (row for row in summarize(runs) if row.method in ("GLIF", BALANCED))
+        curves = plots.curves_of(tried, "lam")
+        for axes, up in ((likeness, "unfairness_unit"), (balance, "disparity")):
+            across = measures["auc"]
+            plots.trade_off(axes, curves, chosen, across, measures[up], spread=False)
+        likeness.set_yscale("log")
+        plots.add_legend(front, [likeness])
+        return {"trade_off": figure, "front": front}
 
 
 def _notes(config: GraphConfig, runs: Sequence[Run]) -> Iterable[str]:

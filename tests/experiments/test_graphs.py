@@ -229,4 +229,4 @@ def test_report_and_figures_come_from_files(run, tmp_path):
     assert "GLIF, balanced, at GUIDE's IF" in text
     assert "Published (GUIDE's repository" in text
     assert "0.6776 / 1,886 / 1.003" in text
-    assert list(experiment.draw([again])) == ["trade_off"]
+    assert list(experiment.draw([again])) == ["trade_off", "front"]
