@@ -32,6 +32,7 @@ from pyg_glif.experiments.experiment import Comparison, Experiment, Method
 from pyg_glif.experiments.records import (
     Record,
     Run,
+    summarize,
     summarize_chosen,
     with_costs,
 )
