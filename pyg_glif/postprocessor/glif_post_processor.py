@@ -193,13 +193,22 @@ class GLIFPostProcessor(Parameters):
         self._check_params()
 
     def fit(
-        self, x: Any, y_hat: Any, *, y_std: Any = None, ids: Any = None
+        self,
+        x: Any,
+        y_hat: Any,
+        graph: SimilarityGraph | None = None,
+        *,
+        y_std: Any = None,
+        ids: Any = None,
     ) -> "GLIFPostProcessor":
         """Finds who is similar and smooths their outputs.
 
         Args:
             x (array-like): Features :math:`(N, F)`.
             y_hat (array-like): Outputs of the model, :math:`(N)` or :math:`(N, C)`.
+            graph (SimilarityGraph, optional): What a search for these people in this
+                distance and radius has found, if there was one: it is not searched
+                again. (default: :obj:`None`)
             y_std (float or array-like, optional): Standard deviation of everybody's
                 output, :math:`(N)`, in the coordinates in which outputs are averaged:
                 whoever is known better keeps more of their own output, see
@@ -220,7 +229,7 @@ class GLIFPostProcessor(Parameters):
         doubt_features(features, names[0], params["distance"])
         people = people_of(ids, y_std, len(features), features)
         settings = self._settings(features, params)
-        fitted = fit_people(settings, features, outputs, names, people)
+        fitted = fit_people(settings, features, outputs, names, people, graph)
         self._adopt(fitted, params)
         doubt_graph(share_joined(fitted), len(features), settings.tau, settings.k)
         return self

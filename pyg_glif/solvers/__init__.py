@@ -15,7 +15,7 @@ from pyg_glif.solvers.coordinate_descent import CoordinateDescent
 from pyg_glif.solvers.implicit import smooth
 from pyg_glif.solvers.preconditioner import Jacobi
 from pyg_glif.solvers.system import System
-from pyg_glif.solvers.together import solve_together
+from pyg_glif.solvers.together import solve_parts, solve_together
 from pyg_glif.solvers.uncertainty import Noise, NoiseRoot, noise_root, own_shares
 
 __all__ = [
@@ -39,5 +39,6 @@ __all__ = [
     "noise_root",
     "own_shares",
     "smooth",
+    "solve_parts",
     "solve_together",
 ]
