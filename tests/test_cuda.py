@@ -349,7 +349,7 @@ NO_CALL = {
     "PathPoint", "Person", "Projection", "Solution", "SolveStatus", "Solver",
     "SubspaceFit", "System", "TransformInfo", "TunePoint", "TuneResult", "Violations",
     "WorstCase", "free_directions", "smooth", "smooth_outputs",
-    "solve_together",
+    "solve_parts", "solve_together",
     "ColumnSummary", "TableSummary", "Balance", "balance", "group_energies",
     "group_sizes", "LinearFit", "solve_strengths",
 }  # fmt: skip

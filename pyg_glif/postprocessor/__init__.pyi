@@ -1,5 +1,6 @@
 from ._fitted import TransformInfo
 from .audit import Bootstrap, audit
+from .certificate import Certificate, Sensitivity, WorstCase
 from .explanation import Explanation
 from .glif_post_processor import GLIFPostProcessor
 from .report import AuditReport, Estimate, Measure, Pair, Person
@@ -8,6 +9,7 @@ from .summary import FitSummary
 __all__ = [
     "AuditReport",
     "Bootstrap",
+    "Certificate",
     "Estimate",
     "Explanation",
     "FitSummary",
@@ -15,6 +17,8 @@ __all__ = [
     "Measure",
     "Pair",
     "Person",
+    "Sensitivity",
     "TransformInfo",
+    "WorstCase",
     "audit",
 ]

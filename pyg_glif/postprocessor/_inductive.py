@@ -107,6 +107,11 @@ class GroundedOperator(LaplacianOperator):
         return count + self.pattern.rowptr.diff()
 
     @property
+    def ties(self) -> Ties:
+        """Pairs of a new and a fitted person."""
+        return self._outer
+
+    @property
     def tied(self) -> Tensor:  # [P]
         """The fitted person at the end of every tie."""
         return self._outer.col
