@@ -23,6 +23,7 @@ from pyg_glif.laplacian import LaplacianOperator
 from pyg_glif.links import Link, dual_of_people, outputs_of_people
 from pyg_glif.postprocessor._inductive import GroundedOperator, Ties
 from pyg_glif.postprocessor._nearest import Pairs, scales
+from pyg_glif.postprocessor.peers import Peers
 from pyg_glif.solvers import Auto, Solution, Solver, smooth
 from pyg_glif.typing import Normalization
 
@@ -115,7 +116,7 @@ class Settings:
         self, row: Tensor, col: Tensor, sq_dist: Tensor, scale: Tensor | None = None
     ) -> Ties:
         """Pairs with their weights."""
-        return Ties(row, col, self.weights(sq_dist, scale).double())
+        return Ties(row, col, self.weights(sq_dist, scale).double(), sq_dist)
 
     def laplacian(self, graph: SimilarityGraph) -> LaplacianOperator:
         """The Laplacian of a graph with these settings."""
@@ -136,10 +137,12 @@ class TransformInfo:
             with ``joint=True`` other new people count as well.
         solution (Solution, optional): Certificate of the solve of ``joint=True``, in
             dual coordinates.
+        peers (Peers, optional): The neighbours among the fitted people, one by one.
     """
 
     num_neighbors: Tensor = field(repr=False)  # [M]
     solution: Solution | None = None
+    peers: Peers | None = None
 
     @property
     def num_isolated(self) -> int:
@@ -232,9 +235,12 @@ class Fitted:
         outer = Pairs(*found).counted(own, scale, mutual)
         return outer, inner.counted(own, own, mutual)
 
-    def update(self, x_new: Tensor, y_new: Tensor) -> tuple[Tensor, TransformInfo]:
+    def update(
+        self, x_new: Tensor, y_new: Tensor, with_peers: bool = False
+    ) -> tuple[Tensor, TransformInfo]:
         """Outputs of new people after one coordinate update each, by blocks of rows."""
         values, counts = [y_new[:0]], [torch.empty(0, dtype=torch.long)]
+        ties = []
         for start in range(0, len(x_new), _BLOCK):
             rows = slice(start, start + _BLOCK)
             lap, y = self.beside(x_new[rows]), y_new[rows]
@@ -242,19 +248,37 @@ class Fitted:
             eta /= (1.0 + self.mu * lap.diagonal).unsqueeze(1)
             values.append(self.settings.from_dual(eta, y, lap.deg))
             counts.append(lap.num_neighbors.cpu())
-        return torch.cat(values), TransformInfo(torch.cat(counts))
+            if with_peers:
+                ties.append(replace(lap.ties, row=lap.ties.row + start))
+        peers = self._peers(ties, len(x_new)) if with_peers else None
+        return torch.cat(values), TransformInfo(torch.cat(counts), peers=peers)
+
+    def _peers(self, ties: list[Ties], num_new: int) -> Peers:
+        """Pairs with fitted people, from those of blocks of newcomers."""
+        none = torch.empty(0, dtype=torch.long, device=self.x.device)
+        blank = Ties(none, none, none.double(), self.x.new_empty(0))
+        found = [blank, *ties]
+        return Peers(
+            row=torch.cat([part.row for part in found]),
+            col=torch.cat([part.col for part in found]),
+            weight=torch.cat([part.weight for part in found]),
+            sq_dist=torch.cat([part.sq_dist for part in found]),
+            num_new=num_new,
+            outputs=self.y_fair,
+        )
 
     def solve_jointly(
-        self, x_new: Tensor, y_new: Tensor
+        self, x_new: Tensor, y_new: Tensor, with_peers: bool = False
     ) -> tuple[Tensor, TransformInfo]:
         """Outputs of new people, solved together while fitted outputs stay fixed."""
         if len(x_new) == 0:
-            return self.update(x_new, y_new)
+            return self.update(x_new, y_new, with_peers)
         lap = self.beside(x_new, joint=True)
         rhs, settings = self._pulled(lap, y_new), self.settings
         _, solution = smooth(lap, settings.strength(rhs), rhs, settings.solver)
         value = settings.from_dual(solution.value, y_new, lap.deg)
-        return value, TransformInfo(lap.num_neighbors.cpu(), solution)
+        peers = self._peers([lap.ties], len(x_new)) if with_peers else None
+        return value, TransformInfo(lap.num_neighbors.cpu(), solution, peers)
 
     def _pulled(self, lap: GroundedOperator, y_new: Tensor) -> Tensor:
         """Outputs of new people in dual coordinates, plus the pull of fitted ones."""

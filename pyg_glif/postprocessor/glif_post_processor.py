@@ -257,9 +257,12 @@ class GLIFPostProcessor(Parameters):
         fitted = self._require_fit("transform")
         x, y, order = self._new_people(("x_new", x_new), ("y_hat_new", y_hat_new))
         step = fitted.solve_jointly if joint else fitted.update
-        value, info = step(x, y.to(x.device))
+        value, info = step(x, y.to(x.device), return_info)
         if order is not None:
-            value = value[:, torch.tensor(order).argsort()]
+            back = torch.tensor(order).argsort()
+            value = value[:, back]
+            if info.peers is not None:
+                info = replace(info, peers=info.peers.reordered(back))
         if info.num_isolated:
             _log.info("%d of %d have no neighbour", info.num_isolated, len(x))
             doubt_newcomers(info.num_isolated, len(x))
