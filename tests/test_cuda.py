@@ -305,6 +305,12 @@ CASES: dict[str, Callable[[People], Any]] = {
     "inform_debias": lambda p: baselines.inform_debias(
         p.score, p.edges, alpha=0.5, edge_weight=p.weight
     ),
+    "inform_debias_graph": lambda p: baselines.inform_debias_graph(
+        lambda weight: p.score * weight.sum(),
+        p.weight,
+        LaplacianOperator(p.edges, p.weight, N),
+        0.5,
+    ),
     "pairwise_fair_features": lambda p: baselines.pairwise_fair_features(
         p.x, (p.edges, p.weight), (p.edges, None), num_components=2
     ),
@@ -353,7 +359,7 @@ NO_CALL = {
     "PathPoint", "Person", "Projection", "Solution", "SolveStatus", "Solver",
     "SubspaceFit", "System", "TransformInfo", "TunePoint", "TuneResult", "Violations",
     "WorstCase", "free_directions", "smooth", "smooth_outputs",
-    "solve_together",
+    "solve_parts", "solve_together",
     "ColumnSummary", "TableSummary", "Balance", "balance", "group_energies",
     "group_sizes", "LinearFit", "solve_strengths",
 }  # fmt: skip

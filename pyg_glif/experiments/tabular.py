@@ -16,7 +16,7 @@ from pyg_glif.experiments._judging import NUM_BINS
 from pyg_glif.experiments._network import NetworkArm
 from pyg_glif.experiments._people import MODELS, Split, TabularConfig
 from pyg_glif.experiments.experiment import Comparison, Experiment, Method
-from pyg_glif.experiments.records import Run, summarize_chosen, with_seconds
+from pyg_glif.experiments.records import Run, summarize_chosen, with_costs
 from pyg_glif.experiments.report import Report, ResultTable, seeds_note
 
 _INDIVIDUALS = {
@@ -106,7 +106,7 @@ class TabularExperiment(Experiment):
 
     def report(self, runs: Sequence[Run]) -> Report:
         """For each model what happens to individuals, and to groups."""
-        rows = [with_seconds(row, runs) for row in summarize_chosen(runs)]
+        rows = [with_costs(row, runs) for row in summarize_chosen(runs)]
         tables = []
         for model in (*MODELS, NetworkArm.name):
             mine = [
@@ -130,12 +130,13 @@ class TabularExperiment(Experiment):
             for row in summarize_chosen(runs)
             if row.method.startswith(f"{model}: ") and "people" not in row.method
         ]
-        figure, panels = plots.new_figure(2, height=5.2)
-        across = ("accuracy", _INDIVIDUALS["accuracy"])
-        for axes, metric in zip(
-            panels, ("unlike_effect", "flip_consistency"), strict=True
-        ):
-            plots.trade_off(axes, {}, chosen, across, (metric, _INDIVIDUALS[metric]))
+        shown = {"accuracy": True, "unlike_effect": False, "flip_consistency": True}
+        figure, panels = plots.new_figure("abc", height=0.3 * len(chosen) + 1.0)
+        plots.rows(
+            panels,
+            chosen,
+            [plots.Measure(m, _INDIVIDUALS[m], higher) for m, higher in shown.items()],
+        )
         return {"trade_off": figure}
 
 

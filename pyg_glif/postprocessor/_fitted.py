@@ -346,11 +346,24 @@ class Fitted:
 
 
 def fit_people(
-    settings: Settings, x: Tensor, y_hat: Tensor, names: tuple[Names, Names]
+    settings: Settings,
+    x: Tensor,
+    y_hat: Tensor,
+    names: tuple[Names, Names],
+    graph: SimilarityGraph | None = None,
 ) -> Fitted:
-    """Searches the neighbours of everybody and solves for smoothed outputs."""
+    """Searches the neighbours of everybody, unless known, and smooths outputs."""
     settings.to_dual(y_hat)  # refuses bad outputs before the search
-    return _solved(settings, x, y_hat, settings.search(x), names)
+    if graph is None:
+        graph = settings.search(x)
+    elif settings.k is not None:
+        msg = f"'graph' must be left out with 'k' (got {graph!r})"
+        raise ValueError(f"{msg}. It does not tell whether nearest are mutual")
+    elif (graph.num_nodes, graph.tau, graph.k) != (len(x), settings.tau, None):
+        msg = f"'graph' must join the {len(x)} rows of 'x' within {settings.tau:g}"
+        raise ValueError(f"{msg} (got {graph!r}). Leave it out to search")
+    graph = replace(graph, _z=None, _dist=None)
+    return _solved(settings, x, y_hat, graph, names)
 
 
 def _solved(

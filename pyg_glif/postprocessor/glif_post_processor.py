@@ -182,12 +182,17 @@ class GLIFPostProcessor(Parameters):
         self.mutual = mutual
         self._check_params()
 
-    def fit(self, x: Any, y_hat: Any) -> "GLIFPostProcessor":
+    def fit(
+        self, x: Any, y_hat: Any, graph: SimilarityGraph | None = None
+    ) -> "GLIFPostProcessor":
         """Finds who is similar and smooths their outputs.
 
         Args:
             x (array-like): Features :math:`(N, F)`.
             y_hat (array-like): Outputs of the model, :math:`(N)` or :math:`(N, C)`.
+            graph (SimilarityGraph, optional): What a search for these people in this
+                distance and radius has found, if there was one: it is not searched
+                again. (default: :obj:`None`)
         """
         columns, known = column_names("x", x), None
         if columns is not None and self.distance is not None:
@@ -200,7 +205,7 @@ class GLIFPostProcessor(Parameters):
         params = _independent(self.get_params())
         doubt_features(features, names[0], params["distance"])
         settings = self._settings(features, params)
-        fitted = fit_people(settings, features, outputs, names)
+        fitted = fit_people(settings, features, outputs, names, graph)
         self._adopt(fitted, params)
         doubt_graph(share_joined(fitted), len(features), settings.tau, settings.k)
         return self

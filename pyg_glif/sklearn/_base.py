@@ -162,7 +162,7 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         if bool((x == x[0]).all()):
             msg = "'estimator' must depend on a column that counts"
             raise ValueError(f"{msg} (got the same coordinates for everybody)")
-        self.post_ = self._chosen(x, y_hat, y, link, folds).fit(x, y_hat)
+        self.post_ = self._corrected(x, y_hat, y, link, folds)
         return self
 
     def explain(self, X: Any, top: int | None = None) -> list[Explanation]:  # noqa: N803
@@ -416,7 +416,7 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             fit_params = {**fit_params, "sample_weight": sample_weight}
         return fit_params, {}
 
-    def _chosen(
+    def _corrected(
         self,
         x: Tensor,
         y_hat: Tensor,
@@ -424,15 +424,18 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         link: Link | None,
         folds: list[Any],
     ) -> GLIFPostProcessor:
-        """The correction with the radius, decay and strength that are chosen."""
+        """The correction, fitted with the radius, decay and strength chosen."""
         tau, theta, lam = self.tau, self.theta, self.lam
         if tau is None and self.k is None:
             tau = suggest_tau(x, coverage=self.coverage)
             theta = _FASTER * float(decay_of(None, tau)) if theta is None else theta
         self.__dict__.pop("tune_", None)
+        graph = None if self.k is not None else self._similarity(x, tau)
         if lam == "tune":
-            weight = self._weight_of_peers(x, tau, theta)
-            size: Any = {"taus": [tau]} if self.k is None else {"ks": [self.k]}
+            weight = self._weight_of_peers(x, graph, theta)
+            size: Any = {"ks": [self.k]}
+            if self.k is None:
+                size = {"taus": [tau], "graph": graph}
             self.tune_ = tune(
                 x,
                 y_hat,
@@ -447,17 +450,24 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
                 progress=self.progress,
             )
             lam = self.tune_.best.lam
-        return self._new_post(tau=tau, theta=theta, lam=lam, link=link)
+        post = self._new_post(tau=tau, theta=theta, lam=lam, link=link)
+        return post.fit(x, y_hat, graph)
 
     def _weight_of_peers(
-        self, x: Tensor, tau: float | None, theta: float | None
+        self, x: Tensor, graph: SimilarityGraph | None, theta: float | None
     ) -> float:
         """How much peers weigh beside a person at strength one, on average."""
         generator = torch.Generator().manual_seed(0)
-        some = x[torch.randperm(len(x), generator=generator)[:_SAMPLE]]
-        lap = self._similarity(some, tau).laplacian(theta, self.normalization)
-        # Within a radius there are more peers among more people.
-        more = 1.0 if self.k is not None else (len(x) - 1) / (len(some) - 1)
+        rows = torch.randperm(len(x), generator=generator)[:_SAMPLE]
+        if graph is None:
+            found, more = self._similarity(x[rows], self.tau), 1.0
+        else:
+            some = torch.zeros(len(x), dtype=torch.bool)
+            some[rows] = True
+            found = graph.among(some)
+            # Within a radius there are more peers among more people.
+            more = (len(x) - 1) / (len(rows) - 1)
+        lap = found.laplacian(theta, self.normalization)
         return more * float((lap.diagonal * lap.lam_scale).mean())
 
     def _read(self, X: Any) -> People:  # noqa: N803

@@ -15,7 +15,7 @@ from pyg_glif.solvers.coordinate_descent import CoordinateDescent
 from pyg_glif.solvers.implicit import smooth
 from pyg_glif.solvers.preconditioner import Jacobi
 from pyg_glif.solvers.system import System
-from pyg_glif.solvers.together import solve_together
+from pyg_glif.solvers.together import solve_parts, solve_together
 
 __all__ = [
     "CG",
@@ -33,5 +33,6 @@ __all__ = [
     "group_energies",
     "group_sizes",
     "smooth",
+    "solve_parts",
     "solve_together",
 ]

@@ -139,7 +139,8 @@ def group_sizes(
     members = torch.bincount(group, minlength=num_groups).double()
     if definition == "members":
         return members
-    entries = torch.bincount(group[lap.pattern.row], minlength=num_groups).double()
+    degree = lap.pattern.rowptr.diff().double()
+    entries = torch.zeros_like(members).index_add(0, group, degree)
     if definition == "guide":
         entries = entries + members
     return 0.5 * entries

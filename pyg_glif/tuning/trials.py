@@ -22,6 +22,9 @@ from pyg_glif.tuning.measures import Estimate, Measures, Peers, ratio
 from pyg_glif.tuning.newcomers import Method, Source
 from pyg_glif.tuning.result import TunePoint
 
+# Beyond, one more solve of every fold costs more than that decisions hang on it.
+_MANY = 10_000
+
 
 class Neighborhood(NamedTuple):
     """A setting but for its strength."""
@@ -188,6 +191,8 @@ class OnNewcomers:
 
     def again(self, point: TunePoint) -> TunePoint:
         """The setting of a point, solved alone the way a fit does it."""
+        if len(self._method.y) > _MANY:
+            return point
         alone = replace(self._method, solver=self._method.solver or Auto())
         (found,) = self._tried(self._grid.find(point), [point.lam], alone)
         return found
@@ -203,11 +208,10 @@ class OnNewcomers:
         outputs = [method.y.clone() for _ in lams]
         gaps: list[list[Tensor]] = [[] for _ in lams]
         failed: dict[int, SolveStatus] = {}
-        for k, fold in enumerate(self._folds):
-            graph, ties = at.source.split(at.size, at.theta, fold)
-            steps = method.steps(k, fold, graph, ties, at.theta, lams)
+        rounds = method.rounds(at.source, at.size, at.theta, self._folds, lams)
+        for k, steps in enumerate(rounds):
             for place, step in enumerate(steps):
-                outputs[place][fold.new] = step.new
+                outputs[place][self._folds[k].new] = step.new
                 gaps[place].append(self._gap(k, step.fitted, step.new))
                 if step.status.is_failure:
                     failed[place] = step.status

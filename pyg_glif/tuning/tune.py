@@ -21,7 +21,7 @@ from pyg_glif._validate import (
     check_scalar,
 )
 from pyg_glif.distances import FairDistance
-from pyg_glif.graph import suggest_tau
+from pyg_glif.graph import SimilarityGraph, suggest_tau
 from pyg_glif.links import Link
 from pyg_glif.solvers import Solver
 from pyg_glif.tuning.choice import choose, front, why_baseline
@@ -65,6 +65,7 @@ def tune(
     solver: Solver | None = None,
     link: Link | None = None,
     progress: bool | None = None,
+    graph: SimilarityGraph | None = None,
 ) -> TuneResult:
     r"""Tries radii and strengths on newcomers, and picks the fairest that costs little.
 
@@ -139,6 +140,9 @@ def tune(
         link (Link, optional): Output space. (default: :obj:`None`)
         progress (bool, optional): Whether to show a progress bar; :obj:`None` shows
             it on a terminal. (default: :obj:`None`)
+        graph (SimilarityGraph, optional): What a search for the largest of ``taus``
+            in ``distance`` has found, if there was one: it is not searched again.
+            (default: :obj:`None`)
 
     Shapes:
         - **input:** features :math:`(N, F)`, outputs :math:`(N)` or :math:`(N, C)`,
@@ -161,11 +165,11 @@ def tune(
     come from the folds, each smoothed alone. The rule ``"one_se"`` does not search for
     the luckiest of many settings: their order does not depend on labels, and the first
     that may cost too much ends the walk, in each distance and decay. Ties go to the
-    higher score, then to the smaller strength and radius. The choice is solved once
-    more as :class:`~pyg_glif.GLIFPostProcessor` does it, so that fitting the folds with
-    :meth:`TuneResult.settings` gives the numbers reported. If nothing tried is both
-    fairer than the model and cheap enough, the choice is the model, with a
-    warning.
+    higher score, then to the smaller strength and radius. Up to 10,000 people the
+    choice is solved once more as :class:`~pyg_glif.GLIFPostProcessor` does it, so that
+    fitting the folds with :meth:`TuneResult.settings` gives the numbers reported; with
+    more they agree up to the tolerance of the solver. If nothing tried is both fairer
+    than the model and cheap enough, the choice is the model, with a warning.
 
     Example:
         >>> x = torch.arange(40.0).unsqueeze(1) / 40
@@ -193,7 +197,9 @@ def tune(
     else:
         folds = split_people(cv, measures.known, measures.labels, group, generator)
     known = _references(references, y, folds, own=not isinstance(cv, Integral))
-    sources, yardstick = _searched(x, distance, distances, taus, ks, progress)
+    if graph is not None:
+        _check_graph(graph, len(x), taus, distances)
+    sources, yardstick = _searched(x, distance, distances, taus, ks, progress, graph)
     grid = Grid(sources, decays, strengths, progress)
     shared = grid, Method(y, normalization, solver, link, known), measures
     trial: OnFitted | OnNewcomers
@@ -254,6 +260,7 @@ def _searched(
     taus: Sequence[float] | None,
     ks: Sequence[int] | None,
     progress: bool | None,
+    graph: SimilarityGraph | None,
 ) -> tuple[dict[Any, Source], Source]:
     """Neighbourhoods in every distance, and those where unfairness is measured."""
     check_exclusive("ks", ks, "taus", taus)
@@ -268,13 +275,28 @@ def _searched(
         if nearest is not None:
             return AmongNearest(x, nearest, which, progress)
         sizes = _radii(x, which) if radii is None else radii
-        return WithinRadius(x, sizes, which, progress)
+        return WithinRadius(x, sizes, which, progress, graph)
 
     tried = {None: distance} if distances is None else distances
     out = {key: search(which) for key, which in tried.items()}
     if distances is None or distance is None:
         return out, next(iter(out.values()))
     return out, search(distance)
+
+
+def _check_graph(
+    graph: SimilarityGraph,
+    num_people: int,
+    taus: Sequence[float] | None,
+    distances: Mapping[Any, FairDistance] | None,
+) -> None:
+    """Raises unless a graph can hold what a search would find."""
+    check_exclusive("graph", graph, "distances", distances)
+    if taus is None:
+        raise ValueError("'taus' must be given with 'graph' (got None)")
+    if graph.num_nodes != num_people or graph.k is not None:
+        msg = f"'graph' must be of a radius, with the {num_people} rows of 'x'"
+        raise ValueError(f"{msg} (got {graph!r})")
 
 
 def _numbers(name: str, values: Sequence[float]) -> list[float]:

@@ -11,8 +11,9 @@ from sklearn.model_selection import GroupKFold, KFold
 
 from pyg_glif import GLIFPostProcessor
 from pyg_glif.distances import Mahalanobis
+from pyg_glif.graph import SimilarityGraph
 from pyg_glif.links import Logit
-from pyg_glif.tuning import TunePoint, TuneResult, tune
+from pyg_glif.tuning import TunePoint, TuneResult, trials, tune
 from tests import oracles, oracles_inductive as oracle
 
 TAUS, LAMS, THETA = (0.4, 0.8), (0.1, 1.0, 10.0), 0.5
@@ -438,6 +439,44 @@ def test_result_tells_errors() -> None:
     assert isinstance(found.best, TunePoint)
 
 
+def test_a_strength_beyond_shared_products_is_solved_alone() -> None:
+    """Rounding would hide how good a common solve of these is."""
+    x, y, labels = problem()
+    found = tune(
+        x, y, labels, taus=TAUS, lams=(1.0, 1e13), theta=THETA, cv=splits(), rule="best"
+    )
+    for point in found.points:
+        outputs, _ = by_formula(x.numpy(), y.numpy(), point.tau, point.lam, None)
+        right = (outputs > 0.5) == labels.numpy()
+        assert point.score == pytest.approx(right.mean())
+
+
+def test_a_graph_that_is_known_is_not_searched_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    x, y, labels = problem()
+    options = {"taus": TAUS, "lams": LAMS, "max_loss": 0.2}
+    expected = tune(x, y, labels, **options)
+    graph = SimilarityGraph.search(x, 1.5)  # a larger radius has them all
+    monkeypatch.setattr(SimilarityGraph, "search", None)
+    found = tune(x, y, labels, **options, graph=graph)
+    assert found.points == expected.points
+    assert found.best == expected.best
+
+
+def test_beyond_ten_thousand_the_choice_is_what_the_sweep_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    x, y, labels = problem()
+    options = {"taus": TAUS, "lams": LAMS, "max_loss": 0.2}
+    solved = tune(x, y, labels, **options)
+    monkeypatch.setattr(trials, "_MANY", 80)
+    found = tune(x, y, labels, **options)
+    assert found.best.lam == solved.best.lam > 0
+    assert found.best.score == solved.best.score
+    assert found.best.unfairness == pytest.approx(solved.best.unfairness, rel=1e-5)
+
+
 def test_plot_draws_the_choice_and_its_errors() -> None:
     pytest.importorskip("matplotlib")
     x, y, labels = problem()
@@ -464,6 +503,29 @@ def test_plot_draws_the_choice_and_its_errors() -> None:
             ValueError,
             "'cv' must be at most the number of people who can be newcomers, 6 (got 7)"
             ". Pass fewer folds, or 'None' to score who was fitted",
+        ),
+        (
+            {"graph": SimilarityGraph.search(torch.zeros(5, 1), 1.0), "taus": [1.0]},
+            ValueError,
+            "'graph' must be of a radius, with the 6 rows of 'x' (got "
+            "SimilarityGraph(num_nodes=5, num_edges=20, tau=1))",
+        ),
+        (
+            {"graph": SimilarityGraph.nearest(torch.zeros(6, 1), 1), "taus": [1.0]},
+            ValueError,
+            "'graph' must be of a radius, with the 6 rows of 'x' (got "
+            "SimilarityGraph(num_nodes=6, num_edges=30, k=1))",
+        ),
+        (
+            {"graph": SimilarityGraph.search(torch.zeros(6, 1), 1.0), "taus": None},
+            ValueError,
+            "'taus' must be given with 'graph' (got None)",
+        ),
+        (
+            {"graph": SimilarityGraph.search(torch.zeros(6, 1), 1.0), "taus": [2.0]},
+            ValueError,
+            "'tau' must be at most the radius of the graph, 1 (got 2). Search at the "
+            "largest radius",
         ),
         (
             {"cv": "five"},
