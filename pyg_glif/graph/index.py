@@ -14,7 +14,7 @@ from pyg_glif._validate import (
     check_scalar,
 )
 from pyg_glif.distances import FairDistance
-from pyg_glif.graph._decide import called_within
+from pyg_glif.graph._decide import called_within, sq_dist_error
 from pyg_glif.graph._plan import choose_basis
 from pyg_glif.graph._points import Points, as_distance, coordinates, own
 from pyg_glif.graph._screen import Screen
@@ -75,6 +75,11 @@ class RadiusIndex:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(num_nodes={self._num_nodes}, tau={self.tau:g})"
+
+    @property
+    def sq_dist_error(self) -> float:
+        """Bound on the relative error of squared distances from coordinates."""
+        return sq_dist_error(self._like.dtype, self._points.num_features)
 
     @without_autocast()
     def query(

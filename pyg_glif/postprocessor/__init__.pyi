@@ -1,5 +1,6 @@
 from ._fitted import TransformInfo
 from .audit import Bootstrap, audit
+from .certificate import Certificate, Sensitivity, WorstCase
 from .explanation import Explanation
 from .glif_post_processor import GLIFPostProcessor
 from .peers import Peers
@@ -9,6 +10,7 @@ from .summary import FitSummary
 __all__ = [
     "AuditReport",
     "Bootstrap",
+    "Certificate",
     "Estimate",
     "Explanation",
     "FitSummary",
@@ -17,6 +19,8 @@ __all__ = [
     "Pair",
     "Peers",
     "Person",
+    "Sensitivity",
     "TransformInfo",
+    "WorstCase",
     "audit",
 ]

@@ -8,7 +8,7 @@ from pyg_glif.solvers.balance import (
     group_energies,
     group_sizes,
 )
-from pyg_glif.solvers.base import Solution, Solver, SolveStatus
+from pyg_glif.solvers.base import Solution, Solver, SolveStatus, Uncertainty
 from pyg_glif.solvers.cg import CG
 from pyg_glif.solvers.cholesky import Cholesky
 from pyg_glif.solvers.coordinate_descent import CoordinateDescent
@@ -16,6 +16,7 @@ from pyg_glif.solvers.implicit import smooth
 from pyg_glif.solvers.preconditioner import Jacobi
 from pyg_glif.solvers.system import System
 from pyg_glif.solvers.together import solve_parts, solve_together
+from pyg_glif.solvers.uncertainty import Noise, NoiseRoot, noise_root, own_shares
 
 __all__ = [
     "CG",
@@ -25,13 +26,18 @@ __all__ = [
     "CoordinateDescent",
     "Definition",
     "Jacobi",
+    "Noise",
+    "NoiseRoot",
     "Solution",
     "SolveStatus",
     "Solver",
     "System",
+    "Uncertainty",
     "balance",
     "group_energies",
     "group_sizes",
+    "noise_root",
+    "own_shares",
     "smooth",
     "solve_parts",
     "solve_together",
