@@ -14,6 +14,7 @@ from . import (
     links as links,
     metric_learning as metric_learning,
     metrics as metrics,
+    monitoring as monitoring,
     nn as nn,
     pages as pages,
     path as path,

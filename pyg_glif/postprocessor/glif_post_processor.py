@@ -357,13 +357,16 @@ class GLIFPostProcessor(Parameters):
         if joint and return_std:
             raise ValueError("'joint' must be False with 'return_std' (got True)")
         if joint:
-            value, info = fitted.solve_jointly(x, y, std)
+            value, info = fitted.solve_jointly(x, y, std, with_info=return_info)
         else:
             value, info = fitted.update(
                 x, y, std, with_info=return_info, with_std=return_std
             )
         if order is not None:
-            value = value[:, torch.tensor(order).argsort()]
+            back = torch.tensor(order).argsort()
+            value = value[:, back]
+            if info.peers is not None:
+                info = replace(info, peers=info.peers.reordered(back))
         if info.num_isolated:
             _log.info("%d of %d have no neighbour", info.num_isolated, len(x))
             doubt_newcomers(info.num_isolated, len(x))
