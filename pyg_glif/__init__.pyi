@@ -19,6 +19,7 @@ from . import (
     pages as pages,
     path as path,
     postprocessor as postprocessor,
+    serve as serve,
     sklearn as sklearn,
     solvers as solvers,
     tables as tables,

@@ -43,6 +43,7 @@ RANKS: dict[str, tuple[int, set[str] | int]] = {
     "sklearn": (8, 7),
     "monitoring": (8, 7),
     "experiments": (9, 8),
+    "serve": (9, 8),
     "cli": (10, 9),
     "__main__": (11, {"cli"}),
 }
