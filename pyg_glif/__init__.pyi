@@ -15,6 +15,7 @@ from . import (
     metric_learning as metric_learning,
     metrics as metrics,
     nn as nn,
+    pages as pages,
     path as path,
     postprocessor as postprocessor,
     sklearn as sklearn,

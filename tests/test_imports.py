@@ -23,6 +23,7 @@ RANKS: dict[str, tuple[int, set[str] | int]] = {
     "kinds": (0, set()),
     "distances": (1, set()),
     "laplacian": (1, set()),
+    "pages": (1, set()),
     "text": (1, set()),
     "datasets": (2, {"text"}),
     "metric_learning": (2, {"distances"}),
@@ -45,7 +46,7 @@ RANKS: dict[str, tuple[int, set[str] | int]] = {
     "__main__": (11, {"cli"}),
 }
 # Heavy packages that only ranks from 7 on may import when they are loaded.
-HEAVY = {"lightning", "pytorch_lightning", "pandas", "sklearn"}
+HEAVY = {"lightning", "pytorch_lightning", "pandas", "sklearn", "altair"}
 
 Import = tuple[str, str | None, int]  # module, name taken from it, line
 
