@@ -1,11 +1,13 @@
 """Smallest eigenvalue of a sparse symmetric matrix."""
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
 from pyg_glif._pattern import Pattern
+from pyg_glif._whole import Whole
 
 _DENSE_NODES = 400
 _MAX_STEPS = 500
@@ -33,26 +35,29 @@ def smallest_eigenvalue(
         size = float(dense.abs().sum(1).max())
         error = 4.0 * pattern.num_nodes * torch.finfo(torch.float64).eps * size
         return low - error, low + error
-    return _lanczos(pattern.csr(off_diagonal), diagonal.unsqueeze(1))
-
-
-def _lanczos(matrix: Tensor, diagonal: Tensor) -> tuple[float, float]:
-    """Runs the three-term recurrence until the smallest Ritz value has settled."""
+    matrix, column = pattern.csr(off_diagonal), diagonal.unsqueeze(1)
     generator = torch.Generator().manual_seed(_SEED)
     # Drawn on the CPU, so that all devices start from the same vector.
-    start = torch.randn(diagonal.shape, generator=generator, dtype=torch.float64)
-    q = start.to(diagonal.device)
-    q /= q.norm()
+    start = torch.randn(column.shape, generator=generator, dtype=torch.float64)
+    start = start.to(diagonal.device)
+    return lanczos(lambda q: column * q - matrix @ q, start, Whole())
+
+
+def lanczos(
+    product: Callable[[Tensor], Tensor], start: Tensor, whole: Whole
+) -> tuple[float, float]:  # start: [N, 1]
+    """Runs the three-term recurrence until the smallest Ritz value has settled."""
+    q = start / whole.norm(start)
     before = torch.zeros_like(q)
     alphas: list[float] = []
     betas: list[float] = []
     beta = 0.0
     bounds = (-math.inf, math.inf)
     while len(alphas) < _MAX_STEPS:
-        step = diagonal * q - matrix @ q - beta * before
-        alphas.append(float(torch.sum(step * q)))
+        step = product(q) - beta * before
+        alphas.append(float(whole.sum(torch.sum(step * q))))
         step -= alphas[-1] * q
-        beta = float(step.norm())
+        beta = float(whole.norm(step))
         # Nothing but rounding is left of the next vector: it must not be divided by its
         # length.
         done = beta <= 1e-14 * max(map(abs, alphas))

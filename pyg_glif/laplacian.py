@@ -32,6 +32,7 @@ from pyg_glif._adjacency import to_adjacency
 from pyg_glif._lanczos import smallest_eigenvalue
 from pyg_glif._pattern import Pattern, column_energy, connected_components, spmm
 from pyg_glif._validate import check_batch, check_choice, check_count, check_rank
+from pyg_glif._whole import Whole
 from pyg_glif.typing import Normalization
 
 #: Weight of everybody with themselves, as the authors have it (``W_ii = 1``).
@@ -71,6 +72,9 @@ class LaplacianOperator:
         >>> lap @ torch.tensor([0.0, 3.0, 3.0])
         tensor([-3.,  3.,  0.])
     """
+
+    #: Sums over all people; of several processes that share a graph, over theirs.
+    whole: Whole = Whole()
 
     def __init__(
         self,
@@ -151,7 +155,8 @@ class LaplacianOperator:
         self.normalization, self.batch = normalization, batch
         self._repeats = repeats  # additions behind the weight of a repeated edge
         self.deg = pattern.row_sum(weight)  # [N], without the self-weight
-        self.diagonal, self.off_diagonal = self._entries()  # a: [N], v: [E]
+        # a: [N], v: [E]
+        self.diagonal, self.off_diagonal = self._entries(normalization)
 
     def __repr__(self) -> str:
         return (
@@ -217,14 +222,7 @@ class LaplacianOperator:
     @cached_property
     def scaled_deg(self) -> Tensor:  # [N]
         r"""Degrees of :math:`\tilde{\mathbf{W}}`, without the self-weight."""
-        row, col = self.pattern.row, self.pattern.col
-        return _entries(
-            self.weight,
-            self.deg,
-            "density",
-            row_sum=self.pattern.row_sum,
-            ends=lambda node: (node[row], node[col]),
-        )[0]
+        return self._entries("density")[0]
 
     @cached_property
     def components(self) -> tuple[Tensor, Tensor]:
@@ -232,6 +230,16 @@ class LaplacianOperator:
         label = connected_components(self.pattern)
         _, label, size = torch.unique(label, return_inverse=True, return_counts=True)
         return label, size
+
+    @cached_property
+    def num_joined(self) -> int:
+        """Number of components with more than one node."""
+        return int((self.components[1] > 1).sum())
+
+    @property
+    def joined(self) -> Callable[[Tensor], Tensor] | None:
+        """Adds up over components of which others hold a part, if there are any."""
+        return None
 
     @cached_property
     def scaled_eigenvalue(self) -> tuple[float, float]:
@@ -279,15 +287,17 @@ class LaplacianOperator:
             energy = energy + self.surplus @ x.square()
         return (energy[0] if f.dim() == 1 else energy).to(f.dtype)
 
-    def _entries(self) -> tuple[Tensor, Tensor]:  # a: [N], v: [E]
-        """Diagonal and negated off-diagonal entries of the Laplacian."""
+    def _entries(
+        self, normalization: Normalization
+    ) -> tuple[Tensor, Tensor]:  # a: [N], v: [E]
+        """Diagonal and negated off-diagonal entries of a Laplacian."""
         row, col = self.pattern.row, self.pattern.col
         return _entries(
             self.weight,
             self.deg,
-            self.normalization,
+            normalization,
             row_sum=self.pattern.row_sum,
-            ends=lambda node: (node[row], node[col]),
+            ends=lambda node: (node[row], self.whole.seen(node)[col]),
         )
 
 

@@ -54,12 +54,16 @@ def bound_coordinates(points: Points, basis: Tensor) -> tuple[Tensor, float, flo
         p = y @ basis
         rest = torch.addmm(y, p, basis.mT, alpha=-1.0).square_().sum(1, keepdim=True)
         blocks.append(torch.cat([p, rest.sqrt_()], dim=1))
+    largest = math.sqrt(float(points.sq_norm.max()))
+    return torch.cat(blocks), *bound_errors(basis, largest, points.rounding)
+
+
+def bound_errors(basis: Tensor, largest: float, rounding: float) -> tuple[float, float]:
+    """How far bound coordinates of points up to a norm may overstate a distance."""
     gram = basis.mT.double() @ basis.double()
     gram.diagonal().sub_(1.0)
     factor = math.sqrt(1.0 + 2.0 * float(gram.square().sum().sqrt()))
-    largest = math.sqrt(float(points.sq_norm.max()))
-    moved = 2.0 * (math.sqrt(basis.size(1)) + 2.0) * points.rounding * largest
-    return torch.cat(blocks), factor, moved
+    return factor, 2.0 * (math.sqrt(basis.size(1)) + 2.0) * rounding * largest
 
 
 def compact_order(w: Tensor, leaf_size: int) -> tuple[Tensor, int]:

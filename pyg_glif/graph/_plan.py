@@ -43,10 +43,26 @@ def choose_basis(
         if _candidate_shares(points, reach, coarse, [_WIDTHS[1]])[0] > _HOPELESS:
             return None
     basis = principal_basis(points, min(_WIDTHS[-1], width))
+    found = choose_width(points, reach, basis, strategy)
+    return None if found is None else basis[:, :found].contiguous()
+
+
+def choose_width(
+    points: Points,
+    reach: float | Tensor,
+    basis: Tensor,
+    strategy: Strategy = "auto",
+) -> int | None:
+    """How many directions of a basis make the cheapest search; none: plain.
+
+    ``reach`` is the radius in the unit of ``y``, or, for the nearest, that of some
+    points.
+    """
+    width = points.num_features
     widths = [m for m in _WIDTHS if m < basis.size(1)] + [basis.size(1)]
     edges, *shares = _candidate_shares(points, reach, basis, [width + 1, *widths])
     tiles_left = _TILES_LEFT
-    if nearest is not None and shares[0] > _HOPELESS:
+    if not isinstance(reach, float) and shares[0] > _HOPELESS:
         tiles_left = 1.0  # boxes of a few coordinates will rule nothing out
     costs = [
         _projected_cost(points, m, share, tiles_left)
@@ -55,7 +71,7 @@ def choose_basis(
     plain = width + _SCAN + edges * _FINISH
     if strategy == "auto" and plain <= min(costs):
         return None
-    return basis[:, : widths[costs.index(min(costs))]].contiguous()
+    return widths[costs.index(min(costs))]
 
 
 def _candidate_shares(

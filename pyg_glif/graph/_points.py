@@ -1,7 +1,9 @@
 """The points of a search, as given and as the float32 arithmetic wants them."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal
 
 import torch
@@ -101,34 +103,22 @@ class Points:
     @classmethod
     def from_embedding(cls, z: Tensor, batch: Tensor | None) -> "Points":
         """Copies ``z`` only where float32 would otherwise lose too much."""
-        # Any centre is valid, so that of a sample will do.
-        rows = z[:: max(1, z.size(0) // _SAMPLE_ROWS)].double()
-        centre = rows.mean(0)
-        spread = float((rows - centre).square().sum(1).mean())
-        central = float(rows.square().sum(1).mean()) <= 4.0 * spread
-        if z.dtype == torch.float32 and central and _SAFE_SQUARES[0] < spread:
-            sq_norm = _sq_norm(z)
-            if float(sq_norm.max()) < _SAFE_SQUARES[1]:
-                return cls(z, z, sq_norm, None, 1.0, batch)
-        # Far from the origin, norms are large beside distances, and their difference
-        # loses digits.
-        y = z - centre.to(z.dtype)
-        largest = float(y.abs().max())
-        if not math.isfinite(largest):
-            limit = torch.finfo(z.dtype).max
-            raise ValueError(f"'x' must span less than {limit:g} in each coordinate")
-        # A power of two, so that scaling is exact; at most 2**1000 in size.
-        exponent = math.frexp(largest)[1] if largest else 0
-        safe = _SAFE_SQUARES[0] < largest * largest / 2 < _SAFE_SQUARES[1]
-        scale = 1.0 if safe else 2.0 ** -max(-1000, min(1000, exponent))
-        y = (y.double() * scale).float() if scale != 1.0 else y.float()
+        rows = z[:: sample_step(z.size(0))]
+        sq_norm = cache(lambda: _sq_norm(z))
+
+        def farthest(centre: Tensor) -> float:
+            blocks = z.split(4096)
+            return max(float((part - centre).abs().max()) for part in blocks)
+
+        centre, scale = placement(rows, lambda: float(sq_norm().max()), farthest)
+        if centre is None:
+            return cls(z, z, sq_norm(), None, 1.0, batch)
+        y = moved_to(z, centre, scale)
         return cls(z, y, _sq_norm(y), centre, scale, batch)
 
     def like(self, z: Tensor) -> "Points | None":
         """Other points, moved and scaled as these were; none if float32 overflows."""
-        y = z
-        if self.centre is not None:
-            y = ((z - self.centre.to(z.dtype)).double() * self.scale).float()
+        y = moved_to(z, self.centre, self.scale)
         out = Points(z, y, _sq_norm(y), self.centre, self.scale, None)
         fits = float(out.sq_norm.max()) < _LARGEST_SQUARE  # not so for NaN either
         return out if fits else None
@@ -142,6 +132,52 @@ class Points:
         """Some of the points, of no graph in particular."""
         z, y, sq_norm = self.z[rows], self.y[rows], self.sq_norm[rows]
         return Points(z, y, sq_norm, self.centre, self.scale, None)
+
+
+def sample_step(num_nodes: int) -> int:
+    """Every how many rows one is looked at, to place all of them."""
+    return max(1, num_nodes // _SAMPLE_ROWS)
+
+
+def placement(
+    rows: Tensor,
+    sq_largest: Callable[[], float],
+    farthest: Callable[[Tensor], float],
+) -> tuple[Tensor | None, float]:  # rows: [S, D] -> centre [D] float64, scale
+    """How points are to be moved and scaled for float32; no centre: not at all.
+
+    Args:
+        rows: Every ``sample_step``-th point.
+        sq_largest: The largest squared norm of all points, in float32.
+        farthest: The largest difference of a coordinate from that of a centre, which
+            comes in the dtype of the points.
+    """
+    sample = rows.double()
+    # Any centre is valid, so that of a sample will do.
+    centre = sample.mean(0)
+    spread = float((sample - centre).square().sum(1).mean())
+    central = float(sample.square().sum(1).mean()) <= 4.0 * spread
+    usual = rows.dtype == torch.float32 and central and _SAFE_SQUARES[0] < spread
+    if usual and sq_largest() < _SAFE_SQUARES[1]:
+        return None, 1.0
+    # Far from the origin, norms are large beside distances, and their difference
+    # loses digits.
+    largest = farthest(centre.to(rows.dtype))
+    if not math.isfinite(largest):
+        limit = torch.finfo(rows.dtype).max
+        raise ValueError(f"'x' must span less than {limit:g} in each coordinate")
+    # A power of two, so that scaling is exact; at most 2**1000 in size.
+    exponent = math.frexp(largest)[1] if largest else 0
+    safe = _SAFE_SQUARES[0] < largest * largest / 2 < _SAFE_SQUARES[1]
+    return centre, 1.0 if safe else 2.0 ** -max(-1000, min(1000, exponent))
+
+
+def moved_to(z: Tensor, centre: Tensor | None, scale: float) -> Tensor:
+    """Points in float32 beside a centre; as they are without one."""
+    if centre is None:
+        return z
+    y = z - centre.to(z.dtype)
+    return (y.double() * scale).float() if scale != 1.0 else y.float()
 
 
 def _sq_norm(y: Tensor) -> Tensor:  # [N, D] -> [N]

@@ -13,7 +13,7 @@ from pyg_glif.graph._points import Points, product_rounding
 
 BLOCK_ENTRIES = 1 << 20  # float32 entries of one block of squared distances
 _EPS = torch.finfo(torch.float32).eps
-_LEAF_SIZE = 64
+LEAF_SIZE = 64
 _BOX_AXES = 16
 _NEXT_ROWS = 1024  # points in the leaves next to a tile
 
@@ -79,24 +79,55 @@ class Tile(NamedTuple):
     start: int | None = None  # nor do positions up to that of the row, from here on
 
 
+class Reach(NamedTuple):
+    """How far the radius reaches in bound coordinates."""
+
+    dist: float  # the radius in the unit of the points
+    largest: float  # norm of the points
+    factor: float  # by which bound coordinates may overstate a distance
+    moved: float  # by how far rounding may have moved a point
+
+    def radius(self, largest: float, moved: float) -> float:
+        """Radius in bound coordinates that no pair within the radius exceeds."""
+        # The sum of the largest norms stands in for an infinite radius.
+        reach = min(self.dist, self.largest + largest)
+        return self.factor * reach + self.moved + moved
+
+    def labelled(self, w: Tensor, batch: Tensor | None) -> Tensor:
+        """Bound coordinates, with graphs further apart than the radius along one."""
+        if batch is None:
+            return w
+        apart = max(4.0 * self.radius(self.largest, self.moved), 1.0)
+        return torch.cat([w, (batch.to(w.dtype) * apart).unsqueeze(1)], dim=1)
+
+
 class Screen:
     """Bound coordinates of the points in compact order, cut into boxed leaves."""
 
     def __init__(
         self, points: Points, tau: float, basis: Tensor, tile_size: int
     ) -> None:
-        self.points = points
-        self._basis, self._tau, self._tile_size = basis, tau, tile_size
-        w, self._factor, self._moved = bound_coordinates(points, basis)
-        self._largest = math.sqrt(float(points.sq_norm.max()))
-        if points.batch is not None:
-            # Graphs lie further apart than the radius along one more coordinate.
-            apart = max(4.0 * self._radius(self._largest, self._moved), 1.0)
-            label = points.batch.to(w.dtype) * apart
-            w = torch.cat([w, label.unsqueeze(1)], dim=1)
-        self._perm, self._leaf = compact_order(w, min(_LEAF_SIZE, tile_size))
-        self._leaves = self._cut(w[self._perm])
-        parts = _box_coordinates(self._leaves)
+        self.points, self._basis = points, basis
+        w, factor, moved = bound_coordinates(points, basis)
+        largest = math.sqrt(float(points.sq_norm.max()))
+        self._reach = Reach(tau * points.scale, largest, factor, moved)
+        w = self._reach.labelled(w, points.batch)
+        perm, leaf = compact_order(w, min(LEAF_SIZE, tile_size))
+        self._set(w[perm], perm, leaf, tile_size)
+
+    @classmethod
+    def stored(cls, w: Tensor, leaf: int, reach: "Reach", tile_size: int) -> "Screen":
+        """A screen of bound coordinates in compact order; there are no points."""
+        out = cls.__new__(cls)
+        out._reach = reach
+        out._set(w, torch.arange(len(w), device=w.device), leaf, tile_size)
+        return out
+
+    def _set(self, w: Tensor, perm: Tensor, leaf: int, tile_size: int) -> None:
+        """Cuts points in compact order into leaves with boxes."""
+        self._perm, self._leaf, self._tile_size = perm, leaf, tile_size
+        self._leaves = self._cut(w)
+        parts = box_coordinates(self._leaves)
         self._lo, self._hi = parts.amin(1), parts.amax(1)
         self._per_tile = max(1, tile_size // self._leaf)
         rows = max(self._per_tile * self._leaf, tile_size)
@@ -110,28 +141,29 @@ class Screen:
 
     def own_tiles(self) -> Iterator[Tile]:
         """Tiles of the points, to be paired with later points: each pair once."""
-        reach = self._radius(self._largest, self._moved)
+        reach = self._reach.radius(self._reach.largest, self._reach.moved)
         for tile in range(self.num_tiles):
             first = tile * self._per_tile
             last = min(first + self._per_tile, self._leaves.size(0))
             start = first * self._leaf
             rows = self._perm[start : last * self._leaf]
             w = self._leaves[first:last].flatten(0, 1)[: rows.numel()]
-            yield Tile(rows, w, self._moved, reach, first, start)
+            yield Tile(rows, w, self._reach.moved, reach, first, start)
 
     def tiles_of(self, others: Points) -> Iterator[Tile]:
         """Tiles of other points, to be paired with all of ours."""
         w, _, moved = bound_coordinates(others, self._basis)
-        reach = self._radius(math.sqrt(float(others.sq_norm.max())), moved)
+        reach = self._reach.radius(math.sqrt(float(others.sq_norm.max())), moved)
         perm, run = compact_order(w, self._tile_size)
         for rows in perm.split(run):
             yield Tile(rows, w[rows], moved, reach)
 
-    def _radius(self, largest: float, moved: float) -> float:
-        """Radius in bound coordinates that no pair within ``tau`` exceeds."""
-        # The sum of the largest norms stands in for an infinite radius.
-        reach = min(self._tau * self.points.scale, self._largest + largest)
-        return self._factor * reach + self._moved + moved
+    def stored_tiles(self, w: Tensor) -> Iterator[Tile]:
+        """Tiles of stored points in compact order, to be paired with all of ours."""
+        moved, largest = self._reach.moved, self._reach.largest
+        reach = self._reach.radius(largest, moved)
+        for rows in torch.arange(len(w), device=w.device).split(self._tile_size):
+            yield Tile(rows, w[rows], moved, reach)
 
     def _cut(self, w: Tensor) -> Tensor:  # [N, K] -> [leaves, leaf, K]
         """Equal leaves; the last one is filled up with copies of its last point."""
@@ -142,7 +174,7 @@ class Screen:
 
     def _sq_gap(self, w: Tensor, first: int) -> Tensor:
         """Squared distances from the box of ``w`` to those of leaves from ``first``."""
-        parts = _box_coordinates(w)
+        parts = box_coordinates(w)
         lo, hi = parts.amin(0), parts.amax(0)
         gap = torch.maximum(self._lo[first:] - hi, lo - self._hi[first:]).clamp_(min=0)
         return gap.square_().sum(1)
@@ -176,15 +208,15 @@ class Screen:
         c = bound.topk(min(num, bound.size(1)), largest=False).indices
         r = torch.arange(len(tile.rows), device=b.device).repeat_interleave(c.size(1))
         place = self._positions(leaves)[c.view(-1)]
-        wanted = place < self.points.num_nodes  # not a filler
+        wanted = place < self._perm.numel()  # not a filler
         if tile.start is not None:
             wanted &= place != r + tile.start
         return r[wanted], self._perm[place[wanted]]
 
     def _sq_reach(self, upper: Tensor, moved: float) -> Tensor:
         """Squared radii in bound coordinates, from those in coordinates."""
-        reach = upper.sqrt().mul_(self._factor * (1.0 + 8.0 * _EPS))
-        return reach.add_(self._moved + moved).square_()
+        reach = upper.sqrt().mul_(self._reach.factor * (1.0 + 8.0 * _EPS))
+        return reach.add_(self._reach.moved + moved).square_()
 
     def _positions(self, leaves: Tensor) -> Tensor:
         """Positions in the compact order of all points of some leaves."""
@@ -216,13 +248,13 @@ class Screen:
             col = None if cols is None else cols[leaves].flatten()
             r, c, _ = self._work.within(a, b, rounding - sq_a, rows, col)
             position = self._positions(leaves)[c]
-            wanted = position < self.points.num_nodes  # not a filler
+            wanted = position < self._perm.numel()  # not a filler
             if tile.start is not None:
                 wanted &= position > r + tile.start
             yield r[wanted], self._perm[position[wanted]]
 
 
-def _box_coordinates(w: Tensor) -> Tensor:  # [..., K] -> [..., B]
+def box_coordinates(w: Tensor) -> Tensor:  # [..., K] -> [..., B]
     """The coordinates that boxes are made of: the leading ones and the last."""
     lead = min(_BOX_AXES, w.size(-1) - 1)
     return torch.cat([w[..., :lead], w[..., -1:]], dim=-1)

@@ -19,6 +19,7 @@ from pyg_glif.graph._decide import decide
 from pyg_glif.graph._points import Points
 from pyg_glif.graph._pool import Pool, kth_smallest, loosened
 from pyg_glif.graph._screen import BLOCK_ENTRIES, Screen, Tile, Workspace
+from pyg_glif.graph._sweep import Sweep
 
 #: Pairs ``(i, j, sq_dist)``; within one set of points each pair comes once.
 Pairs = tuple[Tensor, Tensor, Tensor]
@@ -63,7 +64,7 @@ def projected_pairs(
     screen = Screen(points, tau, basis, tile_size)
     with Progress(screen.num_tiles, "radius graph", progress) as bar:
         for tile in screen.own_tiles():
-            for found in _finish(points, points, tile, screen.candidates(tile)):
+            for found in finish(points, points, tile, screen.candidates(tile)):
                 yield decide(points, points, *found, tau)
             bar.update()
 
@@ -75,9 +76,17 @@ def projected_cross_pairs(
     points = screen.points
     with Progress(others.num_nodes, "neighbours", progress) as bar:
         for tile in screen.tiles_of(others):
-            for found in _finish(others, points, tile, screen.candidates(tile)):
+            for found in finish(others, points, tile, screen.candidates(tile)):
                 yield decide(others, points, *found, tau)
             bar.update(tile.rows.numel())
+
+
+def swept_cross_pairs(others: Points, sweep: Sweep, tau: float) -> Iterator[Pairs]:
+    """Pairs of one of a few points of ``others`` and one of the sweep's points."""
+    points = sweep.points
+    tile, row, col = sweep.candidates(others)
+    for found in _finish(others, points, tile, [(row, col)]):
+        yield decide(others, points, *found, tau)
 
 
 def plain_nearest(
@@ -104,7 +113,7 @@ def projected_nearest(
     near = [
         (i, sq.add_(error))
         for tile in tiles
-        for i, _, sq, error in _finish(
+        for i, _, sq, error in finish(
             left, right, tile, [screen.closest(tile, 2 * pool.k + 2)]
         )
     ]
@@ -114,12 +123,12 @@ def projected_nearest(
     with Progress(len(tiles), "nearest neighbours", progress) as bar:
         for tile in tiles:
             candidates = screen.candidates(tile, pool.reach)
-            for found in _finish(left, right, tile, candidates):
+            for found in finish(left, right, tile, candidates):
                 pool.add(*found)
             bar.update()
 
 
-def _finish(
+def finish(
     left: Points,
     right: Points,
     tile: Tile,

@@ -47,6 +47,7 @@ class Ties:
     row: Tensor  # [P] int64
     col: Tensor  # [P] int64
     weight: Tensor  # [P] float64
+    sq_dist: Tensor  # [P]
 
     @property
     def parts(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -105,6 +106,11 @@ class GroundedOperator(LaplacianOperator):
         """Neighbours of each new person, fitted or new."""
         count = torch.bincount(self._outer.row, minlength=self.num_nodes)
         return count + self.pattern.rowptr.diff()
+
+    @property
+    def ties(self) -> Ties:
+        """Pairs of a new and a fitted person."""
+        return self._outer
 
     @property
     def tied(self) -> Tensor:  # [P]

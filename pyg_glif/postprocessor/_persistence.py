@@ -7,8 +7,10 @@ must be left out when saving and handed in when loading.
 The header holds two texts: ``pyg_glif``, which is JSON, and ``checksum``, the SHA-256
 of that text and of the name, type, shape and content of every tensor. Under ``params``
 are the parameters as they were asked for, under ``tau``, ``theta`` and ``decay`` the
-numbers in use. In version 2 the decay that was asked for was the one in use, and there
-was no ``k``. Version 1 had a checksum of the tensors' content alone, inside the JSON.
+numbers in use. Version 4 added ``ids`` and the tensor ``y_std``, both of which may be
+missing; a fit that needs neither is written as version 3. In version 2 the decay that
+was asked for was the one in use, and there was no ``k``. Version 1 had a checksum of
+the tensors' content alone, inside the JSON.
 """
 
 import contextlib
@@ -33,10 +35,11 @@ from pyg_glif.errors import DamagedFileError, UnprotectedFileWarning
 from pyg_glif.graph import SimilarityGraph
 from pyg_glif.kinds import Kind, build, describe, registered
 from pyg_glif.postprocessor._fitted import Fitted, Settings
+from pyg_glif.postprocessor._people import People, as_ids, check_ids
 from pyg_glif.solvers import Jacobi, Solution, SolveStatus
 
 _FORMAT = "pyg_glif.GLIFPostProcessor"
-_VERSION = 3
+_VERSION = 4
 _HEADER = "pyg_glif"
 _CHECKSUM = "checksum"
 
@@ -68,7 +71,8 @@ def write_fitted(
     solution = fitted.solution
     header = {
         "format": _FORMAT,
-        "version": _VERSION,
+        # What earlier versions can read is written so that they do.
+        "version": 3 if fitted.people.is_plain else _VERSION,
         "tau": fitted.settings.tau,
         "theta": fitted.settings.theta,
         "decay": fitted.settings.decay,
@@ -87,6 +91,8 @@ def write_fitted(
         "names": fitted.names,
         "metadata": dict(metadata),
     }
+    if fitted.people.ids is not None:
+        header["ids"] = fitted.people.ids
     try:
         text = json.dumps(header)
     except TypeError as error:
@@ -118,6 +124,13 @@ def read_fitted(
         why = f"names the class '{kind}', which is not registered"
         remedy = f"{remedy} or 'pyg_glif.kinds.register'"
     raise ValueError(f"'{name}' must be given, because the file {why}. {remedy}")
+
+
+def omitted_in(path: str | PathLike[str]) -> tuple[list[str], dict[str, Any]]:
+    """Which settings a file leaves out, and its metadata."""
+    header, _ = _read(Path(path))
+    with damage_in(path):
+        return list(header["omitted"]), dict(header["metadata"])
 
 
 def _kinds_in(header: dict[str, Any]) -> dict[str, str | None]:
@@ -180,7 +193,11 @@ def _rebuilt(
     lap, y_hat = settings.laplacian(graph), tensors["y_hat"]
     y_fair = settings.from_dual(solution.value, y_hat, lap.deg)
     names = features, outputs
-    fitted = Fitted(settings, x, y_hat, graph, lap, y_fair, solution, names)
+    ids = header.get("ids")
+    people = People(
+        None if ids is None else check_ids(as_ids(ids), len(x)), tensors.get("y_std")
+    )
+    fitted = Fitted(settings, x, y_hat, graph, lap, y_fair, solution, names, people)
     return fitted, params, header["metadata"]
 
 
@@ -203,6 +220,8 @@ def _tensors(fitted: Fitted, with_distance: bool) -> dict[str, Tensor]:
     }
     if fitted.graph.scale is not None:
         tensors["scale"] = fitted.graph.scale
+    if fitted.people.y_std is not None:
+        tensors["y_std"] = fitted.people.y_std
     distance = fitted.settings.distance
     if with_distance and distance is not None:
         state = distance.state_dict()

@@ -10,6 +10,7 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
+from pyg_glif._whole import Whole
 from pyg_glif.errors import ConvergenceError, ConvergenceWarning
 from pyg_glif.kinds import Kind
 from pyg_glif.solvers.balance import Balance
@@ -41,6 +42,41 @@ class SolveStatus(Enum):
 
 
 @dataclass(frozen=True, eq=False)
+class Uncertainty:
+    r"""Standard deviations of smoothed outputs under independent noise.
+
+    Everything is in the coordinates in which outputs are averaged, and the same for
+    every output column.
+
+    Args:
+        std (Tensor): Standard deviation of everybody's smoothed output.
+        low (Tensor): Lower end of an interval for it, numerical error included.
+        high (Tensor): Upper end.
+        alpha (float): The intervals of everybody hold at once with probability at least
+            ``1 - alpha``; zero where nothing is random.
+        num_probes (int): Random vectors behind the estimate; zero if it is exact.
+
+    Shapes:
+        - **std**, **low**, **high:** :math:`(N)`
+    """
+
+    std: Tensor
+    low: Tensor
+    high: Tensor
+    alpha: float
+    num_probes: int
+
+    def __repr__(self) -> str:
+        share = (self.high - self.low) / (2.0 * self.std)
+        worst = float(share.nan_to_num(0.0).max()) if share.numel() else 0.0
+        return (
+            f"{type(self).__name__}(num_people={self.std.numel()}, "
+            f"relative_error={worst:.1g}, alpha={self.alpha:g}, "
+            f"num_probes={self.num_probes})"
+        )
+
+
+@dataclass(frozen=True, eq=False)
 class Solution:
     r"""Result of a solve, with the evidence for it.
 
@@ -62,6 +98,8 @@ class Solution:
         balance (Balance, optional): How evenly groups are treated, if that was asked
             for; the other fields are those of the last solve, for its ``beta``.
             (default: :obj:`None`)
+        uncertainty (Uncertainty, optional): Standard deviations, if they were asked
+            for. (default: :obj:`None`)
     """
 
     value: Tensor
@@ -71,16 +109,22 @@ class Solution:
     error_bound: Tensor  # [C] float64
     solver: str = ""
     balance: Balance | None = None
+    uncertainty: Uncertainty | None = None
 
-    def to(self, dtype: torch.dtype) -> "Solution":
-        """The solution in another type, the error of the conversion in its bound."""
+    def to(self, dtype: torch.dtype, whole: Whole | None = None) -> "Solution":
+        """The solution in another type, the error of the conversion in its bound.
+
+        ``whole`` adds up over people whom other processes hold, if there are any.
+        """
         if dtype == self.value.dtype:
             return self
         value = self.value.to(dtype)
         gap = self.value.detach().double() - value.detach().double()
-        error: Tensor = torch.linalg.vector_norm(gap, dim=0)
+        whole = Whole() if whole is None else whole
+        error = whole.norm(gap)
+        size = int(whole.sum(torch.tensor(gap.size(0))))
         # Norms of N entries are rounded N times.
-        slack = 1.0 + (gap.size(0) + 8) * torch.finfo(torch.float64).eps
+        slack = 1.0 + (size + 8) * torch.finfo(torch.float64).eps
         bound = (slack * (self.error_bound + error)).nan_to_num_(
             nan=torch.inf, posinf=torch.inf
         )
@@ -142,7 +186,7 @@ class Solver(Kind, ABC):
         solver = self.choose(system)
         y = rhs.double()
         start = None if x0 is None else x0.double()
-        power = _odd_scale(y)
+        power = _odd_scale(y, system.whole)
         if power is not None:
             # Powers of two change no digit. They keep squares, and so norms, in range.
             y = _times_two_to(y, -power)
@@ -151,8 +195,8 @@ class Solver(Kind, ABC):
         if solution.status.is_failure:
             solver._complain(solution, system, y, noise)
         if power is not None:
-            solution = _scaled_back(solution, power)
-        return solution.to(rhs.dtype)
+            solution = _scaled_back(solution, power, system.num_nodes)
+        return solution.to(rhs.dtype, system.whole)
 
     def _certified(
         self, system: System, y: Tensor, x0: Tensor | None
@@ -170,7 +214,7 @@ class Solver(Kind, ABC):
         else:
             value, num_iter, low = self.saddle(system, y), 0, None
             status = SolveStatus.INDEFINITE
-        limit = self.limits(y)
+        limit = self.limits(system.whole.folded(y))
         found = system.residual(y, value, low, limit)
         norm, noise = found.norm, found.noise
         if status is SolveStatus.CONVERGED and limit is not None:
@@ -181,7 +225,7 @@ class Solver(Kind, ABC):
         if smallest > 0:
             parts = [(norm + noise) / smallest + found.entries / min(smallest, 1.0)]
             if low is not None:  # 'value' is the certified point without it
-                parts.append(torch.linalg.vector_norm(low, dim=0))
+                parts.append(system.whole.norm(low))
             bound = system.total_bound(*parts).nan_to_num_(
                 nan=torch.inf, posinf=torch.inf
             )
@@ -197,7 +241,7 @@ class Solver(Kind, ABC):
         if solution.status is SolveStatus.INDEFINITE:
             msg = f"{name}: {system.indefinite_reason()}"
         else:
-            scale = torch.linalg.vector_norm(rhs, dim=0)
+            scale = system.whole.norm(rhs)
             relative = (solution.residual / scale).nan_to_num_(0.0)  # zero columns
             noise = (noise / scale).nan_to_num_(0.0)
             column = int(torch.maximum(relative, noise).argmax())
@@ -215,12 +259,12 @@ class Solver(Kind, ABC):
         warnings.warn(msg, ConvergenceWarning, stacklevel=4)
 
 
-def _odd_scale(y: Tensor) -> Tensor | None:  # [N, C] -> [C] int32
+def _odd_scale(y: Tensor, whole: Whole) -> Tensor | None:  # [N, C] -> [C] int32
     """Binary exponents of columns, if one is so large or small that squares are not."""
     if y.numel() == 0:
         return None
     low, high = torch.aminmax(y, dim=0)
-    power = torch.frexp(torch.maximum(-low, high))[1]
+    power = torch.frexp(whole.max(torch.maximum(-low, high)))[1]
     return power if bool((power.abs() > _MAX_POWER).any()) else None
 
 
@@ -231,9 +275,8 @@ def _times_two_to(y: Tensor, power: Tensor) -> Tensor:
     return y * two.pow(half) * two.pow(power - half)
 
 
-def _scaled_back(solution: Solution, power: Tensor) -> Solution:
+def _scaled_back(solution: Solution, power: Tensor, size: int) -> Solution:
     """Undoes the scaling; what leaves the normal range is rounded once more."""
-    size = solution.value.size(0)
     bound = _times_two_to(solution.error_bound.unsqueeze(0), power)[0]
     return replace(
         solution,

@@ -86,7 +86,7 @@ class CG(Solver):
         """Solves block by block of columns."""
         if rhs.numel() == 0:
             return Attempt(rhs, SolveStatus.CONVERGED, 0)
-        delicate = system.is_delicate(rhs, self.limits(rhs))
+        delicate = system.is_delicate(rhs, self.limits(system.whole.folded(rhs)))
         means = self._means(system, rhs.size(1), delicate)
         work = _Scaled(system, self.preconditioner, means)
         values, lows, status, num_iter = [], [], SolveStatus.CONVERGED, 0
@@ -109,21 +109,22 @@ class CG(Solver):
         self, system: System, num_columns: int, delicate: bool
     ) -> ComponentMeans | None:
         """Component means, if they are to be taken out."""
-        stiff = float(system.diagonal.mean())
+        stiff = system.mean_diagonal
         wanted = delicate or stiff > 64.0
         wanted = wanted if self.deflate is None else self.deflate
-        if not (wanted and system.op.keeps_constants and system.lam > 0):
+        if not (wanted and system.keeps_constants and system.lam > 0):
             return None
         label, size = system.op.components
-        few = int((size > 1).sum()) <= num_columns and stiff < 1000.0
+        few = system.op.num_joined <= num_columns and stiff < 1000.0
         if self.deflate is None and few and not delicate:
             return None
-        return ComponentMeans(label, size)
+        return ComponentMeans(label, size, system.op.joined)
 
     def _precision(self, system: System, y: Tensor) -> torch.dtype:
         """The precision in which iterations start."""
-        large = y.numel() >= _MIN_ENTRIES and self.rtol >= _MIN_RTOL
-        mixed = large and float(system.diagonal.mean()) <= _MAX_STIFFNESS
+        entries = system.num_nodes * y.size(1)
+        large = entries >= _MIN_ENTRIES and self.rtol >= _MIN_RTOL
+        mixed = large and system.mean_diagonal <= _MAX_STIFFNESS
         return torch.float32 if mixed else torch.float64
 
     def _iteration_limit(self, system: System) -> int:
@@ -132,7 +133,7 @@ class CG(Solver):
             return self.max_iter
         # With unit diagonal, eigenvalues of a PSD system lie between 1 / max(s) and 2,
         # and CG takes iterations in proportion to the root of their ratio.
-        condition = 2.0 * float(system.diagonal.max())
+        condition = 2.0 * system.largest_diagonal
         root = math.sqrt(condition)
         digits = math.log(2.0 * condition / max(self.rtol, 1e-16))
         return min(100 + int(root * digits), 20_000)
@@ -145,7 +146,9 @@ class CG(Solver):
         In a delicate system the rounding of ``x`` to float64 alone, times ``lam`` and
         the degrees, can exceed the tolerance: ``low`` then holds further digits.
         """
-        limit, max_iter = self.limits(y), self._iteration_limit(work.system)
+        whole = work.system.whole
+        limit = self.limits(whole.folded(y))
+        max_iter = self._iteration_limit(work.system)
         dtype = self._precision(work.system, y)
         x = work.start(y, x0)
         low = torch.zeros_like(x) if delicate else None
@@ -159,7 +162,7 @@ class CG(Solver):
                 # singular matrix without means needs them taken out.
                 x, low = _moved(x, low, shift)
                 r -= shift
-            norm = torch.linalg.vector_norm(r, dim=0)
+            norm = whole.norm(r)
             last, excess = excess, _excess(norm, limit)
             if excess <= 1.0:
                 return Attempt(x, SolveStatus.CONVERGED, num_iter, low)
@@ -177,7 +180,7 @@ class CG(Solver):
             r[:, norm <= _FINISHED * limit] = 0.0
             goal = (_SAFETY * limit / norm).nan_to_num_(1.0)
             cycle = _Cycle(work, r, dtype, carried)
-            num_iter = cycle.run(goal, num_iter, max_iter)
+            num_iter = cycle.run(goal, num_iter, max_iter, x)
             step = work.unscale(cycle.value)
             carried = cycle.directions
             if bool(torch.isfinite(step).all()):
@@ -220,7 +223,8 @@ class _Scaled:
         if self._means is not None:
             x = known + (x - self._means.mean(x))
         if x0 is not None:
-            x[:, ~y.any(0)] = 0.0
+            used = self.system.whole.max(y.any(0).to(torch.int32)) > 0
+            x[:, ~used] = 0.0
             alone = self.system.alone()
             x[alone] = y[alone]
         return x
@@ -242,23 +246,23 @@ class _Scaled:
 
     def product(self, x: Tensor, out: Tensor) -> Tensor:
         """Product with the scaled matrix, in the precision of ``x``."""
-        matrix = self._matrix(x.dtype)
+        matrix, seen = self._matrix(x.dtype), self.system.whole.seen(x)
         if self._diagonal is None:
-            torch.addmm(x, matrix, x, alpha=-1.0, out=out)
+            torch.addmm(x, matrix, seen, alpha=-1.0, out=out)
         else:
             torch.mul(x, self._diagonal.to(x.dtype), out=out)
-            out.addmm_(matrix, x, alpha=-1.0)
+            out.addmm_(matrix, seen, alpha=-1.0)
         if self._means is not None:
             by_part, by_node = self._factor[x.dtype]
-            out.addmm_(by_node, by_part @ x, alpha=-1.0)
+            out.addmm_(by_node, self._means.joined(by_part @ x), alpha=-1.0)
         return out
 
     def _matrix(self, dtype: torch.dtype) -> Tensor:
         """Off-diagonal part in CSR form, made when first needed."""
         if dtype not in self._csr:
-            pattern = self.system.pattern
-            value = self.system.off_diagonal * self.scaling[pattern.row]
-            value *= self.scaling[pattern.col]
+            pattern, scaling = self.system.pattern, self.scaling
+            value = self.system.off_diagonal * scaling[pattern.row]
+            value *= self.system.whole.seen(scaling)[pattern.col]
             self._csr[dtype] = pattern.csr(value.to(dtype))
             if self._means is not None:
                 self._factor[dtype] = self._means.factor(self.scaling, dtype)
@@ -280,22 +284,25 @@ class _Cycle:
     def __init__(
         self, work: _Scaled, r: Tensor, dtype: torch.dtype, carried: _Directions | None
     ) -> None:
-        self._work = work
+        self._work, self._whole = work, work.system.whole
         scaled = work.scaling.unsqueeze(1) * r
-        self._norm = torch.linalg.vector_norm(scaled, dim=0)
+        self._norm = self._whole.norm(scaled)
         # Unit length first, or small columns would be dropped as dependent.
         unit = scaled.div_(torch.where(self._norm > 0, self._norm, 1.0)).to(dtype)
-        self._q, xi = _orthonormal(unit, torch.empty_like(unit))
+        self._q, xi = self._orthonormal(unit, torch.empty_like(unit))
         self._c = xi * self._norm  # [K, C] float64
         self.value = torch.zeros_like(unit)
         self.directions: _Directions | None = None
         self._s, self._fresh = self._q.clone(), carried is None
         if carried is not None:
-            beta = carried.inverse @ (carried.image.t() @ self._q).double()
+            beta = carried.inverse @ self._gram(carried.image, self._q)
             self._s.addmm_(carried.s, beta.to(dtype), alpha=-1.0)
 
-    def run(self, goal: Tensor, num_iter: int, max_iter: int) -> int:
-        """Iterates until every column has fallen by ``goal``, or float32 must stop."""
+    def run(self, goal: Tensor, num_iter: int, max_iter: int, x: Tensor) -> int:
+        """Iterates until every column has fallen by ``goal``, or float32 must stop.
+
+        ``x`` is the point the cycle starts from.
+        """
         dtype = self.value.dtype
         if dtype == torch.float32:
             goal = goal.clamp(min=_CYCLE)
@@ -304,7 +311,7 @@ class _Cycle:
         while num_iter < max_iter:
             num_iter += 1
             image = self._work.product(self._s, _sized(image, self._s))
-            factor, info = torch.linalg.cholesky_ex(_gram(self._s, image))
+            factor, info = torch.linalg.cholesky_ex(self._gram(self._s, image))
             if int(info):  # curvature lost to rounding: the caller sees no progress
                 self.directions = None
                 break
@@ -312,11 +319,12 @@ class _Cycle:
             self.directions = _Directions(self._s, image, inverse)
             # S' Q is the identity, except where S has just been made conjugate to
             # directions of the cycle before.
-            step = inverse if self._fresh else inverse @ _gram(self._s, self._q)
+            step = inverse if self._fresh else inverse @ self._gram(self._s, self._q)
             self._fresh = True
             self.value.addmm_(self._s, (step @ self._c).to(dtype))
             self._q.addmm_(image, step.to(dtype), alpha=-1.0)
-            q, xi = _orthonormal(self._q, spare)
+            self._whole.reached(num_iter, lambda: x + self._work.unscale(self.value))
+            q, xi = self._orthonormal(self._q, spare)
             self._q, spare = q, self._q
             self._c = xi @ self._c
             if bool((torch.linalg.vector_norm(self._c, dim=0) <= target).all()):
@@ -326,25 +334,23 @@ class _Cycle:
             image, self._s = self._s, s
         return num_iter
 
+    def _gram(self, a: Tensor, b: Tensor) -> Tensor:  # [N, K] twice -> [K, K] float64
+        """Inner products of all columns."""
+        return self._whole.sum(torch.mm(a.t(), b).double())
 
-def _gram(a: Tensor, b: Tensor) -> Tensor:  # [N, K] twice -> [K, K] float64
-    """Inner products of all columns."""
-    return torch.mm(a.t(), b).double()
+    def _orthonormal(self, block: Tensor, out: Tensor) -> tuple[Tensor, Tensor]:
+        """Orthonormal ``Q``, ``xi`` with ``block = Q xi``; dependent columns go."""
+        value, vector = torch.linalg.eigh(self._gram(block, block))
+        keep = value > _DROP[block.dtype] * value[-1]
+        if not bool(keep.all()):
+            value, vector = value[keep], vector[:, keep]
+            out = block.new_empty(block.size(0), value.numel())
+        root = value.sqrt()
+        out = _sized(out, block[:, : value.numel()])
+        torch.mm(block, (vector / root).to(block.dtype), out=out)
+        return out, root.unsqueeze(1) * vector.t()
 
 
 def _sized(buffer: Tensor, like: Tensor) -> Tensor:
     """A buffer of the right shape, the given one if it fits."""
     return buffer if buffer.shape == like.shape else torch.empty_like(like)
-
-
-def _orthonormal(block: Tensor, out: Tensor) -> tuple[Tensor, Tensor]:
-    """Orthonormal ``Q`` and ``xi`` with ``block = Q xi``, dependent columns dropped."""
-    value, vector = torch.linalg.eigh(_gram(block, block))
-    keep = value > _DROP[block.dtype] * value[-1]
-    if not bool(keep.all()):
-        value, vector = value[keep], vector[:, keep]
-        out = block.new_empty(block.size(0), value.numel())
-    root = value.sqrt()
-    out = _sized(out, block[:, : value.numel()])
-    torch.mm(block, (vector / root).to(block.dtype), out=out)
-    return out, root.unsqueeze(1) * vector.t()

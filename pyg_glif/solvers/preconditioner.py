@@ -1,5 +1,6 @@
 r"""Diagonal scaling, and exact removal of what every component shares."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -39,21 +40,32 @@ class ComponentMeans:
     :math:`M - \Pi` in place of :math:`M`, whose small eigenvalues are gone.
     """
 
-    def __init__(self, label: Tensor, size: Tensor) -> None:  # [N], [K]
-        self._label = label
+    def __init__(
+        self,
+        label: Tensor,  # [N]
+        size: Tensor,  # [K]
+        joined: Callable[[Tensor], Tensor] | None = None,
+    ) -> None:
+        self._label, self._joined = label, joined
         self._order = torch.sort(label, stable=True)[1]
         self._size = size
 
     def mean(self, x: Tensor) -> Tensor:  # [N, C] -> [N, C]
         """Component means, at every node."""
         total = x.new_zeros(self._size.numel(), x.size(1)).index_add_(0, self._label, x)
+        total = self.joined(total)
         return (total / self._size.unsqueeze(1)).index_select(0, self._label)
+
+    def joined(self, total: Tensor) -> Tensor:  # [K, C] -> [K, C]
+        """Sums over components, of which others may hold a part."""
+        return total if self._joined is None else self._joined(total)
 
     def factor(self, scaling: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         r"""Sparse ``B``, ``B'`` whose product ``B' B`` is the scaled projector."""
         nodes, parts = self._label.numel(), self._size.numel()
         value = scaling * self._size.double().rsqrt()[self._label]
-        ptr = torch.cat([self._size.new_zeros(1), self._size.cumsum(0)]).int()
+        count = torch.bincount(self._label, minlength=parts)
+        ptr = torch.cat([count.new_zeros(1), count.cumsum(0)]).int()
         by_part = csr_tensor(
             ptr, self._order.int(), value[self._order].to(dtype), (parts, nodes)
         )

@@ -26,6 +26,7 @@ from torch import Tensor
 
 from pyg_glif._lanczos import smallest_eigenvalue
 from pyg_glif._pattern import Pattern, unwrapped
+from pyg_glif._whole import Whole
 from pyg_glif.laplacian import LaplacianOperator
 
 _UNIT = 2.0**-53  # largest relative error of one float64 operation
@@ -56,14 +57,9 @@ class Residual(NamedTuple):
     """
 
     value: Tensor  # [N, C]
+    norm: Tensor  # [C], of each column
     noise: Tensor  # [C]
     entries: Tensor | float = 0.0  # [C]
-
-    @property
-    def norm(self) -> Tensor:  # [C]
-        """Norm of each column."""
-        out: Tensor = torch.linalg.vector_norm(self.value, dim=0)
-        return out
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,23 +74,44 @@ class System:
     diagonal: Tensor  # [N]
     off_diagonal: Tensor  # [E]
     lam: float
-    surplus: Tensor | None = None  # [N] of a PSD Laplacian that keeps no constants
+    surplus: Tensor | None = None  # [N] of a PSD system that keeps no constants
 
     @property
     def num_nodes(self) -> int:
-        """Number of rows."""
+        """Number of people, here and elsewhere."""
         return self.op.num_nodes
+
+    @property
+    def whole(self) -> Whole:
+        """Sums over all people."""
+        return self.op.whole
+
+    @cached_property
+    def largest_diagonal(self) -> float:
+        """The largest entry on the diagonal."""
+        return float(self.whole.max(self.diagonal.max()))
+
+    @cached_property
+    def mean_diagonal(self) -> float:
+        """The average entry on the diagonal: how stiff the system is."""
+        return float(self.whole.sum(self.diagonal.sum())) / self.num_nodes
 
     @property
     def pattern(self) -> Pattern:
         """Where the off-diagonal entries are."""
         return self.op.pattern
 
+    @property
+    def keeps_constants(self) -> bool:
+        """Whether what is constant on every component solves its own system."""
+        return self.op.keeps_constants and self.surplus is None
+
     def matmul(self, x: Tensor) -> Tensor:  # [N, C] float64
         """Product with a block of columns."""
         out = self.diagonal.unsqueeze(1) * x
         if self.pattern.num_edges and x.numel():
-            out.addmm_(self.pattern.csr(self.off_diagonal), x, alpha=-1.0)
+            matrix = self.pattern.csr(self.off_diagonal)
+            out.addmm_(matrix, self.whole.seen(x), alpha=-1.0)
         return out
 
     def alone(self) -> Tensor:  # [N] bool
@@ -129,13 +146,13 @@ class System:
         if limit is None or y.numel() == 0:
             return False
         # No output exceeds the largest input, where constants are kept.
-        noise = 2.0 * torch.linalg.vector_norm(self._row_noise) * _peak(y)
+        noise = 2.0 * self.whole.norm(self._row_noise) * self._peak(y)
         return not bool((noise <= _TOLERABLE * limit).all())
 
     @cached_property
     def _surplus(self) -> Tensor | None:  # [N], or None for zeros
         """What the diagonal has beyond one and the rest of its row."""
-        if self.op.keeps_constants:
+        if self.keeps_constants:
             return None
         if self.surplus is not None:
             return self.surplus
@@ -173,9 +190,10 @@ class System:
         noise = self._row_noise
         # No sum over a row exceeds its diagonal times the largest entry.
         each = noise.unsqueeze(1) * x.abs()
-        bound = torch.linalg.vector_norm(each, dim=0)
-        bound = bound + torch.linalg.vector_norm(noise) * _peak(x)
-        return Residual(y - self.matmul(x), self._slack * bound)
+        bound = self.whole.norm(each)
+        bound = bound + self.whole.norm(noise) * self._peak(x)
+        value = y - self.matmul(x)
+        return Residual(value, self.whole.norm(value), self._slack * bound)
 
     def _by_differences(self, y: Tensor, x: Tensor, low: Tensor | None) -> Residual:
         """The residual of ``x + low`` from differences along edges, with bounds."""
@@ -185,12 +203,15 @@ class System:
             gap, size = gap - low, size + low.abs()
         away, flow = torch.zeros_like(y), torch.zeros_like(y)
         energy = y.new_zeros(y.size(1))
+        x_seen, low_seen = self.whole.seen(x), None
+        if low is not None:
+            low_seen = self.whole.seen(low)
         for part in self.pattern.chunks():
             row, t = self.pattern.row[part], self.off_diagonal[part].unsqueeze(1)
-            step = _along(self.pattern, x, part)
+            step = _along(self.pattern, x_seen, part)
             reach = step.abs()
-            if low is not None:
-                small = _along(self.pattern, low, part)
+            if low_seen is not None:
+                small = _along(self.pattern, low_seen, part)
                 step, reach = step + small, reach.add_(small.abs())
             away.index_add_(0, row, step.mul_(t))
             flow.index_add_(0, row, reach * t)
@@ -202,7 +223,7 @@ class System:
             value = value - self._surplus.unsqueeze(1) * own
             size += self._surplus_size.unsqueeze(1) * x.abs()
         scale = gamma(self._row_length + 8).to(size).unsqueeze(1)
-        noise: Tensor = torch.linalg.vector_norm(scale * size, dim=0)
+        noise = self.whole.norm(scale * size)
         error = float(gamma(self.op.roundings + 4))
         if self.op.is_psd:
             # Errors that are equal and opposite at the two ends of an edge. A surplus
@@ -210,26 +231,35 @@ class System:
             energy = 0.5 * energy
             if self._surplus is not None:
                 energy += self._surplus @ x.square()
-            entries = 0.5 * error * energy.sqrt()
+            entries = 0.5 * error * self.whole.sum(energy).sqrt()
         else:
             flow += self._surplus_size.unsqueeze(1) * x.abs()
-            entries = error * torch.linalg.vector_norm(flow, dim=0)
-        return Residual(value, self._slack * noise, self._slack * entries)
+            entries = error * self.whole.norm(flow)
+        norm = self.whole.norm(value)
+        return Residual(value, norm, self._slack * noise, self._slack * entries)
 
     @cached_property
     def _slack(self) -> float:
         """Factor above 1 that covers rounding in norms and products of errors."""
-        longest = int(self._row_length.max()) if self.num_nodes else 0
+        longest = self.op.longest_row
         return 1.0 + 8.0 * float(gamma(self.num_nodes + longest + 128))
 
     def total_bound(self, *parts: Tensor) -> Tensor:
         """Sum of bounds, rounded up, with what underflow may have taken."""
         total = sum(parts[1:], parts[0])
-        if self.pattern.num_edges and self.lam > 0:
-            longest = float(self._row_length.max() + 8)
-            lost = longest * _TINY * (1.0 + float(self.diagonal.max())) + 8.0 * _LOST
+        if self.op.longest_row and self.lam > 0:
+            longest = float(self.op.longest_row + 8)
+            lost = longest * _TINY * (1.0 + self.largest_diagonal) + 8.0 * _LOST
             total = total + math.sqrt(self.num_nodes) * lost
         return self._slack * total
+
+    def _peak(self, x: Tensor) -> Tensor:  # [N, C] -> [C]
+        """Largest absolute value of each column."""
+        if x.size(0) == 0:
+            return x.new_zeros(x.size(1))
+        # Not 'x.abs().amax(0)', which would copy the whole block first.
+        low, high = torch.aminmax(x, dim=0)
+        return self.whole.max(torch.maximum(-low, high))
 
     def smallest_eigenvalue(self) -> float:
         """A lower bound: rigorous for PSD Laplacians, estimated for ``"nrw"``."""
@@ -240,7 +270,7 @@ class System:
             return 1.0 + least / (1.0 + 2.0 * float(gamma(self.op.roundings + 8)))
         gap = self.diagonal - self.pattern.row_sum(self.off_diagonal)  # Gershgorin
         error = gamma(self.op.roundings + 2 * self._row_length + 16).to(gap)
-        disc = float((gap - error * self._surplus_size).min())
+        disc = -float(self.whole.max((error * self._surplus_size - gap).max()))
         # Discs cost one pass over the edges; the eigenvalue itself is estimated only
         # where they do not settle the sign.
         return disc if disc > 0 else self._eigenvalue[0]
@@ -277,15 +307,6 @@ def add_exactly(x: Tensor, low: Tensor, step: Tensor) -> tuple[Tensor, Tensor]:
     low = low + lost
     x = total + low
     return x, low - (x - total)
-
-
-def _peak(x: Tensor) -> Tensor:  # [N, C] -> [C]
-    """Largest absolute value of each column."""
-    if x.size(0) == 0:
-        return x.new_zeros(x.size(1))
-    # Not 'x.abs().amax(0)', which would copy the whole block first.
-    low, high = torch.aminmax(x, dim=0)
-    return torch.maximum(-low, high)
 
 
 def _along(pattern: Pattern, x: Tensor, part: slice) -> Tensor:  # [K, C]

@@ -31,6 +31,7 @@ SMALL = GraphConfig(
     ranking=(0.1,),
     gammas=(0.5,),
     guide=((1e-4, 0.1), (1e-2, 0.1)),
+    guide_steps=30,
     layer_lams=(1.0,),
     num_layer_steps=5,
     num_rounds=3,
@@ -229,4 +230,4 @@ def test_report_and_figures_come_from_files(run, tmp_path):
     assert "GLIF, balanced, at GUIDE's IF" in text
     assert "Published (GUIDE's repository" in text
     assert "0.6776 / 1,886 / 1.003" in text
-    assert list(experiment.draw([again])) == ["trade_off"]
+    assert list(experiment.draw([again])) == ["trade_off", "front"]

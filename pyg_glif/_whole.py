@@ -1,0 +1,38 @@
+"""Sums over all people, for code that may hold only some of them."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+
+class Whole:
+    """Everybody is here: what a process holds is all there is.
+
+    Where people are spread over processes that run the same code, a subclass asks the
+    others. All of them must then call the same methods in the same order.
+    """
+
+    def sum(self, x: Tensor) -> Tensor:
+        """Sum of what every process holds, the same for all of them."""
+        return x
+
+    def max(self, x: Tensor) -> Tensor:
+        """Largest of what every process holds, entry by entry."""
+        return x
+
+    def seen(self, x: Tensor) -> Tensor:  # [N, ...] -> [N + H, ...]
+        """Rows of the people here, then those of others whom they have edges to."""
+        return x
+
+    def norm(self, x: Tensor) -> Tensor:  # [N, C] -> [C]
+        """Norm of each column over all people."""
+        out: Tensor = torch.linalg.vector_norm(x, dim=0)
+        return out
+
+    def folded(self, x: Tensor) -> Tensor:  # [N, C] -> [M, C]
+        """Columns with the same norms as those of all people."""
+        return x
+
+    def reached(self, num_iter: int, iterate: Callable[[], Tensor]) -> None:
+        """Hears how far a solver is, and may ask for the point it has reached."""

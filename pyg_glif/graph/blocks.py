@@ -1,0 +1,266 @@
+"""The search over people in blocks, of which few are in memory at a time.
+
+All blocks share one frame: how points are moved and scaled for float32, and the
+directions of their bound coordinates. A block has its points in compact order. Pairs
+of two blocks are ruled out on stored bound coordinates; the points themselves are
+asked for only where something is left. What is left is decided as on one machine.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from pyg_glif.graph._decide import decide
+from pyg_glif.graph._ordering import (
+    bound_coordinates,
+    bound_errors,
+    compact_order,
+    principal_basis,
+)
+from pyg_glif.graph._plan import choose_width
+from pyg_glif.graph._points import (
+    Points,
+    Strategy,
+    as_distance,
+    moved_to,
+    placement,
+    product_rounding,
+    sample_step,
+)
+from pyg_glif.graph._screen import LEAF_SIZE, Reach, Screen, box_coordinates
+from pyg_glif.graph._search import (
+    Pairs,
+    finish,
+    plain_cross_pairs,
+    plain_pairs,
+)
+from pyg_glif.graph.estimate import PairSample, sample_pairs
+
+__all__ = [
+    "Block",
+    "BlockSearch",
+    "Extent",
+    "Frame",
+    "PairSample",
+    "Strategy",
+    "as_distance",
+    "box_of",
+    "in_compact_order",
+    "largest_norm",
+    "sample_of",
+    "sample_step",
+    "width_for",
+]
+
+_TILE = 256
+#: Directions of the bound coordinates that are stored.
+DIRECTIONS = 64
+
+
+@dataclass(frozen=True, eq=False)
+class Extent:
+    """How far some points reach, to be joined with that of others."""
+
+    low: Tensor  # [D], smallest coordinates
+    high: Tensor  # [D], largest coordinates
+    sq_norm: float  # largest squared norm, in float32
+
+    @classmethod
+    def of(cls, z: Tensor) -> "Extent":
+        """That of the rows of ``z``, at least one."""
+        low, high = torch.aminmax(z, dim=0)
+        largest = max(
+            float(part.float().square().sum(1).max()) for part in z.split(256)
+        )
+        return cls(low, high, largest)
+
+    def __or__(self, other: "Extent") -> "Extent":
+        low, high = torch.minimum(self.low, other.low), self.high
+        high = torch.maximum(high, other.high)
+        return Extent(low, high, max(self.sq_norm, other.sq_norm))
+
+    def farthest(self, centre: Tensor) -> float:
+        """The largest difference of a coordinate from that of a centre."""
+        ends = torch.stack([self.low - centre, self.high - centre])
+        return float(ends.abs().max())
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """What all blocks have in common: where points are put, and what bounds them."""
+
+    centre: Tensor | None  # [D] float64
+    scale: float
+    basis: Tensor  # [D, M] float32
+
+    @classmethod
+    def of(cls, rows: Tensor, extent: Extent) -> "Frame":
+        """The frame of points, from every ``sample_step``-th and how far all reach."""
+        centre, scale = placement(rows, lambda: extent.sq_norm, extent.farthest)
+        points = cls(centre, scale, rows.new_empty(0)).points(rows)
+        return cls(
+            centre, scale, principal_basis(points, min(DIRECTIONS, rows.size(1)))
+        )
+
+    def points(
+        self,
+        z: Tensor,
+        batch: Tensor | None = None,
+        y: Tensor | None = None,
+        sq_norm: Tensor | None = None,
+    ) -> Points:
+        """Points in the frame; ``y`` and ``sq_norm`` if they are known."""
+        if y is None:
+            y = moved_to(z, self.centre, self.scale)
+        if sq_norm is None:
+            parts = [part.square().sum(1) for part in y.split(256)]
+            sq_norm = torch.cat(parts) if parts else y.new_empty(0)
+        return Points(z, y, sq_norm, self.centre, self.scale, batch)
+
+    def bounds(self, points: Points) -> Tensor:  # [N, M + 1]
+        """Bound coordinates."""
+        return bound_coordinates(points, self.basis)[0]
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Some people in compact order, whose points are read when they are asked for."""
+
+    w: Tensor  # [N, M + 1], bound coordinates
+    leaf: int  # length of a run of neighbours
+    batch: Tensor | None  # [N]
+    read: Callable[[], Points]
+
+    @cached_property
+    def points(self) -> Points:
+        """The points themselves."""
+        return self.read()
+
+
+class BlockSearch:
+    """Finds pairs within a radius, in a block and between two.
+
+    Args:
+        frame: That of the blocks.
+        tau: The radius, in the unit of ``z``.
+        largest: A norm that no point of any block exceeds, in the unit of ``y``.
+        width: How many directions to rule pairs out with; :obj:`None` for none.
+    """
+
+    def __init__(
+        self, frame: Frame, tau: float, largest: float, width: int | None
+    ) -> None:
+        rounding = product_rounding(frame.basis.size(0))
+        factor, moved = bound_errors(frame.basis, largest, rounding)
+        # Directions beyond the width are joined with the rest in float32.
+        moved += DIRECTIONS * torch.finfo(torch.float32).eps * largest
+        self._reach = Reach(tau * frame.scale, largest, factor, moved)
+        self._tau, self._width = tau, width
+
+    def near(self, box: Tensor, others: Tensor) -> Tensor:  # [2, B], [K, 2, B] -> [K]
+        """Which boxes may hold people within the radius of people in a box."""
+        gap = torch.maximum(others[:, 0] - box[1], box[0] - others[:, 1]).clamp_(min=0)
+        reach = self._reach.radius(self._reach.largest, self._reach.moved)
+        slack = 1.0 + 64.0 * torch.finfo(torch.float32).eps
+        return gap.double().square().sum(1) <= reach * reach * slack
+
+    def own(self, block: Block) -> Iterator[Pairs]:
+        """Pairs of a block, each once."""
+        if self._width is None:
+            yield from plain_pairs(block.points, self._tau, _TILE, False)
+            return
+        screen = self._screen(block)
+        for tile in screen.own_tiles():
+            for r, j in screen.candidates(tile):
+                if len(r):
+                    points = block.points
+                    for found in finish(points, points, tile, [(r, j)]):
+                        yield decide(points, points, *found, self._tau)
+
+    def across(self, left: Block, right: Block) -> Iterator[Pairs]:
+        """Pairs of one point of ``left`` and one of ``right``."""
+        if self._width is None:
+            yield from plain_cross_pairs(
+                left.points, right.points, self._tau, _TILE, False
+            )
+            return
+        screen = self._screen(right)
+        for tile in screen.stored_tiles(self._bounds(left)):
+            for r, j in screen.candidates(tile):
+                if len(r):
+                    a, b = left.points, right.points
+                    for found in finish(a, b, tile, [(r, j)]):
+                        yield decide(a, b, *found, self._tau)
+
+    def _screen(self, block: Block) -> Screen:
+        """The screen of a block."""
+        return Screen.stored(self._bounds(block), block.leaf, self._reach, _TILE)
+
+    def _bounds(self, block: Block) -> Tensor:
+        """Bound coordinates in use, with graphs far apart."""
+        return self._reach.labelled(narrowed(block.w, self._width), block.batch)
+
+
+def narrowed(w: Tensor, width: int | None) -> Tensor:  # [N, M + 1] -> [N, width + 1]
+    """Bound coordinates of fewer directions: the others join the rest."""
+    if width is None or width >= w.size(1) - 1:
+        return w
+    rest = w[:, width:].square().sum(1, keepdim=True).sqrt_()
+    return torch.cat([w[:, :width], rest], dim=1)
+
+
+def box_of(w: Tensor) -> Tensor:  # [N, M + 1] -> [2, B]
+    """The smallest and largest of the coordinates that boxes are made of."""
+    return torch.stack(torch.aminmax(box_coordinates(w), dim=0))
+
+
+def in_compact_order(w: Tensor, batch: Tensor | None) -> tuple[Tensor, int]:
+    """A permutation that puts neighbours into runs, graphs apart; length of a run."""
+    if batch is not None:
+        # Further apart than anybody within a graph, so that cuts are between graphs.
+        apart = 8.0 * float(w.abs().max().clamp_(min=1.0))
+        w = torch.cat([w, (batch.to(w.dtype) * apart).unsqueeze(1)], dim=1)
+    return compact_order(w, LEAF_SIZE)
+
+
+def width_for(
+    frame: Frame, rows: Tensor, tau: float, strategy: Strategy = "auto"
+) -> int | None:
+    """How many directions make the cheapest search, from a sample of people."""
+    if strategy == "plain" or (strategy == "auto" and len(rows) < 2):
+        return None
+    points = frame.points(rows)
+    return choose_width(points, tau * frame.scale, frame.basis, strategy)
+
+
+def sample_of(
+    frame: Frame, rows: Tensor, batch: Tensor | None, num_people: int
+) -> PairSample:
+    """Distances of sampled pairs, standing for those of all people."""
+    y = frame.points(rows).y
+
+    def block(a: Tensor, b: Tensor) -> Tensor:
+        dist = torch.cdist(y[a], y[b], compute_mode="use_mm_for_euclid_dist")
+        return dist.div_(frame.scale)
+
+    sample = sample_pairs(len(rows), block, batch, (512, 1 << 14), device=y.device)
+    if num_people <= len(rows):
+        return sample
+    num_pairs = num_people * (num_people - 1)
+    return PairSample(
+        sample.dist,
+        sample.place,
+        sample.rows,
+        sample.cols,
+        sample.num_sampled,
+        num_pairs,
+    )
+
+
+def largest_norm(sq_norm: Tensor) -> float:  # [N] -> 0-d
+    """The largest norm, rounded up."""
+    return math.sqrt(float(sq_norm.max())) * (1.0 + 1e-6)
