@@ -40,7 +40,7 @@ class Sweep:
         self._b = torch.cat([w, sq], dim=1)
 
     def candidates(self, others: Points) -> tuple[Tile, Tensor, Tensor]:
-        """Pairs that may be within the radius: row of ``others``, in order, and node."""
+        """Pairs that may be within the radius: rows of ``others``, nodes."""
         w, _, moved = bound_coordinates(others, self._basis)
         largest = math.sqrt(float(others.sq_norm.max()))
         # The sum of the largest norms stands in for an infinite radius.
