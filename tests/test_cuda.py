@@ -360,6 +360,7 @@ NO_CALL = {
     "SubspaceFit", "System", "TransformInfo", "TunePoint", "TuneResult", "Violations",
     "WorstCase", "free_directions", "smooth", "smooth_outputs",
     "solve_parts", "solve_together",
+    "Guarantee", "RiskControl", "RiskTest",
     "ColumnSummary", "TableSummary", "Balance", "balance", "group_energies",
     "group_sizes", "LinearFit", "solve_strengths",
 }  # fmt: skip
