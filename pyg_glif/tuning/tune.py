@@ -145,7 +145,7 @@ def tune(
         groups (array-like, optional): Groups that are to be treated equally alike, as
             by ``GLIFPostProcessor.fit(..., groups=...)``: shares of the strength are
             found in every fold, and newcomers' groups are known. Each strength is then
-            solved for by itself. (default: :obj:`None`)
+            solved for by itself. Not with ``guarantee``. (default: :obj:`None`)
         progress (bool, optional): Whether to show a progress bar; :obj:`None` shows
             it on a terminal. (default: :obj:`None`)
         graph (SimilarityGraph, optional): What a search for the largest of ``taus``
@@ -201,6 +201,8 @@ def tune(
         ['distance', 'lam', 'link', 'normalization', 'solver', 'tau', 'theta']
     """
     if guarantee is not None:
+        if groups is not None:
+            raise ValueError("'groups' must be None with 'guarantee'")
         return with_guarantee(tune, **locals())
     x = check_features("x", x, distance).detach()
     y = check_outputs("y_hat", to_tensor("y_hat", y_hat)).to(x.device)

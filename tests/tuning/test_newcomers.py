@@ -14,7 +14,7 @@ from pyg_glif import GLIFPostProcessor
 from pyg_glif.distances import Mahalanobis
 from pyg_glif.graph import SimilarityGraph
 from pyg_glif.links import Logit
-from pyg_glif.tuning import TunePoint, TuneResult, trials, tune
+from pyg_glif.tuning import RiskControl, TunePoint, TuneResult, trials, tune
 from tests import oracles, oracles_inductive as oracle
 
 TAUS, LAMS, THETA = (0.4, 0.8), (0.1, 1.0, 10.0), 0.5
@@ -195,6 +195,10 @@ def test_groups_are_balanced_where_everybody_is_fitted(sizes: Any) -> None:
     found = tune(
         x, y, score=lambda f: 0.0, unfairness=remember, cv=None, groups=groups, **sizes
     )
+    with pytest.raises(ValueError, match="'groups' must be None with 'guarantee'"):
+        tune(x, y, groups=groups, guarantee=RiskControl(0.1, 0.1))
+    with pytest.raises(ValueError, match="'normalization' must be"):
+        tune(x, y, score=lambda f: 0.0, groups=groups, normalization="nrw")
     for point, outputs in zip(found.points, gathered[1:], strict=False):
         post = GLIFPostProcessor(**found.settings(point))
         expected = post.fit(x, y, groups=groups).y_fair_
