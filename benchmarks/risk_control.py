@@ -279,7 +279,7 @@ def at_the_limit(draws: int) -> list[dict[str, Any]]:
             "draws": draws,
             "kept": draws - false,
             "claims": false,
-            "unfairness": math.nan,
+            "unfairness": 1.0,
             "risks": {"loss": [0.03, 0.03]},
         }
     ]
