@@ -114,6 +114,8 @@ class GLIFPostProcessor(Parameters):
         graph_ (torch_geometric.data.Data): ``edge_index``, ``edge_weight`` and
             ``edge_sq_dist`` of the fitted people.
         similarity_ (SimilarityGraph): The same without PyG.
+        x_ (torch.Tensor): Features of the fitted people, as the fit has them.
+        y_hat_ (torch.Tensor): Outputs of the model for them.
         y_fair_ (torch.Tensor): Smoothed outputs of the fitted people.
         solution_ (Solution): The solve behind them: status, residual, error bound.
         num_isolated_ (int): Fitted people without a neighbour.
@@ -616,6 +618,16 @@ class GLIFPostProcessor(Parameters):
     def y_fair_(self) -> Tensor:
         """Smoothed outputs of the fitted people, a copy."""
         return self._require_attribute("y_fair_").y_fair.clone()
+
+    @property
+    def x_(self) -> Tensor:
+        """Features of the fitted people, a copy."""
+        return self._require_attribute("x_").x.clone()
+
+    @property
+    def y_hat_(self) -> Tensor:
+        """Outputs of the model for the fitted people, a copy."""
+        return self._require_attribute("y_hat_").y_hat.clone()
 
     @property
     def ids_(self) -> tuple[str | int, ...] | None:
