@@ -231,6 +231,8 @@ def _server(uvicorn: Any, config: Any, reload: Any, args: argparse.Namespace) ->
     import asyncio
 
     class Server(uvicorn.Server):  # type: ignore[misc]
+        should_exit = force_exit = False
+
         @contextlib.contextmanager
         def capture_signals(self) -> Iterator[None]:
             loop = asyncio.get_running_loop()
@@ -244,7 +246,7 @@ def _server(uvicorn: Any, config: Any, reload: Any, args: argparse.Namespace) ->
 
         def _stop(self) -> None:
             # Whoever asks a second time means it.
-            self.force_exit = bool(self.should_exit)
+            self.force_exit = self.should_exit
             self.should_exit = True
 
         async def startup(self, sockets: Any = None) -> None:

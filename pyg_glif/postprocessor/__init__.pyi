@@ -3,6 +3,7 @@ from .audit import Bootstrap, audit
 from .certificate import Certificate, Sensitivity, WorstCase
 from .explanation import Explanation
 from .glif_post_processor import GLIFPostProcessor
+from .peers import Peers
 from .report import AuditReport, Estimate, Measure, Pair, Person
 from .summary import FitSummary
 
@@ -16,6 +17,7 @@ __all__ = [
     "GLIFPostProcessor",
     "Measure",
     "Pair",
+    "Peers",
     "Person",
     "Sensitivity",
     "TransformInfo",

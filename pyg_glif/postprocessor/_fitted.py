@@ -25,6 +25,7 @@ from pyg_glif.postprocessor._inductive import GroundedOperator, Ties
 from pyg_glif.postprocessor._nearest import Pairs, scales
 from pyg_glif.postprocessor._people import People
 from pyg_glif.postprocessor.certificate import Certificate, certificate_of
+from pyg_glif.postprocessor.peers import Peers
 from pyg_glif.solvers import (
     Auto,
     Noise,
@@ -32,6 +33,7 @@ from pyg_glif.solvers import (
     Solution,
     Solver,
     Uncertainty,
+    edge_shares,
     noise_root,
     smooth,
 )
@@ -128,7 +130,7 @@ class Settings:
         self, row: Tensor, col: Tensor, sq_dist: Tensor, scale: Tensor | None = None
     ) -> Ties:
         """Pairs with their weights."""
-        return Ties(row, col, self.weights(sq_dist, scale).double())
+        return Ties(row, col, self.weights(sq_dist, scale).double(), sq_dist)
 
     def laplacian(self, graph: SimilarityGraph) -> LaplacianOperator:
         """The Laplacian of a graph with these settings."""
@@ -153,12 +155,14 @@ class TransformInfo:
             :obj:`None` with ``joint=True``, where it depends on who else is new.
         uncertainty (Uncertainty, optional): Standard deviations with their intervals,
             if they were asked for.
+        peers (Peers, optional): The neighbours among the fitted people, one by one.
     """
 
     num_neighbors: Tensor = field(repr=False)  # [M]
     solution: Solution | None = None
     certificate: Certificate | None = None
     uncertainty: Uncertainty | None = None
+    peers: Peers | None = None
 
     @property
     def num_isolated(self) -> int:
@@ -184,6 +188,17 @@ class Fitted:
     def precision(self) -> Tensor | None:  # [N] float64
         """Precisions of outputs in dual coordinates, where they are not all one."""
         return self.people.precision
+
+    @cached_property
+    def shares(self) -> Tensor | None:  # [G] float64
+        """The factor of ``lam`` for every group, where groups are balanced."""
+        groups, balance = self.people.groups, self.solution.balance
+        return None if groups is None or balance is None else groups.shares(balance)
+
+    @property
+    def graph_lap(self) -> LaplacianOperator:
+        """The Laplacian of the graph; ``lap`` has shares of groups in it."""
+        return self.lap if self.shares is None else self.settings.laplacian(self.graph)
 
     @property
     def isolated(self) -> Tensor:
@@ -253,8 +268,14 @@ class Fitted:
         """``lam`` times the factor by which the Laplacian scales it."""
         return self.settings.lam * self.lap.lam_scale
 
-    def beside(self, x_new: Tensor, *, joint: bool = False) -> GroundedOperator:
-        """The system of new people, each for themselves or all together."""
+    def beside(
+        self, x_new: Tensor, *, joint: bool = False, groups: Tensor | None = None
+    ) -> GroundedOperator:
+        """The system of new people, each for themselves or all together.
+
+        ``groups`` are numbers of their groups, ``[M]``, if the fit is balanced and
+        they are known.
+        """
         settings = self.settings
         found: tuple[Tensor, ...] = self.index.query(x_new, settings.progress)
         outer, inner = found, tuple(part[:0] for part in found)
@@ -264,7 +285,21 @@ class Fitted:
         elif joint:
             outer, inner = self._nearest_together(x_new, *found)
         ties = settings.ties(*outer), settings.ties(*inner)
-        return GroundedOperator(self.lap, *ties, len(x_new))
+        shares = self._shares_of(*ties, groups)
+        return GroundedOperator(self.lap, *ties, len(x_new), shares)
+
+    def _shares_of(
+        self, outer: Ties, inner: Ties, groups: Tensor | None
+    ) -> tuple[Tensor, Tensor] | None:
+        """What balance multiplies the ties of new people by."""
+        if self.shares is None or self.people.groups is None:
+            return None
+        theirs = self.shares[self.people.groups.code[outer.col]]
+        if groups is None:
+            return theirs, torch.ones_like(inner.weight)
+        own = self.shares[groups]
+        within = 0.5 * (own[inner.row] + own[inner.col])
+        return 0.5 * (own[outer.row] + theirs), within
 
     def _nearest_together(self, x_new: Tensor, *found: Tensor) -> tuple[Any, Any]:
         """Pairs of new and fitted people, and of new people, of everybody's nearest."""
@@ -286,6 +321,7 @@ class Fitted:
         x_new: Tensor,
         y_new: Tensor,
         y_std: Tensor | None = None,
+        groups: Tensor | None = None,
         *,
         with_info: bool = False,
         with_std: bool = False,
@@ -296,9 +332,12 @@ class Fitted:
         none = precision[:0]
         certificates = [Certificate(none.cpu(), none.cpu(), counts[0])]
         spread = [(self.noise_root.value[:0], none)] if with_std else []
+        ties = []
         for start in range(0, len(x_new), _BLOCK):
             rows = slice(start, start + _BLOCK)
-            lap, y, own = self.beside(x_new[rows]), y_new[rows], precision[rows]
+            part = None if groups is None else groups[rows]
+            lap, y = self.beside(x_new[rows], groups=part), y_new[rows]
+            own = precision[rows]
             eta = self._pulled(lap, y, own)
             total = own + self.mu * lap.diagonal
             eta /= total.unsqueeze(1)
@@ -308,6 +347,7 @@ class Fitted:
             if with_info:
                 found = certificate_of(lap, share, values[-1], self.y_fair)
                 certificates.append(found)
+                ties.append(replace(lap.ties, row=lap.ties.row + start))
             if with_std:
                 pull = lap.pull(self.noise_root.value) * (self.mu / total).unsqueeze(1)
                 noise = 1.0 if y_std is None else y_std[rows].square()
@@ -318,9 +358,26 @@ class Fitted:
             pull, own = (torch.cat(part) for part in zip(*spread, strict=True))
             uncertainty = self.noise_root.uncertainty(pull, own)
         info = TransformInfo(
-            torch.cat(counts), certificate=certificate, uncertainty=uncertainty
+            torch.cat(counts),
+            certificate=certificate,
+            uncertainty=uncertainty,
+            peers=self._peers(ties, len(x_new)) if with_info else None,
         )
         return torch.cat(values), info
+
+    def _peers(self, ties: list[Ties], num_new: int) -> Peers:
+        """Pairs with fitted people, from those of blocks of newcomers."""
+        none = torch.empty(0, dtype=torch.long, device=self.x.device)
+        blank = Ties(none, none, none.double(), self.x.new_empty(0))
+        found = [blank, *ties]
+        return Peers(
+            row=torch.cat([part.row for part in found]),
+            col=torch.cat([part.col for part in found]),
+            weight=torch.cat([part.weight for part in found]),
+            sq_dist=torch.cat([part.sq_dist for part in found]),
+            num_new=num_new,
+            outputs=self.y_fair,
+        )
 
     def own_weight(self, y_std: Tensor | None, num: int) -> Tensor:  # [M] float64
         """What new people's own outputs weigh: one, or their precision."""
@@ -329,18 +386,25 @@ class Fitted:
         return y_std.square().reciprocal()
 
     def solve_jointly(
-        self, x_new: Tensor, y_new: Tensor, y_std: Tensor | None = None
+        self,
+        x_new: Tensor,
+        y_new: Tensor,
+        y_std: Tensor | None = None,
+        groups: Tensor | None = None,
+        *,
+        with_info: bool = False,
     ) -> tuple[Tensor, TransformInfo]:
         """Outputs of new people, solved together while fitted outputs stay fixed."""
         if len(x_new) == 0:
-            return self.update(x_new, y_new, y_std)
-        lap = self.beside(x_new, joint=True)
+            return self.update(x_new, y_new, y_std, with_info=with_info)
+        lap = self.beside(x_new, joint=True, groups=groups)
         own = self.own_weight(y_std, len(x_new))
         rhs, settings = self._pulled(lap, y_new, own), self.settings
         strength, precision = settings.strength(rhs), None if y_std is None else own
         _, solution = smooth(lap, strength, rhs, settings.solver, precision=precision)
         value = settings.from_dual(solution.value, y_new, lap.deg)
-        return value, TransformInfo(lap.num_neighbors.cpu(), solution)
+        peers = self._peers([lap.ties], len(x_new)) if with_info else None
+        return value, TransformInfo(lap.num_neighbors.cpu(), solution, peers=peers)
 
     def _pulled(self, lap: GroundedOperator, y_new: Tensor, own: Tensor) -> Tensor:
         """Outputs of new people in dual coordinates, plus the pull of fitted ones."""
@@ -399,10 +463,10 @@ class Fitted:
         return self._explained(unit)
 
     def row_of_new(
-        self, x_new: Tensor, y_std: Tensor | None = None
+        self, x_new: Tensor, y_std: Tensor | None = None, groups: Tensor | None = None
     ) -> tuple[Solution, float]:
         """Weights of the fitted people in a new person's output, and of their own."""
-        lap = self.beside(x_new)
+        lap = self.beside(x_new, groups=groups)
         weight = self.own_weight(y_std, 1)[0]
         total = weight + self.mu * lap.diagonal[0]
         rhs = torch.zeros_like(self.f[:, :1])
@@ -470,7 +534,19 @@ def _solved(
     """The fit of people whose graph is known."""
     lap, lam = settings.laplacian(graph), settings.strength(y_hat)
     solver, precision = settings.solver, people.precision
+    groups = None if people.groups is None else people.groups.code
     value, solution = smooth_outputs(
-        lap, lam, y_hat, solver, settings.link, x0, precision=precision
+        lap, lam, y_hat, solver, settings.link, x0, groups, precision=precision
     )
+    lap = balanced(lap, people, solution)
     return Fitted(settings, x, y_hat, graph, lap, value, solution, names, people)
+
+
+def balanced(
+    lap: LaplacianOperator, people: People, solution: Solution
+) -> LaplacianOperator:
+    """The Laplacian with the shares of groups in it, if a fit has balanced them."""
+    if people.groups is None or solution.balance is None:
+        return lap
+    shares = people.groups.shares(solution.balance)
+    return lap.reweighted(edge_shares(lap, shares[people.groups.code]))

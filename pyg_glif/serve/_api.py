@@ -11,8 +11,8 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 from torch import Tensor
 
-from pyg_glif._plain import plain
 import pyg_glif.serve._schemas as schemas
+from pyg_glif._plain import plain
 from pyg_glif.serve._batching import BusyError
 from pyg_glif.serve._desk import Desk, Service
 from pyg_glif.serve._guard import App, Receive, Scope, Send

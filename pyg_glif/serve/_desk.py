@@ -155,9 +155,9 @@ class Service:
             threshold=threshold,
             k=min(5, size - 1) or None,
         )
-        if not self.settings.show_people:
-            return report.without_people()
-        return report.with_ids(self.served.ids)
+        if self.settings.show_people:
+            return report.with_ids(self.served.ids)
+        return report
 
     def _explored(self, stopped: Callable[[], bool]) -> WhatIf:
         """The fitted people under other settings."""
@@ -220,7 +220,8 @@ class Service:
     def moved(self) -> Tensor:
         """How far the output of each fitted person moved."""
         apart = (self.y_fair - self.y_hat).double()
-        return torch.linalg.vector_norm(apart.reshape(len(apart), -1), dim=1)
+        norm: Tensor = torch.linalg.vector_norm(apart.reshape(len(apart), -1), dim=1)
+        return norm
 
     @cached_property
     def most_moved(self) -> list[int]:
