@@ -1,8 +1,18 @@
 from ._fitted import TransformInfo
-from .audit import Bootstrap, audit
+from ._measures import Bootstrap
+from .audit import audit
 from .explanation import Explanation
 from .glif_post_processor import GLIFPostProcessor
-from .report import AuditReport, Estimate, Measure, Pair, Person
+from .report import (
+    AuditReport,
+    Estimate,
+    GroupTreatment,
+    Lists,
+    Measure,
+    Pair,
+    Person,
+    Verdict,
+)
 from .summary import FitSummary
 
 __all__ = [
@@ -12,9 +22,12 @@ __all__ = [
     "Explanation",
     "FitSummary",
     "GLIFPostProcessor",
+    "GroupTreatment",
+    "Lists",
     "Measure",
     "Pair",
     "Person",
     "TransformInfo",
+    "Verdict",
     "audit",
 ]
