@@ -1,8 +1,10 @@
 from ._fitted import TransformInfo
 from ._measures import Bootstrap
 from .audit import audit
+from .certificate import Certificate, Sensitivity, WorstCase
 from .explanation import Explanation
 from .glif_post_processor import GLIFPostProcessor
+from .peers import Peers
 from .report import (
     AuditReport,
     Estimate,
@@ -18,6 +20,7 @@ from .summary import FitSummary
 __all__ = [
     "AuditReport",
     "Bootstrap",
+    "Certificate",
     "Estimate",
     "Explanation",
     "FitSummary",
@@ -26,8 +29,11 @@ __all__ = [
     "Lists",
     "Measure",
     "Pair",
+    "Peers",
     "Person",
+    "Sensitivity",
     "TransformInfo",
     "Verdict",
+    "WorstCase",
     "audit",
 ]
