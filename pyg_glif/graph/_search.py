@@ -85,7 +85,7 @@ def swept_cross_pairs(others: Points, sweep: Sweep, tau: float) -> Iterator[Pair
     """Pairs of one of a few points of ``others`` and one of the sweep's points."""
     points = sweep.points
     tile, row, col = sweep.candidates(others)
-    for found in _finish(others, points, tile, [(row, col)]):
+    for found in finish(others, points, tile, [(row, col)]):
         yield decide(others, points, *found, tau)
 
 
