@@ -33,6 +33,7 @@ from pyg_glif.solvers import (
     Solution,
     Solver,
     Uncertainty,
+    edge_shares,
     noise_root,
     smooth,
 )
@@ -188,6 +189,17 @@ class Fitted:
         """Precisions of outputs in dual coordinates, where they are not all one."""
         return self.people.precision
 
+    @cached_property
+    def shares(self) -> Tensor | None:  # [G] float64
+        """The factor of ``lam`` for every group, where groups are balanced."""
+        groups, balance = self.people.groups, self.solution.balance
+        return None if groups is None or balance is None else groups.shares(balance)
+
+    @property
+    def graph_lap(self) -> LaplacianOperator:
+        """The Laplacian of the graph; ``lap`` has shares of groups in it."""
+        return self.lap if self.shares is None else self.settings.laplacian(self.graph)
+
     @property
     def isolated(self) -> Tensor:
         """Numbers of the people without a neighbour."""
@@ -256,8 +268,14 @@ class Fitted:
         """``lam`` times the factor by which the Laplacian scales it."""
         return self.settings.lam * self.lap.lam_scale
 
-    def beside(self, x_new: Tensor, *, joint: bool = False) -> GroundedOperator:
-        """The system of new people, each for themselves or all together."""
+    def beside(
+        self, x_new: Tensor, *, joint: bool = False, groups: Tensor | None = None
+    ) -> GroundedOperator:
+        """The system of new people, each for themselves or all together.
+
+        ``groups`` are numbers of their groups, ``[M]``, if the fit is balanced and
+        they are known.
+        """
         settings = self.settings
         found: tuple[Tensor, ...] = self.index.query(x_new, settings.progress)
         outer, inner = found, tuple(part[:0] for part in found)
@@ -267,7 +285,21 @@ class Fitted:
         elif joint:
             outer, inner = self._nearest_together(x_new, *found)
         ties = settings.ties(*outer), settings.ties(*inner)
-        return GroundedOperator(self.lap, *ties, len(x_new))
+        shares = self._shares_of(*ties, groups)
+        return GroundedOperator(self.lap, *ties, len(x_new), shares)
+
+    def _shares_of(
+        self, outer: Ties, inner: Ties, groups: Tensor | None
+    ) -> tuple[Tensor, Tensor] | None:
+        """What balance multiplies the ties of new people by."""
+        if self.shares is None or self.people.groups is None:
+            return None
+        theirs = self.shares[self.people.groups.code[outer.col]]
+        if groups is None:
+            return theirs, torch.ones_like(inner.weight)
+        own = self.shares[groups]
+        within = 0.5 * (own[inner.row] + own[inner.col])
+        return 0.5 * (own[outer.row] + theirs), within
 
     def _nearest_together(self, x_new: Tensor, *found: Tensor) -> tuple[Any, Any]:
         """Pairs of new and fitted people, and of new people, of everybody's nearest."""
@@ -289,6 +321,7 @@ class Fitted:
         x_new: Tensor,
         y_new: Tensor,
         y_std: Tensor | None = None,
+        groups: Tensor | None = None,
         *,
         with_info: bool = False,
         with_std: bool = False,
@@ -302,7 +335,9 @@ class Fitted:
         ties = []
         for start in range(0, len(x_new), _BLOCK):
             rows = slice(start, start + _BLOCK)
-            lap, y, own = self.beside(x_new[rows]), y_new[rows], precision[rows]
+            part = None if groups is None else groups[rows]
+            lap, y = self.beside(x_new[rows], groups=part), y_new[rows]
+            own = precision[rows]
             eta = self._pulled(lap, y, own)
             total = own + self.mu * lap.diagonal
             eta /= total.unsqueeze(1)
@@ -355,13 +390,14 @@ class Fitted:
         x_new: Tensor,
         y_new: Tensor,
         y_std: Tensor | None = None,
+        groups: Tensor | None = None,
         *,
         with_info: bool = False,
     ) -> tuple[Tensor, TransformInfo]:
         """Outputs of new people, solved together while fitted outputs stay fixed."""
         if len(x_new) == 0:
             return self.update(x_new, y_new, y_std, with_info=with_info)
-        lap = self.beside(x_new, joint=True)
+        lap = self.beside(x_new, joint=True, groups=groups)
         own = self.own_weight(y_std, len(x_new))
         rhs, settings = self._pulled(lap, y_new, own), self.settings
         strength, precision = settings.strength(rhs), None if y_std is None else own
@@ -427,10 +463,10 @@ class Fitted:
         return self._explained(unit)
 
     def row_of_new(
-        self, x_new: Tensor, y_std: Tensor | None = None
+        self, x_new: Tensor, y_std: Tensor | None = None, groups: Tensor | None = None
     ) -> tuple[Solution, float]:
         """Weights of the fitted people in a new person's output, and of their own."""
-        lap = self.beside(x_new)
+        lap = self.beside(x_new, groups=groups)
         weight = self.own_weight(y_std, 1)[0]
         total = weight + self.mu * lap.diagonal[0]
         rhs = torch.zeros_like(self.f[:, :1])
@@ -498,7 +534,19 @@ def _solved(
     """The fit of people whose graph is known."""
     lap, lam = settings.laplacian(graph), settings.strength(y_hat)
     solver, precision = settings.solver, people.precision
+    groups = None if people.groups is None else people.groups.code
     value, solution = smooth_outputs(
-        lap, lam, y_hat, solver, settings.link, x0, precision=precision
+        lap, lam, y_hat, solver, settings.link, x0, groups, precision=precision
     )
+    lap = balanced(lap, people, solution)
     return Fitted(settings, x, y_hat, graph, lap, value, solution, names, people)
+
+
+def balanced(
+    lap: LaplacianOperator, people: People, solution: Solution
+) -> LaplacianOperator:
+    """The Laplacian with the shares of groups in it, if a fit has balanced them."""
+    if people.groups is None or solution.balance is None:
+        return lap
+    shares = people.groups.shares(solution.balance)
+    return lap.reweighted(edge_shares(lap, shares[people.groups.code]))

@@ -168,7 +168,8 @@ def _cell(one: ColumnForm) -> Any:
     words = {"date": "ISO 8601", "duration": "days"}.get(one.kind, one.kind)
     told: Any = FiniteFloat
     if one.kind in ("date", "category"):
-        told = {bool: bool, float: FiniteFloat, str: str}.get(_common(one.values))
+        kinds: dict[Any, Any] = {bool: bool, float: FiniteFloat, str: str}
+        told = kinds.get(_common(one.values))
     if told is None:
         told = Annotated[Any, AfterValidator(_plain), WithJsonSchema(_ANY_CELL)]
     elif one.nullable:
