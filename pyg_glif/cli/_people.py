@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 # Columns that are not features, by the option that names them.
 _ROLES = ("--id", "--attributes", "--sensitive", "--group", "--labels", "--mask")
+# Features that people can look at one by one.
+_READABLE = 64
 _TRUTH = {"true": "1", "false": "0"}
 
 
@@ -76,15 +78,29 @@ class People:
             raise UsageError(f"{msg}: a file holds one column of a name")
         return {**self.ids, **outputs}
 
-    def attribute_codes(self) -> "dict[str, Tensor]":
-        """Protected attributes; where a gap has a sign, the name says which way."""
-        found = {}
+    def attribute_codes(self) -> "dict[str, tuple[Tensor, list[str]]]":
+        """Protected attributes: a number for each person, a name for each number."""
+        return {
+            name: (codes(value), [_text(at) for at in np.unique(_sortable(value))])
+            for name, value in self.attributes.items()
+        }
+
+    def described(self) -> Any:
+        """A frame of what people are like, protected attributes included.
+
+        :obj:`None` for embeddings: nobody reads hundreds of coordinates.
+        """
+        import pandas as pd
+
+        if self.frame is None and len(self.features) > _READABLE:
+            return None
+        frame = self.frame
+        if frame is None:
+            frame = pd.DataFrame(self.x.numpy(), columns=self.features)
+        frame = frame[self.features].copy()
         for name, value in self.attributes.items():
-            levels = [_text(level) for level in np.unique(_sortable(value))]
-            signed = len(levels) == 2 and self.num_outputs == 1
-            shown = f"{name} ({levels[1]} - {levels[0]})" if signed else name
-            found[shown] = codes(value)
-        return found
+            frame[name] = value
+        return frame
 
     def group_codes(self) -> "Tensor | None":
         """Groups of people who ought to be treated alike, numbered."""

@@ -31,6 +31,7 @@ SMALL = GraphConfig(
     ranking=(0.1,),
     gammas=(0.5,),
     guide=((1e-4, 0.1), (1e-2, 0.1)),
+    guide_steps=30,
     layer_lams=(1.0,),
     num_layer_steps=5,
     num_rounds=3,
@@ -95,7 +96,7 @@ def test_glif_is_alike_and_balanced_where_it_says_so(run):
     goal = chosen[GUIDE].metrics["unfairness"]
     # No less fair, and hardly fairer; or as it is, if GUIDE is the less fair one.
     assert matched <= goal * (1 + 1e-9)
-    assert matched >= min(goal, plain["unfairness"]) * 0.99
+    assert matched >= min(goal, plain["unfairness"]) * 0.95
     assert (
         chosen[PUBLISHED].metrics["unfairness"]
         <= paper.GRAPHS["credit", "gcn"][GUIDE][1]
