@@ -86,9 +86,16 @@ lint: $(READY)
 hooks: $(READY)
 	$(PY) -m pre_commit install
 
-docs: $(READY)
-	$(PY) -m sphinx -W --keep-going -q -b doctest docs docs/_build/doctest
+# What draws formulas while the pages are built.
+docs/node_modules/.ready: docs/package.json
+	npm install --prefix docs --no-package-lock --no-audit --no-fund --silent
+	touch $@
+
+# The doctests need no pictures of the gallery.
+docs: $(READY) docs/node_modules/.ready
+	$(PY) -m sphinx -W --keep-going -q -D plot_gallery=0 -b doctest docs docs/_build/doctest
 	$(PY) -m sphinx -W --keep-going -q -b html docs docs/_build/html
+	PYG_GLIF_PAGES=docs/_build/html $(PY) -m pytest -q tests/site
 
 # Without the extra "text", whose oldest versions are not tried.
 $(OLDEST)/.ready: pyproject.toml constraints-oldest.txt
@@ -119,4 +126,4 @@ benchmark: $(READY)
 	$(PY) benchmarks/report.py
 
 clean:
-	rm -rf $(VENV) $(OLDEST) build dist docs/_build docs/api/generated
+	rm -rf $(VENV) $(OLDEST) build dist docs/_build docs/api/generated docs/auto_gallery docs/node_modules
