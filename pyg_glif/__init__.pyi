@@ -4,6 +4,7 @@ from . import (
     cli as cli,
     datasets as datasets,
     distances as distances,
+    distributed as distributed,
     errors as errors,
     experiments as experiments,
     functional as functional,
@@ -19,6 +20,7 @@ from . import (
     pages as pages,
     path as path,
     postprocessor as postprocessor,
+    serve as serve,
     sklearn as sklearn,
     solvers as solvers,
     tables as tables,
@@ -27,7 +29,7 @@ from . import (
     tuning as tuning,
     typing as typing,
 )
-from .functional import glif_smooth, laplacian_penalty
+from .functional import glif_smooth, glif_worst_case, laplacian_penalty
 from .graph import edge_weights, fair_knn_graph, fair_radius_graph, suggest_tau
 from .nn import GLIFConv, LaplacianLoss
 from .path import glif_path
@@ -49,6 +51,7 @@ __all__ = [
     "fair_radius_graph",
     "glif_path",
     "glif_smooth",
+    "glif_worst_case",
     "laplacian_penalty",
     "suggest_tau",
 ]

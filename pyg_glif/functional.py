@@ -1,6 +1,7 @@
 """The whole method as pure functions."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal, overload
 
@@ -25,6 +26,7 @@ from pyg_glif.solvers import (
     Auto,
     Balance,
     Definition,
+    Disagreement,
     Noise,
     Solution,
     Solver,
@@ -33,6 +35,7 @@ from pyg_glif.solvers import (
     noise_root,
     own_shares,
     smooth,
+    smooth_worst_case,
 )
 from pyg_glif.typing import Normalization
 
@@ -340,6 +343,74 @@ def _checked_groups(
         raise ValueError("'groups' must be given for balance=True (got None)")
     check_choice("normalization", lap.normalization, (None, "density"))
     return check_group("groups", groups, lap.num_nodes).to(lap.deg.device)
+
+
+def glif_worst_case(
+    y_hat: Tensor,
+    graphs: Sequence[Any],
+    *,
+    lam: float | Tensor = 1.0,
+    normalization: Normalization = None,
+    solver: Solver | None = Auto(),  # noqa: B008  (immutable)
+    link: Link | None = None,
+) -> tuple[Tensor, Disagreement]:
+    r"""Smooths for the annotator who sees the most unequal treatment.
+
+    .. math::
+        f = \arg\min_f \|f - \hat y\|^2
+        + \lambda \max_a \mathrm{tr}(f^\top \mathbf{L}_a f)
+
+    where every annotator :math:`a` has a graph of their own: nobody is outvoted, as
+    they are if graphs are averaged. Convex; the result comes with its duality gap
+    (:mod:`pyg_glif.solvers.disagreement`).
+
+    Args:
+        y_hat (Tensor): Outputs of a model, float32 or float64.
+        graphs (sequence): One graph for each annotator: edges, a pair of edges and
+            weights, or a :class:`~pyg_glif.laplacian.LaplacianOperator`.
+        lam (float or Tensor): Strength :math:`\lambda \ge 0`. (default: :obj:`1.0`)
+        normalization (str, optional): :obj:`None` or :obj:`"density"`.
+            (default: :obj:`None`)
+        solver (Solver, optional): How systems are solved. (default: :obj:`Auto()`)
+        link (Link, optional): Output space, as in :func:`glif_smooth`.
+            (default: :obj:`None`)
+
+    Shapes:
+        - **input:** outputs :math:`(N)` or :math:`(N, C)`
+        - **output:** like the outputs, and a
+          :class:`~pyg_glif.solvers.Disagreement`
+
+    Gradients reach ``y_hat``, weights and ``lam``; they take the shares of the
+    annotators as given.
+
+    Example:
+        >>> y_hat = torch.tensor([0.0, 1.0, 4.0])
+        >>> first = torch.tensor([[0, 1], [1, 0]])  # finds 0 and 1 alike
+        >>> second = torch.tensor([[1, 2], [2, 1]])  # finds 1 and 2 alike
+        >>> value, found = glif_worst_case(y_hat, [first, second], lam=1.0)
+        >>> value.round(decimals=3)
+        tensor([0.3330, 1.6670, 3.0000])
+        >>> found.weight.round(decimals=3)
+        tensor([0.2500, 0.7500], dtype=torch.float64)
+    """
+    check_signal("y_hat", y_hat)
+    check_coefficient("lam", lam, minimum=0.0)
+    if len(graphs) == 0:
+        raise ValueError("'graphs' must have one graph at least (got none)")
+    laps = []
+    for graph in graphs:
+        edges, weight = graph if isinstance(graph, (tuple, list)) else (graph, None)
+        laps.append(
+            _as_operator("y_hat", y_hat, edges, weight, normalization, None, None)
+        )
+    strength = torch.as_tensor(lam, dtype=torch.float64, device=y_hat.device)
+    eta = dual_of_people(link, y_hat)
+    columns = eta.reshape(eta.size(0), math.prod(eta.shape[1:]))
+    solver = Auto() if solver is None else solver
+    found, evidence = smooth_worst_case(laps, strength, columns, solver)
+    deg = sum(lap.deg.detach() for lap in laps)
+    alone = torch.as_tensor(deg) == 0
+    return outputs_of_people(link, found.view_as(eta), y_hat, alone), evidence
 
 
 def laplacian_penalty(

@@ -41,6 +41,7 @@ from pyg_glif.postprocessor._doubts import (
     doubt_newcomers,
 )
 from pyg_glif.postprocessor._fitted import Fitted, Settings, fit_people
+from pyg_glif.postprocessor._measures import Bootstrap
 from pyg_glif.postprocessor._people import check_people, people_of
 from pyg_glif.postprocessor._persistence import (
     damage_in,
@@ -49,11 +50,16 @@ from pyg_glif.postprocessor._persistence import (
     write_fitted,
 )
 from pyg_glif.postprocessor._worst_case import certify, sensitivity
-from pyg_glif.postprocessor.audit import Bootstrap, audit
+from pyg_glif.postprocessor.audit import audit
 from pyg_glif.postprocessor.certificate import Sensitivity, WorstCase
 from pyg_glif.postprocessor.explanation import Explanation, stochastic, strongest
 from pyg_glif.postprocessor.report import AuditReport
-from pyg_glif.postprocessor.summary import FitSummary, share_joined, summarize
+from pyg_glif.postprocessor.summary import (
+    FitSummary,
+    completed_report,
+    share_joined,
+    summarize,
+)
 from pyg_glif.solvers import Solution, Solver
 from pyg_glif.typing import Normalization
 
@@ -114,6 +120,8 @@ class GLIFPostProcessor(Parameters):
         graph_ (torch_geometric.data.Data): ``edge_index``, ``edge_weight`` and
             ``edge_sq_dist`` of the fitted people.
         similarity_ (SimilarityGraph): The same without PyG.
+        x_ (torch.Tensor): Features of the fitted people, as the fit has them.
+        y_hat_ (torch.Tensor): Outputs of the model for them.
         y_fair_ (torch.Tensor): Smoothed outputs of the fitted people.
         solution_ (Solution): The solve behind them: status, residual, error bound.
         shares_ (dict): What ``lam`` is times for each group, if ``fit`` was given
@@ -550,6 +558,8 @@ class GLIFPostProcessor(Parameters):
         attributes: Mapping[str, Any] | None = None,
         groups: Any = None,
         threshold: float | None = None,
+        difference: float | None = None,
+        tolerance: float | Mapping[str, float] | None = None,
         k: int | None = 5,
         num_worst: int = 10,
         bootstrap: Bootstrap = Bootstrap(),  # noqa: B008  (immutable)
@@ -559,7 +569,6 @@ class GLIFPostProcessor(Parameters):
         See :func:`~pyg_glif.postprocessor.audit` for the arguments.
         """
         fitted = self._require_fit("audit")
-        named = (attributes or {}).items()
         report = audit(
             fitted.x,
             fitted.y_hat,
@@ -567,21 +576,17 @@ class GLIFPostProcessor(Parameters):
             graph=fitted.graph,
             lap=fitted.graph_lap,
             distance=fitted.settings.distance,
-            attributes={name: to_labels(name, value) for name, value in named},
+            attributes=attributes,
             groups=None if groups is None else to_labels("groups", groups),
             threshold=threshold,
+            difference=difference,
+            tolerance=tolerance,
             k=k,
             num_worst=num_worst,
             bootstrap=bootstrap,
             progress=fitted.settings.progress,
         )
-        certificate = {
-            "status": fitted.solution.status.name,
-            "solver": fitted.solution.solver,
-            "largest_residual": float(fitted.solution.residual.max()),
-            "error_bound": float(fitted.solution.error_bound.max()),
-        }
-        return replace(report, certificate=certificate)
+        return completed_report(report, fitted)
 
     def summary(self, unit: str | None = None) -> FitSummary:
         """What the fit did: who is similar by which columns, degrees, who is alone.
@@ -659,6 +664,16 @@ class GLIFPostProcessor(Parameters):
     def y_fair_(self) -> Tensor:
         """Smoothed outputs of the fitted people, a copy."""
         return self._require_attribute("y_fair_").y_fair.clone()
+
+    @property
+    def x_(self) -> Tensor:
+        """Features of the fitted people, a copy."""
+        return self._require_attribute("x_").x.clone()
+
+    @property
+    def y_hat_(self) -> Tensor:
+        """Outputs of the model for the fitted people, a copy."""
+        return self._require_attribute("y_hat_").y_hat.clone()
 
     @property
     def ids_(self) -> tuple[str | int, ...] | None:

@@ -13,6 +13,7 @@ from pyg_glif.solvers.base import Solution, Solver, SolveStatus, Uncertainty
 from pyg_glif.solvers.cg import CG
 from pyg_glif.solvers.cholesky import Cholesky
 from pyg_glif.solvers.coordinate_descent import CoordinateDescent
+from pyg_glif.solvers.disagreement import Disagreement, smooth_worst_case
 from pyg_glif.solvers.implicit import smooth
 from pyg_glif.solvers.preconditioner import Jacobi
 from pyg_glif.solvers.system import System
@@ -26,6 +27,7 @@ __all__ = [
     "Cholesky",
     "CoordinateDescent",
     "Definition",
+    "Disagreement",
     "Jacobi",
     "Noise",
     "NoiseRoot",
@@ -41,6 +43,7 @@ __all__ = [
     "noise_root",
     "own_shares",
     "smooth",
+    "smooth_worst_case",
     "solve_parts",
     "solve_together",
 ]

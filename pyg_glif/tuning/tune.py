@@ -255,6 +255,7 @@ def tune(
             "link": link,
         },
         distances={} if distances is None else dict(distances),
+        num_scored=None if folds is None else sum(len(fold.new) for fold in folds),
     )
 
 
