@@ -40,6 +40,7 @@ from pyg_glif.experiments.experiment import Comparison, Experiment, Method
 from pyg_glif.experiments.records import (
     Record,
     Run,
+    Summary,
     summarize,
     summarize_chosen,
     with_costs,
@@ -534,6 +535,7 @@ class GraphExperiment(Experiment):
         tables = (
             ResultTable("Similar people", _QUALITY, rows, _DIGITS),
             ResultTable("Scores and groups", _GROUPS, rows, _DIGITS),
+            *_published(self.config.dataset, runs[0].variant),
         )
         notes = (*_notes(self.config, runs), *seeds_note(runs))
         return Report(self.name, runs[0].variant, tuple(runs), tables, notes)
@@ -584,26 +586,47 @@ def _notes(config: GraphConfig, runs: Sequence[Run]) -> Iterable[str]:
         "InFoRM's debiasing of the result is GLIF by another name, and its debiasing "
         "of the model is what `LaplacianLoss` does."
     )
-    for what, told in (
-        ("GUIDE's repository, seed 1; AUC / IF / GDIF", paper.GRAPHS),
+    yield from _paired(runs, MATCHED, GUIDE, "auc", 4)
+    yield from _paired(runs, BALANCED, REDRESS, "ndcg", 3)
+
+
+def _paired(
+    runs: Sequence[Run], ours: str, theirs: str, metric: str, digits: int
+) -> Iterable[str]:
+    """On how many of the same seeds one method has more of a metric than another."""
+    found = []
+    for run in runs:
+        chosen = {r.method: r.metrics[metric] for r in run.records if r.chosen}
+        if ours in chosen and theirs in chosen:
+            found.append(chosen[ours] - chosen[theirs])
+    if found:
+        more, mean = sum(gap > 0 for gap in found), sum(found) / len(found)
+        yield (
+            f"{_QUALITY[metric]} of *{ours}* less that of *{theirs}*, seed by seed: "
+            f"{mean:+.{digits}f} on average, above zero in {more} of {len(found)}."
+        )
+
+
+def _published(dataset: str, variant: str) -> Iterable[ResultTable]:
+    """What others have published about the same graph and network."""
+    for title, told in (
+        ("Published by GUIDE's authors (their repository, seed 1)", paper.GRAPHS),
         (
-            "PyGDebias 1.1.1, all similar pairs; AUC / IF / GDIF / ranking; GUIDE's "
-            "AUC is that of decisions",
+            "Published with PyGDebias 1.1.1 (all similar pairs; the AUC of its GUIDE "
+            "is that of decisions)",
             paper.PYGDEBIAS,
         ),
     ):
-        rows = told.get((config.dataset, runs[0].variant))
-        if rows:
-            yield f"Published ({what}): {_listed(rows)}."
-
-
-def _listed(rows: Mapping[str, tuple[float, ...]]) -> str:
-    """``GUIDE 0.6776 / 1,886 / 1.003; ...``."""
-    return "; ".join(
-        f"{name} {auc:.4g} / {unfairness:,.0f} / "
-        + " / ".join(f"{v:.3f}" for v in rest)
-        for name, (auc, unfairness, *rest) in rows.items()
-    )
+        found = told.get((dataset, variant))
+        if found:
+            keys = ("auc", "unfairness", "disparity", "ndcg")
+            rows = [
+                Summary(name, {}, dict(zip(keys, values, strict=False)), {}, 1)
+                for name, values in found.items()
+            ]
+            columns = {key: _QUALITY[key] for key in rows[0].mean}
+            columns |= {"ndcg": "ranking IF"} if "ndcg" in columns else {}
+            yield ResultTable(title, columns, rows, _DIGITS)
 
 
 CREDIT = GraphExperiment(GraphConfig("credit"))
