@@ -2,6 +2,7 @@
 # make demo-tables  the same for people in a table, who are made up
 # make test   sets everything up and runs the tests (COVERAGE=1 measures coverage)
 # make torture  hostile random cases for MINUTES=n (SEED=n, CASE=campaign:n repeats one)
+# make browser  installs what the tests in a browser need, where apt and npm are
 # make lint   format, lint, types        make docs   builds the documentation
 # make hooks  lets git run the linters before each commit
 # make oldest runs the tests with the oldest versions allowed, in .venv-oldest
@@ -35,7 +36,7 @@ SEED ?= 0
 MINUTES ?= 3
 CASE ?=
 
-.PHONY: demo demo-tables test torture lint hooks docs oldest sparse benchmark clean
+.PHONY: demo demo-tables test torture browser lint hooks docs oldest sparse benchmark clean
 
 $(READY): pyproject.toml constraints.txt
 	test -x $(PY) || $(PYTHON) -m venv $(VENV)
@@ -54,6 +55,25 @@ test oldest: export OMP_NUM_THREADS = 1
 
 test: $(READY)
 	$(PY) $(PYTEST)
+
+# The tests of the service look for a browser and for axe-core, and say so where they
+# are missing. A registry of one's own is npm's setting.
+AXE := .browser/node_modules/axe-core/axe.min.js
+AXE_VERSION := 4.10.3
+
+browser: $(AXE)
+	@if command -v chromium >/dev/null && command -v chromedriver >/dev/null; then :; \
+	elif command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
+		apt-get update -qq && apt-get install -y -qq --no-install-recommends \
+			chromium chromium-driver; \
+	else echo "no chromium and no way to install it: its tests will be skipped"; fi
+
+$(AXE):
+	@mkdir -p .browser
+	@if command -v npm >/dev/null; then \
+		npm install --silent --no-audit --no-fund --prefix .browser \
+			axe-core@$(AXE_VERSION); \
+	else echo "no npm: the tests with axe-core will be skipped"; fi
 
 torture: $(READY)
 	$(PY) -m tests.torture --seed $(SEED) --minutes $(MINUTES) $(if $(CASE),--case $(CASE))
