@@ -2,6 +2,7 @@
 # make demo-tables  the same for people in a table, who are made up
 # make test   sets everything up and runs the tests (COVERAGE=1 measures coverage)
 # make torture  hostile random cases for MINUTES=n (SEED=n, CASE=campaign:n repeats one)
+# make chaos  kills workers, nodes, drivers and files of a run on Ray (SEED=n)
 # make lint   format, lint, types        make docs   builds the documentation
 # make hooks  lets git run the linters before each commit
 # make oldest runs the tests with the oldest versions allowed, in .venv-oldest
@@ -35,7 +36,7 @@ SEED ?= 0
 MINUTES ?= 3
 CASE ?=
 
-.PHONY: demo demo-tables test torture lint hooks docs oldest sparse benchmark clean
+.PHONY: demo demo-tables test torture chaos lint hooks docs oldest sparse benchmark clean
 
 $(READY): pyproject.toml constraints.txt
 	test -x $(PY) || $(PYTHON) -m venv $(VENV)
@@ -57,6 +58,9 @@ test: $(READY)
 
 torture: $(READY)
 	$(PY) -m tests.torture --seed $(SEED) --minutes $(MINUTES) $(if $(CASE),--case $(CASE))
+
+chaos: $(READY)
+	OMP_NUM_THREADS=1 $(PY) -m tests.distributed.chaos --seed $(SEED) --record results/chaos.json
 
 lint: $(READY)
 	$(PY) -m ruff format --check .
