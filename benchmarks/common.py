@@ -6,7 +6,6 @@ import os
 import platform
 import statistics
 import subprocess
-import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
@@ -14,8 +13,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-import psutil
 import torch
+
+from pyg_glif._runtime import PeakMemory as PeakMemory
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -50,32 +50,6 @@ def spread(values: list[float]) -> dict[str, float]:
         "max": max(values),
         "runs": len(values),
     }
-
-
-class PeakMemory:
-    """Highest resident memory of this process while inside, beyond the start."""
-
-    def __enter__(self) -> "PeakMemory":
-        self._process = psutil.Process()
-        self._start = self._process.memory_info().rss
-        self._peak = self._start
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._watch)
-        self._thread.start()
-        return self
-
-    def _watch(self) -> None:
-        while not self._stop.wait(0.005):
-            self._peak = max(self._peak, self._process.memory_info().rss)
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
-
-    @property
-    def bytes(self) -> int:
-        """Bytes beyond what was resident at the start."""
-        return self._peak - self._start
 
 
 def in_fresh_process(run: Callable[..., Any], *args: Any) -> Any:

@@ -15,9 +15,12 @@ from . import (
     links as links,
     metric_learning as metric_learning,
     metrics as metrics,
+    monitoring as monitoring,
     nn as nn,
+    pages as pages,
     path as path,
     postprocessor as postprocessor,
+    serve as serve,
     sklearn as sklearn,
     solvers as solvers,
     tables as tables,
@@ -26,7 +29,7 @@ from . import (
     tuning as tuning,
     typing as typing,
 )
-from .functional import glif_smooth, laplacian_penalty
+from .functional import glif_smooth, glif_worst_case, laplacian_penalty
 from .graph import edge_weights, fair_knn_graph, fair_radius_graph, suggest_tau
 from .nn import GLIFConv, LaplacianLoss
 from .path import glif_path
@@ -48,6 +51,7 @@ __all__ = [
     "fair_radius_graph",
     "glif_path",
     "glif_smooth",
+    "glif_worst_case",
     "laplacian_penalty",
     "suggest_tau",
 ]

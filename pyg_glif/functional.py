@@ -1,6 +1,7 @@
 """The whole method as pure functions."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal, overload
 
@@ -11,8 +12,10 @@ from pyg_glif._validate import (
     check_choice,
     check_coefficient,
     check_count,
+    check_finite,
     check_group,
     check_node_rows,
+    check_rank,
     check_scalar,
     check_signal,
     full_precision,
@@ -23,10 +26,16 @@ from pyg_glif.solvers import (
     Auto,
     Balance,
     Definition,
+    Disagreement,
+    Noise,
     Solution,
     Solver,
+    Uncertainty,
     balance as balance_groups,
+    noise_root,
+    own_shares,
     smooth,
+    smooth_worst_case,
 )
 from pyg_glif.typing import Normalization
 
@@ -46,6 +55,8 @@ def glif_smooth(
     groups: Tensor | None = ...,
     balance: bool = ...,
     definition: Definition = ...,
+    y_std: float | Tensor | None = ...,
+    variance: float | Tensor | Noise | None = ...,
     return_solution: Literal[False] = ...,
 ) -> Tensor: ...
 
@@ -65,6 +76,8 @@ def glif_smooth(
     groups: Tensor | None = ...,
     balance: bool = ...,
     definition: Definition = ...,
+    y_std: float | Tensor | None = ...,
+    variance: float | Tensor | Noise | None = ...,
     return_solution: Literal[True],
 ) -> Solution: ...
 
@@ -83,6 +96,8 @@ def glif_smooth(
     groups: Tensor | None = None,
     balance: bool = False,
     definition: Definition = "members",
+    y_std: float | Tensor | None = None,
+    variance: float | Tensor | Noise | None = None,
     return_solution: bool = False,
 ) -> Tensor | Solution:
     r"""Makes outputs individually fair (`GLIF <https://arxiv.org/abs/2110.13796>`_).
@@ -122,25 +137,40 @@ def glif_smooth(
         definition (str): What the energy of a group is divided by: its
             :obj:`"members"`, its :obj:`"pairs"`, or what the published code of GUIDE
             counts, :obj:`"guide"`. (default: :obj:`"members"`)
+        y_std (float or Tensor, optional): Standard deviation of everybody's output, in
+            the coordinates in which outputs are averaged, where some are known with
+            more certainty than others. The system is then
+            :math:`(\mathbf{S}^{-1} + \lambda \mathbf{L}) f = \mathbf{S}^{-1} \hat y`
+            with :math:`\mathbf{S} = \mathrm{diag}(\sigma^2)`: whoever is known better
+            keeps more of their own. Not for ``"nrw"``. (default: :obj:`None`, one for
+            everybody)
+        variance (float, Tensor or Noise, optional): Variance of independent errors of
+            the outputs, for ``Solution.uncertainty``: the standard deviations of the
+            smoothed outputs. It does not change these; pass ``y_std ** 2`` if that is
+            what the outputs' errors are. (default: :obj:`None`)
         return_solution (bool): Whether to return the whole
             :class:`~pyg_glif.solvers.Solution`. (default: :obj:`False`)
 
     Shapes:
         - **input:** outputs :math:`(N)` or :math:`(N, C)`, edges :math:`(2, E)`,
-          weights :math:`(E)`, batch and groups :math:`(N)`
+          weights :math:`(E)`, batch, groups, standard deviations and variances
+          :math:`(N)`
         - **output:** like the outputs
 
     A node without neighbours keeps its output exactly, and ``lam=0`` returns the input
     exactly, whatever the link. float16 and bfloat16 outputs are smoothed in higher
     precision and returned in their own. Gradients of any order reach
-    ``y_hat``, ``edge_weight`` and ``lam``, each at the cost of one more solve. Raises
-    :class:`~pyg_glif.errors.ConvergenceError` if ``solver`` gives up, or if ``"nrw"``
-    makes the objective lose its minimum.
+    ``y_hat``, ``edge_weight``, ``lam`` and ``y_std``, each at the cost of one more
+    solve. Raises :class:`~pyg_glif.errors.ConvergenceError` if ``solver`` gives up, or
+    if ``"nrw"`` makes the objective lose its minimum.
 
     Example:
         >>> edge_index = torch.tensor([[0, 1], [1, 0]])
-        >>> glif_smooth(torch.tensor([0.0, 3.0, 5.0]), edge_index)
+        >>> y_hat = torch.tensor([0.0, 3.0, 5.0])
+        >>> glif_smooth(y_hat, edge_index)
         tensor([1., 2., 5.])
+        >>> glif_smooth(y_hat, edge_index, y_std=torch.tensor([1.0, 2.0, 1.0]))
+        tensor([0.5000, 1.0000, 5.0000])
     """
     check_signal("y_hat", y_hat, half=True)
     check_coefficient("lam", lam, minimum=0.0)
@@ -150,9 +180,26 @@ def glif_smooth(
     strength = torch.as_tensor(lam, dtype=torch.float64, device=y_hat.device)
     solver = Auto() if solver is None else solver
     groups = _checked_groups(groups, balance, lap)
+    precision = _checked_precision(y_std, lap)
+    for name, given in (("y_std", y_std), ("variance", variance)):
+        if balance and given is not None:
+            raise ValueError(f"'{name}' must be None with balance=True")
+    if variance is not None and not return_solution:
+        msg = "'return_solution' must be True with 'variance' (got False)"
+        raise ValueError(f"{msg}. The result is in 'Solution.uncertainty'")
     value, solution = smooth_outputs(
-        lap, strength, y_hat, solver, link, groups=groups, definition=definition
+        lap,
+        strength,
+        y_hat,
+        solver,
+        link,
+        groups=groups,
+        definition=definition,
+        precision=precision,
     )
+    if variance is not None:
+        found = _uncertainty(lap, strength, solver, variance, precision)
+        solution = replace(solution, uncertainty=found)
     return replace(solution, value=value) if return_solution else value
 
 
@@ -165,12 +212,14 @@ def smooth_outputs(
     x0: Tensor | None = None,
     groups: Tensor | None = None,
     definition: Definition = "members",
+    precision: Tensor | None = None,
 ) -> tuple[Tensor, Solution]:
     """Smoothed outputs, and the solve behind them in dual coordinates ``[N, C]``.
 
     This is what :func:`glif_smooth` and ``GLIFPostProcessor.fit`` do once arguments are
     checked; ``lam`` is a 0-d tensor, ``x0`` a first guess in dual coordinates, and
-    ``groups``, if given, are balanced there.
+    ``groups``, if given, are balanced there. ``precision`` are float64 precisions of
+    the outputs there, one for each person.
     """
     # A link's logarithms want more digits than half precision has.
     full = y_hat if link is None else full_precision(y_hat)
@@ -179,13 +228,85 @@ def smooth_outputs(
     shares: Balance | None = None
     if groups is not None:
         lap, shares, x0 = _balanced(lap, groups, lam, columns, solver, x0, definition)
-    found, solution = smooth(lap, lam, columns, solver, x0)
+    if precision is None:
+        found, solution = smooth(lap, lam, columns, solver, x0)
+    else:
+        found, solution = _smooth_weighted(lap, lam, columns, solver, x0, precision)
     solution = replace(solution, balance=shares)
     value = outputs_of_people(link, found.view_as(eta), full, lap.deg.detach() == 0)
     if link is not None and float(lam.detach()) == 0.0:
         # The input itself, with the derivatives of the smoothing.
         value = full.detach() + (value - value.detach())
     return value.to(y_hat.dtype), solution
+
+
+def _smooth_weighted(
+    lap: LaplacianOperator,
+    lam: Tensor,
+    columns: Tensor,
+    solver: Solver,
+    x0: Tensor | None,
+    precision: Tensor,
+) -> tuple[Tensor, Solution]:
+    """Smooths outputs of unequal certainty."""
+    y = columns.double()
+    rhs, start = precision.unsqueeze(1) * y, y.detach() if x0 is None else x0
+    found, solution = smooth(lap, lam, rhs, solver, start, precision)
+    # Nobody to average with: the output itself, whatever its precision rounds to.
+    found = torch.where((lap.deg.detach() == 0).unsqueeze(1), y, found)
+    if float(lam.detach()) == 0.0:
+        found = y.detach() + (found - found.detach())
+    solution = replace(solution, value=found.detach()).to(columns.dtype)
+    found = found.to(columns.dtype)
+    return found, replace(solution, value=found)
+
+
+def _uncertainty(
+    lap: LaplacianOperator,
+    lam: Tensor,
+    solver: Solver,
+    variance: float | Tensor | Noise,
+    precision: Tensor | None,
+) -> Uncertainty:
+    """Standard deviations of everybody's smoothed output."""
+    noise = variance if isinstance(variance, Noise) else Noise(variance=variance)
+    std = _per_person("variance", noise.variance, lap).sqrt()
+    root = noise_root(lap, lam, solver, noise, std, precision)
+    within = None
+    if lap.is_psd:
+        one = torch.ones_like(std) if precision is None else precision.detach()
+        strength = lam.detach() * lap.lam_scale
+        low, high = own_shares(lap, strength, one)
+        size = std.detach().square()
+        most = (one * size).max() if size.numel() else 0.0
+        within = low.square() * size, most * high / one
+    return root.uncertainty(root.value, within=within)
+
+
+def _checked_precision(
+    y_std: float | Tensor | None, lap: LaplacianOperator
+) -> Tensor | None:
+    """Precisions of everybody's output, if there are any."""
+    if y_std is None:
+        return None
+    check_choice("normalization", lap.normalization, (None, "density"))
+    return _per_person("y_std", y_std, lap, above=0.0).square().reciprocal()
+
+
+def _per_person(
+    name: str, value: float | Tensor, lap: LaplacianOperator, above: float | None = None
+) -> Tensor:  # [N] float64
+    """One number for each person, or for all of them: positive, or not negative."""
+    if not isinstance(value, Tensor):
+        number = check_scalar(name, value, minimum=0.0, above=above)
+        return torch.full_like(lap.deg.detach(), number)
+    check_rank(name, value, 0, 1)
+    if value.dim() == 1:
+        check_node_rows(name, value, lap.num_nodes)
+    check_finite(name, value)
+    if value.numel():
+        check_scalar(name, float(value.detach().min()), minimum=0.0, above=above)
+    return value.double().expand(lap.num_nodes).to(lap.deg.device)
 
 
 @torch.no_grad()
@@ -222,6 +343,74 @@ def _checked_groups(
         raise ValueError("'groups' must be given for balance=True (got None)")
     check_choice("normalization", lap.normalization, (None, "density"))
     return check_group("groups", groups, lap.num_nodes).to(lap.deg.device)
+
+
+def glif_worst_case(
+    y_hat: Tensor,
+    graphs: Sequence[Any],
+    *,
+    lam: float | Tensor = 1.0,
+    normalization: Normalization = None,
+    solver: Solver | None = Auto(),  # noqa: B008  (immutable)
+    link: Link | None = None,
+) -> tuple[Tensor, Disagreement]:
+    r"""Smooths for the annotator who sees the most unequal treatment.
+
+    .. math::
+        f = \arg\min_f \|f - \hat y\|^2
+        + \lambda \max_a \mathrm{tr}(f^\top \mathbf{L}_a f)
+
+    where every annotator :math:`a` has a graph of their own: nobody is outvoted, as
+    they are if graphs are averaged. Convex; the result comes with its duality gap
+    (:mod:`pyg_glif.solvers.disagreement`).
+
+    Args:
+        y_hat (Tensor): Outputs of a model, float32 or float64.
+        graphs (sequence): One graph for each annotator: edges, a pair of edges and
+            weights, or a :class:`~pyg_glif.laplacian.LaplacianOperator`.
+        lam (float or Tensor): Strength :math:`\lambda \ge 0`. (default: :obj:`1.0`)
+        normalization (str, optional): :obj:`None` or :obj:`"density"`.
+            (default: :obj:`None`)
+        solver (Solver, optional): How systems are solved. (default: :obj:`Auto()`)
+        link (Link, optional): Output space, as in :func:`glif_smooth`.
+            (default: :obj:`None`)
+
+    Shapes:
+        - **input:** outputs :math:`(N)` or :math:`(N, C)`
+        - **output:** like the outputs, and a
+          :class:`~pyg_glif.solvers.Disagreement`
+
+    Gradients reach ``y_hat``, weights and ``lam``; they take the shares of the
+    annotators as given.
+
+    Example:
+        >>> y_hat = torch.tensor([0.0, 1.0, 4.0])
+        >>> first = torch.tensor([[0, 1], [1, 0]])  # finds 0 and 1 alike
+        >>> second = torch.tensor([[1, 2], [2, 1]])  # finds 1 and 2 alike
+        >>> value, found = glif_worst_case(y_hat, [first, second], lam=1.0)
+        >>> value.round(decimals=3)
+        tensor([0.3330, 1.6670, 3.0000])
+        >>> found.weight.round(decimals=3)
+        tensor([0.2500, 0.7500], dtype=torch.float64)
+    """
+    check_signal("y_hat", y_hat)
+    check_coefficient("lam", lam, minimum=0.0)
+    if len(graphs) == 0:
+        raise ValueError("'graphs' must have one graph at least (got none)")
+    laps = []
+    for graph in graphs:
+        edges, weight = graph if isinstance(graph, (tuple, list)) else (graph, None)
+        laps.append(
+            _as_operator("y_hat", y_hat, edges, weight, normalization, None, None)
+        )
+    strength = torch.as_tensor(lam, dtype=torch.float64, device=y_hat.device)
+    eta = dual_of_people(link, y_hat)
+    columns = eta.reshape(eta.size(0), math.prod(eta.shape[1:]))
+    solver = Auto() if solver is None else solver
+    found, evidence = smooth_worst_case(laps, strength, columns, solver)
+    deg = sum(lap.deg.detach() for lap in laps)
+    alone = torch.as_tensor(deg) == 0
+    return outputs_of_people(link, found.view_as(eta), y_hat, alone), evidence
 
 
 def laplacian_penalty(

@@ -72,6 +72,15 @@ class Link(Kind, ABC):
     def from_dual(self, eta: Tensor) -> Tensor:
         """Maps averaged coordinates back to outputs."""
 
+    def interval(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+        """Bounds on outputs whose dual coordinates are between ``low`` and ``high``.
+
+        Certificates need it. A link whose ``from_dual`` grows entry by entry returns
+        the outputs of both ends.
+        """
+        msg = f"'{type(self).__name__}' must override 'interval' for bounds on outputs"
+        raise TypeError(f"{msg}. See 'pyg_glif.links.Logit'")
+
 
 @register
 @dataclass(frozen=True)
@@ -94,6 +103,10 @@ class Identity(Link):
     def from_dual(self, eta: Tensor) -> Tensor:
         """Returns ``eta``."""
         return eta
+
+    def interval(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+        """Outputs of both ends."""
+        return self.from_dual(low), self.from_dual(high)
 
 
 @register
@@ -158,6 +171,12 @@ class Softmax(Link):
         """Softmax over the last dimension; logits as they are."""
         return eta if self.inputs == "logits" else torch.softmax(eta, dim=-1)
 
+    def interval(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+        """A class at one end and all others at the other; logits as they are."""
+        if self.inputs == "logits":
+            return low, high
+        return _extreme_softmax(low, high), _extreme_softmax(high, low)
+
 
 @register
 @dataclass(frozen=True)
@@ -201,6 +220,10 @@ class Logit(Link):
         """Sigmoid."""
         return torch.sigmoid(eta)
 
+    def interval(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+        """Outputs of both ends."""
+        return self.from_dual(low), self.from_dual(high)
+
 
 @register
 @dataclass(frozen=True)
@@ -229,6 +252,17 @@ class Log(Link):
     def from_dual(self, eta: Tensor) -> Tensor:
         """Exponential."""
         return eta.exp()
+
+    def interval(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+        """Outputs of both ends."""
+        return self.from_dual(low), self.from_dual(high)
+
+
+def _extreme_softmax(own: Tensor, others: Tensor) -> Tensor:  # [N, C] twice
+    """Softmax of each class, its logit from ``own``, those of the rest from others."""
+    mixed = others.unsqueeze(-2).expand(*others.shape, others.size(-1)).clone()
+    mixed.diagonal(dim1=-2, dim2=-1).copy_(own)
+    return torch.softmax(mixed, dim=-1).diagonal(dim1=-2, dim2=-1)
 
 
 def dual_of_people(link: Link | None, y_hat: Tensor) -> Tensor:

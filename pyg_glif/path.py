@@ -26,9 +26,9 @@ from pyg_glif.links import Link, dual_of_people, outputs_of_people
 from pyg_glif.solvers import Auto, Solver, SolveStatus, smooth, solve_together
 from pyg_glif.typing import Normalization
 
+#: Columns up to which strengths are solved for together.
+FEW_COLUMNS = 4
 # Up to here dense products are cheaper than sorting the edges of every radius.
-# Columns up to which strengths are solved for together.
-_FEW_COLUMNS = 4
 _DENSE_NODES = 2048
 
 
@@ -348,7 +348,7 @@ def solve_strengths(
     """
     status = [SolveStatus.STAGNATED] * len(lams)
     # Many columns have a Krylov space of their own to share, which gains more.
-    if solver is None and op.is_psd and 0 < rhs.size(1) <= _FEW_COLUMNS and len(rhs):
+    if solver is None and op.is_psd and 0 < rhs.size(1) <= FEW_COLUMNS and len(rhs):
         with without_autocast():
             values, status = solve_together(
                 op.diagonal,

@@ -38,6 +38,7 @@ from pyg_glif import (
     transforms,
 )
 from pyg_glif.laplacian import LaplacianOperator
+from pyg_glif.monitoring import DriftReference, TreatmentMonitor
 from pyg_glif.postprocessor import Bootstrap, audit
 from pyg_glif.sklearn import GLIFClassifier, GLIFRegressor
 from pyg_glif.tables import FairTable
@@ -103,6 +104,14 @@ def _post(p: People) -> tuple[Tensor, ...]:
         new.dist,
     )
     return (*before, post.partial_fit(p.x[:9] + 0.01, p.score[:9]).y_fair_)
+
+
+def _peers(p: People) -> tuple[Tensor, ...]:
+    post = GLIFPostProcessor(tau=TAU, lam=0.5).fit(p.x, p.score)
+    fair, info = post.transform(p.x + 0.01, p.score, return_info=True)
+    monitor = TreatmentMonitor(0.5, drift=DriftReference.of(post))
+    assert monitor.watch(fair, info) == N
+    return info.peers.disparity(fair), info.peers.nearest()
 
 
 def _on(p: People, make: Any, *sizes: int) -> Tensor:
@@ -296,6 +305,12 @@ CASES: dict[str, Callable[[People], Any]] = {
     "inform_debias": lambda p: baselines.inform_debias(
         p.score, p.edges, alpha=0.5, edge_weight=p.weight
     ),
+    "inform_debias_graph": lambda p: baselines.inform_debias_graph(
+        lambda weight: p.score * weight.sum(),
+        p.weight,
+        LaplacianOperator(p.edges, p.weight, N),
+        0.5,
+    ),
     "pairwise_fair_features": lambda p: baselines.pairwise_fair_features(
         p.x, (p.edges, p.weight), (p.edges, None), num_components=2
     ),
@@ -313,6 +328,7 @@ CASES: dict[str, Callable[[People], Any]] = {
     "local_lipschitz": lambda p: (
         metrics.local_lipschitz(p.score, p.edges, p.sq_dist).quantiles
     ),
+    "Peers": _peers,
     "prediction_consistency": lambda p: metrics.prediction_consistency(
         p.label, p.group
     ),
@@ -338,12 +354,13 @@ MODULES = [
 # What holds results or is subclassed, and what the functions above are made of.
 NO_CALL = {
     "AuditReport", "Bootstrap", "Estimate", "Explanation", "FairDistance",
-    "FitSummary", "Interval",
+    "FitSummary", "GroupTreatment", "Interval", "Lists", "Verdict",
     "Jacobi", "Link", "LipschitzRatios", "LogisticFit", "Measure", "MetricFit", "Pair",
     "PathPoint", "Person", "Projection", "Solution", "SolveStatus", "Solver",
     "SubspaceFit", "System", "TransformInfo", "TunePoint", "TuneResult", "Violations",
     "WorstCase", "free_directions", "smooth", "smooth_outputs",
-    "solve_together",
+    "solve_parts", "solve_together",
+    "Guarantee", "RiskControl", "RiskTest",
     "ColumnSummary", "TableSummary", "Balance", "balance", "group_energies",
     "group_sizes", "LinearFit", "solve_strengths",
 }  # fmt: skip

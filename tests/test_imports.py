@@ -23,6 +23,7 @@ RANKS: dict[str, tuple[int, set[str] | int]] = {
     "kinds": (0, set()),
     "distances": (1, set()),
     "laplacian": (1, set()),
+    "pages": (1, set()),
     "text": (1, set()),
     "datasets": (2, {"text"}),
     "metric_learning": (2, {"distances"}),
@@ -41,12 +42,14 @@ RANKS: dict[str, tuple[int, set[str] | int]] = {
     "distributed": (7, 6),
     "lightning": (8, 7),
     "sklearn": (8, 7),
+    "monitoring": (8, 7),
     "experiments": (9, 8),
+    "serve": (9, 8),
     "cli": (10, 9),
     "__main__": (11, {"cli"}),
 }
 # Heavy packages that only ranks from 7 on may import when they are loaded.
-HEAVY = {"lightning", "pytorch_lightning", "pandas", "sklearn"}
+HEAVY = {"lightning", "pytorch_lightning", "pandas", "sklearn", "altair"}
 
 Import = tuple[str, str | None, int]  # module, name taken from it, line
 

@@ -1,6 +1,6 @@
 from .auditor import Auditor, WorstCase, free_directions
 from .guide import GroupEqualityLoss, SimilarityAttention, guide_head
-from .inform import inform_debias
+from .inform import inform_debias, inform_debias_graph
 from .lipschitz_projection import Projection, lipschitz_projection
 from .pfr import pairwise_fair_features
 from .redress import RankingLoss
@@ -19,6 +19,7 @@ __all__ = [
     "free_directions",
     "guide_head",
     "inform_debias",
+    "inform_debias_graph",
     "lipschitz_projection",
     "pairwise_fair_features",
 ]

@@ -4,15 +4,15 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch_geometric.nn import MessagePassing
-from torch_geometric.utils import softmax
+from torch.autograd import Function
 
+from pyg_glif._pattern import edge_dot, spmm
 from pyg_glif._validate import check_scalar
 from pyg_glif.laplacian import LaplacianOperator
-from pyg_glif.solvers import Definition, group_energies, group_sizes
+from pyg_glif.solvers import Definition, group_sizes
 
 
-class SimilarityAttention(MessagePassing):  # type: ignore[misc]
+class SimilarityAttention(nn.Module):
     r"""Averages over similar people, with learned attention (Song et al., KDD 2022).
 
     .. math::
@@ -32,6 +32,11 @@ class SimilarityAttention(MessagePassing):  # type: ignore[misc]
         - **input:** :math:`(N, F)`, edges :math:`(2, E)`, similarities :math:`(E)`
         - **output:** :math:`(N, F')`
 
+    Similarity is symmetric: both directions of every edge. In place of edges and
+    similarities, a :class:`~pyg_glif.laplacian.LaplacianOperator` of them can be given,
+    so that a graph is sorted once and not at every step. Nothing of the size of edges
+    times columns is ever held.
+
     Example:
         >>> layer = SimilarityAttention(4, 2)
         >>> layer(torch.ones(3, 4), torch.tensor([[0, 1], [1, 0]]), torch.ones(2)).shape
@@ -41,7 +46,7 @@ class SimilarityAttention(MessagePassing):  # type: ignore[misc]
     def __init__(
         self, in_channels: int, out_channels: int, negative_slope: float = 0.2
     ) -> None:
-        super().__init__(aggr="add", node_dim=0)
+        super().__init__()
         self.linear = nn.Linear(in_channels, out_channels, bias=False)
         self.source = nn.Parameter(torch.empty(out_channels))
         self.target = nn.Parameter(torch.empty(out_channels))
@@ -51,27 +56,36 @@ class SimilarityAttention(MessagePassing):  # type: ignore[misc]
 
     def reset_parameters(self) -> None:
         """Draws new weights."""
-        super().reset_parameters()
         nn.init.xavier_uniform_(self.linear.weight)
         for part in (self.source, self.target):
             nn.init.xavier_uniform_(part.unsqueeze(0))
         nn.init.zeros_(self.bias)
 
-    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor) -> Tensor:
+    def forward(
+        self, x: Tensor, edge_index: Any, edge_weight: Tensor | None = None
+    ) -> Tensor:
         """Averages of everybody and those who are similar."""
-        own = torch.arange(len(x), device=x.device)
-        edges = torch.cat([edge_index, torch.stack([own, own])], dim=1)
-        weight = torch.cat([edge_weight.to(x.dtype), x.new_ones(len(x))])
+        lap = edge_index
+        if not isinstance(lap, LaplacianOperator):
+            lap = LaplacianOperator(edge_index, edge_weight, len(x))
+        pattern, weight = lap.pattern, lap.weight.to(x.dtype)
         h = self.linear(x)
-        score = (h @ self.source)[edges[0]] + (h @ self.target)[edges[1]]
-        score = nn.functional.leaky_relu(score, self.negative_slope) * weight
-        attention = softmax(score, edges[1], num_nodes=len(x))
-        out: Tensor = self.propagate(edges, h=h, attention=attention)
-        return out + self.bias
-
-    def message(self, h_j: Tensor, attention: Tensor) -> Tensor:
-        """What a similar person says, times the attention paid."""
-        return attention.unsqueeze(1) * h_j
+        to, source = (h @ self.target).unsqueeze(1), (h @ self.source).unsqueeze(1)
+        one = torch.ones_like(to)
+        # Sums of a number at either end are inner products of two columns.
+        ends = edge_dot(
+            pattern, torch.cat([to, one], dim=1), torch.cat([one, source], dim=1)
+        )
+        score = nn.functional.leaky_relu(ends, self.negative_slope) * weight
+        own = nn.functional.leaky_relu(to + source, self.negative_slope)
+        with torch.no_grad():  # the largest score of everybody cancels
+            most = own[:, 0].scatter_reduce(0, pattern.row, score, "amax")
+        power = (score - most[pattern.row]).exp()
+        self_power = (own - most.unsqueeze(1)).exp()
+        # Numerator and denominator of the softmax in one product.
+        both = torch.cat([h, one], dim=1)
+        total = spmm(pattern, power, both) + self_power * both
+        return total[:, :-1] / total[:, -1:] + self.bias
 
 
 class GroupEqualityLoss(nn.Module):
@@ -113,7 +127,7 @@ class GroupEqualityLoss(nn.Module):
         """The two terms for one graph."""
         label, group = torch.unique(group, return_inverse=True)
         size = group_sizes(lap, group, label.numel(), self.definition)
-        energy = group_energies(lap, f.reshape(len(f), -1), group, size)
+        energy = _energies(lap, f.reshape(len(f), -1), group, label.numel())
         each = energy / size
         ratio = each.unsqueeze(1) / each.unsqueeze(0).clamp(min=1e-12)
         total: Tensor = self.alpha * energy.sum()
@@ -122,6 +136,38 @@ class GroupEqualityLoss(nn.Module):
     def extra_repr(self) -> str:
         """What the printed loss shows."""
         return f"alpha={self.alpha:g}, beta={self.beta:g}"
+
+
+class _Symmetric(Function):
+    """Product with a symmetric matrix, which is its own transpose."""
+
+    @staticmethod
+    def forward(ctx: Any, lap: LaplacianOperator, x: Tensor) -> Tensor:
+        ctx.lap = lap
+        return spmm(lap.pattern, lap.off_diagonal, x)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor]:
+        return None, _Symmetric.apply(ctx.lap, grad)  # type: ignore[no-untyped-call]
+
+
+def _energies(
+    lap: LaplacianOperator, f: Tensor, group: Tensor, num_groups: int
+) -> Tensor:  # [N, C] -> [G] float64
+    r"""Energy of every group, from two products in place of all differences.
+
+    Half the sum over :math:`i \in g` of :math:`\sum_j w_{ij} (f_i - f_j)^2 = d_i f_i^2
+    - 2 f_i (\mathbf{W} f)_i + (\mathbf{W} f^2)_i`. Outputs are centred first, which
+    changes no difference and keeps the terms small.
+    """
+    f = f.double()
+    f = f - f.detach().mean(0)
+    square = f.square().sum(1, keepdim=True)
+    both = torch.cat([f, square], dim=1)
+    found: Tensor = _Symmetric.apply(lap, both)  # type: ignore[no-untyped-call]
+    each = lap.diagonal * square[:, 0] - 2.0 * (f * found[:, :-1]).sum(1) + found[:, -1]
+    each = 0.5 * lap.lam_scale * each
+    return each.new_zeros(num_groups).index_add(0, group, each)
 
 
 def guide_head(num_features: int, hidden: int = 16) -> Any:

@@ -54,6 +54,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out", metavar="DIR", help="folder for results (default: results/NAME)"
     )
+    parser.add_argument(
+        "--resume",
+        action="store_true",
+        help="do not run seeds again whose file is in the folder, if they were run "
+        "with the same settings and packages",
+    )
 
 
 def run(args: argparse.Namespace) -> Outcome:
@@ -74,6 +80,7 @@ def run(args: argparse.Namespace) -> Outcome:
         variant=args.variant,
         limit=args.limit,
         out=out,
+        resume=args.resume,
         progress=progress(args),
     )
     files = [str(path) for path in report.files]

@@ -1,9 +1,14 @@
-"""The figures of the paper, in colours that colour-blind readers can tell apart."""
+"""The figures of experiments, in colours that colour-blind readers can tell apart.
 
+An arrow above each panel says where better is. What lies so far out that the rest would
+be flattened stands at the edge, with its number. Where curves or points coincide the
+first are wider than the later ones, so that all of them show.
+"""
+
+import math
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pyg_glif._optional import require
 from pyg_glif.experiments._paper import METHODS
@@ -27,30 +32,66 @@ _STYLES = {
     "SenSeI": ("#56B4E9", "X"),
 }
 _FALLBACK = ("#777777", ".")
-# For methods without a style of their own, in the order in which they come.
-_SPARE = [
-    (colour, marker)
-    for marker in "sDv^"
-    for colour in ("#000000", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9")
-]
+_OURS, _OTHERS = "#0072B2", "#444444"
 _MANY = 20  # a curve of more settings is drawn without a marker for each
+_FAR = 2.0  # a value is far out if the gap before it is this many ranges of the rest
+_APART = 0.07  # of the axis, between two ticks that are both named
+_WIDTH = 9.2  # inches; on a page of the documentation letters are as large as text
+_ARROWS = {
+    (True, None): "↑",
+    (False, None): "↓",
+    (None, True): "→",
+    (None, False): "←",
+    (True, True): "↗",
+    (False, True): "↘",
+}
 
 #: Settings of each method, in the order in which their curve is drawn.
 Curves = Mapping[str, Sequence[Summary]]
 
 
-def new_figure(num_panels: int, *, height: float = 3.8) -> tuple[Any, list[Any]]:
-    """A figure with panels side by side, independent of any display."""
+class Measure(NamedTuple):
+    """A metric on an axis.
+
+    Args:
+        metric (str): Its key in a record.
+        label (str): What stands at the axis.
+        higher (bool): Whether more of it is better.
+    """
+
+    metric: str
+    label: str
+    higher: bool
+
+
+def new_figure(layout: str, *, height: float = 4.2) -> tuple[Any, list[Any]]:
+    """A figure, independent of any display, and its panels.
+
+    Args:
+        layout (str): A letter for each panel, rows apart: ``"aa;bc"`` has a wide panel
+            above two.
+        height (float): In inches. (default: :obj:`4.2`)
+    """
     matplotlib = require("matplotlib.figure", "pyg_glif.experiments", "plots")
-    size = (4.6 * num_panels, height)
-    figure = matplotlib.Figure(figsize=size, layout="constrained")
-    return figure, list(figure.subplots(1, num_panels, squeeze=False)[0])
+    figure = matplotlib.Figure(figsize=(_WIDTH, height), layout="constrained")
+    panels = figure.subplot_mosaic(layout)
+    return figure, [panels[name] for name in sorted(panels)]
 
 
 def save(figure: Any, path: Path) -> Path:
     """Writes a PNG."""
     figure.savefig(path, dpi=150)
     return path
+
+
+def add_legend(figure: Any, panels: Sequence[Any]) -> None:
+    """One legend for these panels, below all, where it covers nothing."""
+    pairs = (zip(*axes.get_legend_handles_labels(), strict=True) for axes in panels)
+    handles = {label: handle for found in pairs for handle, label in found}
+    place = "outside lower center"
+    figure.legend(
+        handles.values(), handles, loc=place, ncols=4, fontsize=9, markerscale=0.8
+    )
 
 
 def radius_curves(summaries: Iterable[Summary], lam: float) -> Curves:
@@ -78,53 +119,85 @@ def trade_off(
     axes: Any,
     curves: Curves,
     chosen: Sequence[Summary],
-    across: tuple[str, str],
-    up: tuple[str, str],
+    across: Measure,
+    up: Measure,
     *,
     left: float | None = None,
+    spread: bool = True,
 ) -> None:
     """Draws what accuracy buys: a curve for each method, what was chosen on top.
 
     Args:
         axes (matplotlib.axes.Axes): Where to draw.
         curves (dict): Settings of each method.
-        chosen (sequence of Summary): Shown large, with their spread over seeds.
-        across (tuple): Metric on the horizontal axis, and its label.
-        up (tuple): Metric on the vertical axis, and its label.
+        chosen (sequence of Summary): Shown large, at the edge if they are beyond it.
+        across (Measure): On the horizontal axis.
+        up (Measure): On the vertical axis.
         left (float, optional): Where the horizontal axis begins.
+        spread (bool): Whether to draw what was chosen with its spread over seeds.
     """
+    edge = -math.inf if left is None else left
     for method, points in curves.items():
         colour, marker = _STYLES.get(method, _FALLBACK)
         sound = [p for p in points if p.num_failed == 0]
         axes.plot(
-            [p.mean[across[0]] for p in sound],
-            [p.mean[up[0]] for p in sound],
+            [p.mean[across.metric] for p in sound],
+            [p.mean[up.metric] for p in sound],
             color=colour,
             marker=marker if len(sound) <= _MANY else None,
             markersize=4,
             linewidth=1.4,
             alpha=0.8,
         )
-    spare = iter(_SPARE)
-    for point in chosen:
-        colour, marker = _STYLES.get(point.method) or next(spare, _FALLBACK)
-        axes.errorbar(
-            point.mean[across[0]],
-            point.mean[up[0]],
-            xerr=point.std[across[0]] if point.num_seeds > 1 else None,
-            yerr=point.std[up[0]] if point.num_seeds > 1 else None,
+    for later, point in zip(reversed(range(len(chosen))), chosen, strict=True):
+        colour, marker = _STYLES.get(point.method, _FALLBACK)
+        place = max(point.mean[across.metric], edge), point.mean[up.metric]
+        axes.plot(
+            *place,
             color=colour,
             marker=marker,
-            markersize=8,
+            markersize=7 + 0.8 * later,
             markeredgecolor="white",
-            capsize=2,
             linestyle="none",
             label=point.method,
-            zorder=3,
+            clip_on=False,
+            zorder=4 - later / len(chosen),
         )
-    axes.set(xlabel=across[1], ylabel=up[1])
+        if spread and point.num_seeds > 1:
+            reach = (point.std[across.metric], point.std[up.metric])
+            style = {"color": colour, "alpha": 0.5, "linewidth": 1, "zorder": 3}
+            axes.errorbar(*place, xerr=reach[0], yerr=reach[1], **style)
+    axes.set(xlabel=across.label, ylabel=up.label)
     axes.set_xlim(left=left)
-    _tidy(axes)
+    _tidy(axes, (up.higher, across.higher))
+
+
+def rows(
+    panels: Sequence[Any], found: Sequence[Summary], shown: Sequence[Measure]
+) -> None:
+    """Draws a row for each method and a panel for each metric.
+
+    Args:
+        panels (sequence of matplotlib.axes.Axes): One for each metric.
+        found (sequence of Summary): From above to below, with their spread over seeds;
+            ours are blue.
+        shown (sequence of Measure): What the panels show.
+    """
+    names = [row.method for row in found]
+    for axes, (metric, label, higher) in zip(panels, shown, strict=True):
+        low, high = focus(row.mean[metric] for row in found)
+        for height, row in enumerate(found):
+            value, spread = row.mean[metric], row.std[metric]
+            style = {"color": _OURS if "GLIF" in row.method else _OTHERS}
+            if low <= value <= high:
+                width = None if math.isnan(spread) else spread
+                axes.errorbar(value, height, xerr=width, marker="o", capsize=2, **style)
+            elif not math.isnan(value):
+                _at_edge(axes, (None, value > high), height, value, style)
+        axes.set_yticks(range(len(names)), names if axes is panels[0] else [])
+        axes.set(xlabel=label, ylim=(len(names) - 0.4, -0.6))
+        axes.locator_params(axis="x", nbins=3)
+        _tidy(axes, (None, higher))
 
 
 def along(
@@ -132,107 +205,177 @@ def along(
     curves: Curves,
     name: str,
     label: str,
-    metric: tuple[str, str],
+    measure: Measure,
     *,
     squared: bool = False,
 ) -> None:
     """Draws a metric along a hyperparameter; saddle points as open crosses."""
     power = 2 if squared else 1
-    for method, points in curves.items():
+    metric = measure.metric
+    low, high = focus(p.mean[metric] for c in curves.values() for p in c)
+    for later, (method, points) in zip(
+        reversed(range(len(curves))), curves.items(), strict=True
+    ):
         colour, marker = _STYLES.get(method, _FALLBACK)
         sound = [p for p in points if p.num_failed == 0]
         saddles = [p for p in points if p.num_failed > 0]
         axes.plot(
             [p.setting[name] ** power for p in sound],
-            [p.mean[metric[0]] for p in sound],
+            [p.mean[metric] for p in sound],
             color=colour,
             marker=marker if len(sound) <= _MANY else None,
-            markersize=4,
+            markersize=4 + 2.5 * later,
+            linewidth=1.4 + 1.8 * later,
             label=method,
         )
         if saddles:
             axes.plot(
                 [p.setting[name] ** power for p in saddles],
-                [p.mean[metric[0]] for p in saddles],
+                [p.mean[metric] for p in saddles],
                 color=colour,
                 marker="x",
                 linestyle="none",
                 label=f"{method}: a saddle, no minimum",
             )
-    axes.set(xlabel=label, ylabel=metric[1], xscale="log")
+        for point in points:
+            value, place = point.mean[metric], point.setting[name] ** power
+            if value < low or value > high:
+                _at_edge(axes, (value > high, None), place, value, {"color": colour})
+    axes.set(xlabel=label, ylabel=measure.label, xscale="log")
+    margin = 0.05 * (high - low) or 1e-6 + abs(0.05 * high)
+    axes.set_ylim(low - margin, high + margin)
     _name_ticks(axes, {p.setting[name] ** power for c in curves.values() for p in c})
-    _tidy(axes)
+    _tidy(axes, (measure.higher, None))
 
 
-def radius_figure(curves: Curves, metrics: Mapping[str, str]) -> Any:
-    """A panel for each metric along the squared radius, for methods that have one."""
-    figure, panels = new_figure(len(metrics))
+def radius_figure(curves: Curves, measures: Sequence[Measure]) -> Any:
+    """Two panels along the squared radius, for methods that have one."""
     radii = {m: points for m, points in curves.items() if "tau" in points[0].setting}
-    for axes, metric in zip(panels, metrics.items(), strict=True):
-        along(axes, radii, "tau", "squared radius tau²", metric, squared=True)
+    figure, panels = new_figure("ab")
+    for axes, measure in zip(panels, measures, strict=True):
+        along(axes, radii, "tau", "squared radius tau²", measure, squared=True)
+    add_legend(figure, panels)
     return figure
 
 
-def strength_figure(curves: Curves, metrics: Mapping[str, str]) -> Any:
-    """A panel for each metric along the strength."""
-    figure, panels = new_figure(len(metrics))
-    for axes, metric in zip(panels, metrics.items(), strict=True):
-        along(axes, curves, "lam", "strength lam", metric)
+def strength_figure(curves: Curves, measures: Sequence[Measure]) -> Any:
+    """Two panels along the strength."""
+    figure, panels = new_figure("ab")
+    for axes, measure in zip(panels, measures, strict=True):
+        along(axes, curves, "lam", "strength lam", measure)
+    add_legend(figure, panels)
     return figure
 
 
-def violations(axes: Any, found: Mapping[str, Any]) -> None:
+def violations(broken: Any, where: Any, found: Mapping[str, Any]) -> None:
     """Draws which pairs break a Lipschitz condition, by fair distance.
 
     Args:
-        axes (matplotlib.axes.Axes): Where to draw.
+        broken (matplotlib.axes.Axes): For the share of pairs that break it.
+        where (matplotlib.axes.Axes): For how many pairs of names there are.
         found (dict): ``lipschitz``, ``bin_edges`` and, for each bin, ``pairs``,
             ``before``, ``after`` (pairs that break it), ``name_pairs`` and
             ``name_after``.
     """
-    edges = found["bin_edges"]
-    left, width = edges[:-1], [b - a for a, b in pairwise(edges)]
+    edges, names = found["bin_edges"], found["name_pairs"]
     before = _shares(found["before"], found["pairs"])
+    broken.stairs(before, edges, color="#000000", label="all pairs, baseline")
     after = _shares(found["after"], found["pairs"])
-    names = _shares(found["name_pairs"], [sum(found["name_pairs"])] * len(left))
-    broken = _shares(found["name_after"], found["pairs"])
-    axes.stairs(before, edges, color="#000000", label="all pairs, baseline")
-    for heights, colour, hatch, label in (
-        (after, "#0072B2", "", "all pairs, after GLIF"),
-        (broken, "#009E73", "xx", "pairs of names, after GLIF"),
-    ):
-        axes.bar(
-            left, heights, width, align="edge", color=colour, alpha=0.75, hatch=hatch,
-            label=label,
-        )  # fmt: skip
-    axes.bar(
-        left, names, width, align="edge", facecolor="none", edgecolor="#D55E00",
-        hatch="//", linewidth=0.8, label="where the pairs of names are",
-    )  # fmt: skip
-    last = max(i for i, count in enumerate(found["pairs"]) if count)
-    axes.set(
-        xlabel="fair distance",
-        xlim=(0.0, edges[last + 1]),
-        ylim=(0.0, 1.35 * max(*before, *after, *names)),  # room for the legend
-        ylabel=f"share of pairs that break L = {found['lipschitz']:g}",
+    broken.stairs(
+        after, edges, color="#56B4E9", fill=True, label="all pairs, after GLIF"
     )
-    _tidy(axes)
+    left = _shares(found["name_after"], names)
+    broken.stairs(
+        left, edges, color="#D55E00", linewidth=2.5, baseline=None, clip_on=False,
+        label="pairs of names, after GLIF",
+    )  # fmt: skip
+    where.stairs(
+        [count / sum(names) for count in names], edges, color="#D55E00", fill=True
+    )
+    last = max(i for i, count in enumerate(found["pairs"]) if count)
+    for axes, label in (
+        (broken, f"share that breaks L = {found['lipschitz']:g}"),
+        (where, "share of the pairs of names"),
+    ):
+        axes.set(xlabel="fair distance", xlim=(0.0, edges[last + 1]), ylabel=label)
+    highest = max(filter(math.isfinite, before + after + left), default=0.0) or 1.0
+    broken.set_ylim(0.0, 1.35 * highest)  # room for the legend
+    broken.legend(loc="upper left", fontsize=9)
+    _tidy(broken, (False, None))
+    _tidy(where)
+
+
+def focus(values: Iterable[float]) -> tuple[float, float]:
+    """The range of values, without up to a quarter of them that are far out.
+
+    A value is far out if the gap between it and the rest is more than twice the range
+    of the rest: shown to scale, it would take two thirds of the axis or more.
+    """
+    found = sorted(filter(math.isfinite, values))
+    count = len(found)
+    for num_out in range(count // 4, 0, -1):
+        for below in range(num_out + 1):
+            first, last = below, count - num_out + below - 1
+            reach = _FAR * (found[last] - found[first])
+            gaps = []
+            if below:
+                gaps.append(found[first] - found[first - 1])
+            if below < num_out:
+                gaps.append(found[last + 1] - found[last])
+            if reach > 0 and min(gaps) > reach:
+                return found[first], found[last]
+    return (found[0], found[-1]) if found else (0.0, 0.0)
+
+
+def _at_edge(
+    axes: Any,
+    beyond: tuple[bool | None, bool | None],
+    place: float,
+    value: float,
+    style: Mapping[str, Any],
+) -> None:
+    """A triangle that points to a value out of sight, and the value."""
+    up, right = beyond
+    fraction = float(bool(up or right))
+    inside = 9 if fraction == 0.0 else -9
+    if up is None:
+        where, transform, shift = (fraction, place), "get_yaxis_transform", (inside, 0)
+        align = {"ha": "right" if right else "left", "va": "center"}
+    else:
+        where, transform, shift = (place, fraction), "get_xaxis_transform", (0, inside)
+        align = {"ha": "center", "va": "top" if up else "bottom"}
+    placed = getattr(axes, transform)()
+    marker = {"→": ">", "←": "<", "↑": "^", "↓": "v"}[_ARROWS[beyond]]
+    axes.plot(*where, marker=marker, transform=placed, clip_on=False, **style)
+    axes.annotate(
+        f"{value:.3g}", where, shift, xycoords=placed, textcoords="offset points",
+        fontsize=9, **align, **style,
+    )  # fmt: skip
 
 
 def _name_ticks(axes: Any, values: set[float]) -> None:
-    """Few settings are named one by one; their decades would say too little."""
-    if len(values) <= _MANY:
-        ticks = sorted(values)
-        axes.set_xticks(ticks, [f"{value:.2g}" for value in ticks], fontsize=8)
-        axes.set_xticks([], minor=True)
+    """Few settings are ticks, named where there is room for a name."""
+    if len(values) > _MANY:
+        return
+    ticks = sorted(values)
+    room = _APART * math.log(ticks[-1] / ticks[0]) if ticks[0] > 0 else 0.0
+    names, named = [], 0.0
+    for value in ticks:
+        far = not named or math.log(value / named) >= room
+        names.append(f"{float(f'{value:.2g}'):g}" if far else "")
+        named = value if far else named
+    axes.set_xticks(ticks, names, fontsize=9)
+    axes.set_xticks([], minor=True)
 
 
 def _shares(part: Sequence[float], whole: Sequence[float]) -> list[float]:
-    return [p / w if w else 0.0 for p, w in zip(part, whole, strict=True)]
+    return [p / w if w else math.nan for p, w in zip(part, whole, strict=True)]
 
 
-def _tidy(axes: Any) -> None:
+def _tidy(axes: Any, better: tuple[bool | None, bool | None] | None = None) -> None:
+    """A light grid, and an arrow to where better is: up or down, right or left."""
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
-    if axes.get_legend_handles_labels()[1]:
-        axes.legend(fontsize=8, framealpha=0.85)
+    if better is not None:
+        title = f"better {_ARROWS[better]}"
+        axes.set_title(title, loc="right", fontsize=10, color="#00734F")

@@ -15,7 +15,8 @@ from typing import Any, ClassVar, TypeVar
 from torch import Tensor
 
 import pyg_glif.experiments._plots as plots
-from pyg_glif._runtime import Progress
+from pyg_glif._plain import plain
+from pyg_glif._runtime import PeakMemory, Progress
 from pyg_glif._validate import (
     check_count,
 )
@@ -160,11 +161,14 @@ class Experiment(ABC):
         start = time.perf_counter()
         trial = self.prepare(seed, progress)
         seconds = {"Data": time.perf_counter() - start}
+        memory: dict[str, float] = {}
         records: list[Record] = []
         for part, method in trial.methods().items():
             start = time.perf_counter()
-            records += method()
+            with PeakMemory() as peak:
+                records += method()
             seconds[part] = time.perf_counter() - start
+            memory[part] = peak.bytes
         return Run(
             experiment=self.name,
             variant=self.config.variant,
@@ -173,9 +177,20 @@ class Experiment(ABC):
             records=tuple(records),
             extras=trial.extras(),
             seconds=seconds,
+            memory=memory,
             runtimes=tuple(trial.runtimes()),
             versions=versions(),
         )
+
+    def _finished(self, folder: Path, seed: int) -> Run | None:
+        """The run of a seed, if its file is there and says what would be run now."""
+        empty = Run(self.name, self.config.variant, seed, {}, ())
+        path = folder / empty.file_name
+        if not path.exists():
+            return None
+        found = Run.read(path)
+        same = found.config == plain(asdict(self.config))
+        return found if same and found.versions == versions() else None
 
     def __call__(
         self,
@@ -184,6 +199,7 @@ class Experiment(ABC):
         variant: str | None = None,
         limit: float | None = None,
         out: Path | str = "results",
+        resume: bool = False,
         progress: bool | None = None,
     ) -> Report:
         r"""Runs every seed and writes its JSON, then all tables and plots.
@@ -197,6 +213,9 @@ class Experiment(ABC):
                 (default: all)
             out (str or pathlib.Path): Folder for JSON, Markdown and PNG files, made if
                 it is not there. (default: ``"results"``)
+            resume (bool): Whether seeds whose file is in the folder already, with the
+                same settings and versions of packages, are read and not run again.
+                (default: :obj:`False`)
             progress (bool, optional): Whether to show progress bars; :obj:`None`
                 shows them on a terminal. (default: :obj:`None`)
         """
@@ -207,7 +226,8 @@ class Experiment(ABC):
         files: list[Path] = []
         with Progress(len(numbers), "seeds", progress, delay=0.0) as bar:
             for seed in numbers:
-                runs.append(experiment.run(seed, progress=progress))
+                held = experiment._finished(folder, seed) if resume else None
+                runs.append(held or experiment.run(seed, progress=progress))
                 files.append(runs[-1].write(folder))
                 bar.update()
         report = experiment.report(runs)

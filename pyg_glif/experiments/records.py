@@ -62,8 +62,9 @@ class Run:
         config (dict): All settings of the experiment.
         records (tuple of Record): What was measured.
         extras (dict): Plain data for plots.
-        seconds (dict): How long each part took. These numbers and ``runtimes`` alone
-            differ when the run is repeated on the same machine.
+        seconds (dict): How long each part took. These numbers, ``memory`` and
+            ``runtimes`` alone differ when the run is repeated on the same machine.
+        memory (dict): Bytes that each part held at most, beyond those before it.
         runtimes (tuple of Runtime): How long ways to solve took.
         versions (dict): Of the packages that decide the numbers.
     """
@@ -75,12 +76,18 @@ class Run:
     records: tuple[Record, ...]
     extras: Mapping[str, Any] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
+    memory: Mapping[str, float] = field(default_factory=dict)
     runtimes: tuple[Runtime, ...] = ()
     versions: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def file_name(self) -> str:
+        """``<experiment>_<variant>_seed_<seed>.json``."""
+        return f"{self.experiment}_{self.variant}_seed_{self.seed}.json"
+
     def write(self, folder: Path) -> Path:
-        """Writes ``<experiment>_<variant>_seed_<seed>.json``."""
-        path = folder / f"{self.experiment}_{self.variant}_seed_{self.seed}.json"
+        """Writes the run into a folder, under its :attr:`file_name`."""
+        path = folder / self.file_name
         text = json.dumps(plain(asdict(self)), indent=1, allow_nan=False)
         path.write_text(text + "\n")
         return path
@@ -148,12 +155,19 @@ def summarize_chosen(runs: Iterable[Run]) -> list[Summary]:
     return [_summary(records) for records in groups.values()]
 
 
-def with_seconds(row: Summary, runs: Sequence[Run]) -> Summary:
-    """A row with the time that its method took, all settings together, if known."""
-    spent = [run.seconds[row.method] for run in runs if row.method in run.seconds]
-    mean = sum(spent) / len(spent) if spent else math.nan
+def with_costs(row: Summary, runs: Sequence[Run]) -> Summary:
+    """A row with the time and memory of its method, all settings together, if known."""
+    costs = {
+        "seconds": [r.seconds[row.method] for r in runs if row.method in r.seconds],
+        "memory": [
+            r.memory[row.method] / 2**20 for r in runs if row.method in r.memory
+        ],
+    }
+    mean = {name: _mean(spent) for name, spent in costs.items()}
     return replace(
-        row, mean={**row.mean, "seconds": mean}, std={**row.std, "seconds": math.nan}
+        row,
+        mean={**row.mean, **mean},
+        std={**row.std, **dict.fromkeys(costs, math.nan)},
     )
 
 

@@ -324,22 +324,26 @@ class SentimentExperiment(Experiment):
         config, chosen = runs[0].config, summarize_chosen(runs)
         summaries = summarize(runs)
         by_radius = plots.radius_curves(summaries, config["lam"])
-        figure, (left, middle, right) = plots.new_figure(3)
-        across = ("accuracy", _COLUMNS["accuracy"])
+        names, race, accuracy = (
+            plots.Measure(metric, _COLUMNS[metric], higher)
+            for metric, higher in (
+                ("name_std", False), ("race_gap", False), ("accuracy", True)
+            )
+        )  # fmt: skip
+        figure, (left, right, broken, where) = plots.new_figure("ab;cd", height=8.0)
         edge = chosen[0].mean["accuracy"] - _SHOWN
-        for axes, metric in ((left, "name_std"), (middle, "race_gap")):
-            up = (metric, _COLUMNS[metric])
-            plots.trade_off(axes, by_radius, chosen, across, up, left=edge)
-        plots.violations(right, runs[0].extras["violations"])
+        for axes, up in ((left, names), (right, race)):
+            plots.trade_off(axes, by_radius, chosen, accuracy, up, left=edge)
+        plots.violations(broken, where, runs[0].extras["violations"])
+        plots.add_legend(figure, [left, right])
         tau = next(s.setting["tau"] for s in chosen if "tau" in s.setting)
         by_strength = plots.curves_of(
             (s for s in summaries if s.setting.get("tau") == tau), "lam"
         )
-        shown = {metric: _COLUMNS[metric] for metric in ("name_std", "accuracy")}
         return {
             "figure2": figure,
-            "radius": plots.radius_figure(by_radius, shown),
-            "strength": plots.strength_figure(by_strength, shown),
+            "radius": plots.radius_figure(by_radius, (names, accuracy)),
+            "strength": plots.strength_figure(by_strength, (names, accuracy)),
         }
 
 

@@ -478,15 +478,17 @@ class TextExperiment(Experiment):
         """Figure 3 of the paper, and sweeps over the radius."""
         summaries, chosen = summarize(runs), summarize_chosen(runs)
         by_radius = plots.radius_curves(summaries, runs[0].config["curve_lam"])
-        figure, (axes,) = plots.new_figure(1)
-        across, up = _COLUMNS.items()
+        shown = [plots.Measure(*column, higher=True) for column in _COLUMNS.items()]
+        figure, (axes, *panels) = plots.new_figure("aa;bc", height=7.6)
         edge = chosen[0].mean["balanced_accuracy"] - _SHOWN
-        plots.trade_off(axes, by_radius, chosen, across, up, left=edge)
+        plots.trade_off(axes, by_radius, chosen, *shown, left=edge, spread=False)
+        plots.rows(panels, chosen, shown)
+        plots.add_legend(figure, [axes])
         with_task = {"GLIF": by_radius["GLIF"], **_by_weight(summaries, runs[0].config)}
         return {
             "figure3": figure,
-            "radius": plots.radius_figure(by_radius, _COLUMNS),
-            "task": plots.radius_figure(with_task, _COLUMNS),
+            "radius": plots.radius_figure(by_radius, shown),
+            "task": plots.radius_figure(with_task, shown),
         }
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from pyg_glif._runtime import without_autocast
-from pyg_glif._validate import check_features, check_scalar
+from pyg_glif._validate import check_features, check_mask, check_scalar
 from pyg_glif.distances import FairDistance
 from pyg_glif.graph._decide import called_within, edges_within
 from pyg_glif.graph._points import Strategy, own
@@ -253,6 +253,34 @@ class SimilarityGraph:
             sq_dist=self.sq_dist[keep],
             tau=float(tau),
             _dist=None if self._dist is None else self._dist[keep],
+        )
+
+    def among(self, people: Tensor) -> "SimilarityGraph":  # [N] bool
+        """The graph of some people, in the order they have here.
+
+        Within a radius only: who is among the nearest depends on who is there.
+
+        Example:
+            >>> graph = SimilarityGraph.search(torch.tensor([[0.0], [1.0], [2.0]]), 1.0)
+            >>> graph.among(torch.tensor([False, True, True])).edge_index
+            tensor([[0, 1],
+                    [1, 0]])
+        """
+        if self.k is not None:
+            msg = "'among' must be called on a graph of a radius"
+            raise ValueError(f"{msg} (got one of the {self.k} nearest). Search anew")
+        people = check_mask("people", people, self.num_nodes).to(self.edge_index.device)
+        row, col = self.edge_index
+        kept = (people[row] & people[col]).nonzero()[:, 0]
+        place = people.cumsum(0) - 1
+        return SimilarityGraph(
+            torch.stack([place[row[kept]], place[col[kept]]]),
+            self.sq_dist[kept],
+            int(people.sum()),
+            self.tau,
+            None if self.batch is None else self.batch[people],
+            _z=None if self._z is None else self._z[people],
+            _dist=None if self._dist is None else self._dist[kept],
         )
 
     def laplacian(

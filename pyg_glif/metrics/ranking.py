@@ -162,7 +162,7 @@ def _average(
             )
             own = torch.arange(len(far), device=far.device)
             far[own, own + rows.start] = torch.inf
-            order = far.sort(dim=1, stable=True).indices[:, :k]
+            order = _nearest(far, k)
             similar = people.rows(rows).to(far)
             similar[own, own + rows.start] = 0.0
             best = similar.topk(k, dim=1).values
@@ -171,6 +171,19 @@ def _average(
             count += int(some.sum())
             bar.update(rows.stop - rows.start)
     return (total / count).to(y.dtype)
+
+
+def _nearest(far: Tensor, k: int) -> Tensor:  # [B, N] -> [B, k]
+    """The k nearest of every row; of equally far ones, the lower number first."""
+    some = far.topk(min(k + 1, far.size(1)), dim=1, largest=False)
+    column = some.indices[:, :k].sort(dim=1).values
+    first = far.gather(1, column).sort(dim=1, stable=True).indices
+    order = column.gather(1, first)
+    if k < far.size(1):
+        # Where the next one is as far as the last, which of them was found is chance.
+        tied = some.values[:, k] == some.values[:, k - 1]
+        order[tied] = far[tied].sort(dim=1, stable=True).indices[:, :k]
+    return order
 
 
 class _Cosine:

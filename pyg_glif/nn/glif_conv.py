@@ -49,7 +49,7 @@ class GLIFConv(MessagePassing):  # type: ignore[misc]
 
     Shapes:
         - **input:** signals :math:`(N)` or :math:`(N, C)`, edges :math:`(2, E)`,
-          weights :math:`(E)`, batch and groups :math:`(N)`
+          weights :math:`(E)`, batch, groups and standard deviations :math:`(N)`
         - **output:** signals like the input
 
     ``edge_index`` may also be an ``EdgeIndex``, a ``torch.sparse`` matrix, a
@@ -121,8 +121,13 @@ class GLIFConv(MessagePassing):  # type: ignore[misc]
         edge_weight: Tensor | None = None,
         batch: Tensor | None = None,
         groups: Tensor | None = None,
+        y_std: Tensor | None = None,
     ) -> Tensor:
-        """Smooths ``x`` over the graph, or over each graph of a batch."""
+        """Smooths ``x`` over the graph, or over each graph of a batch.
+
+        ``y_std`` are standard deviations of the signals, as in
+        :func:`~pyg_glif.glif_smooth`.
+        """
         if not isinstance(edge_index, LaplacianOperator):
             edge_index = self._laplacian(x, edge_index, edge_weight, batch)
             edge_weight = batch = None
@@ -137,6 +142,7 @@ class GLIFConv(MessagePassing):  # type: ignore[misc]
             batch=batch,
             groups=groups,
             balance=self.balance,
+            y_std=y_std,
         )
 
     def _laplacian(

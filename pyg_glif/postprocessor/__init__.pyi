@@ -1,20 +1,39 @@
 from ._fitted import TransformInfo
-from .audit import Bootstrap, audit
+from ._measures import Bootstrap
+from .audit import audit
+from .certificate import Certificate, Sensitivity, WorstCase
 from .explanation import Explanation
 from .glif_post_processor import GLIFPostProcessor
-from .report import AuditReport, Estimate, Measure, Pair, Person
+from .peers import Peers
+from .report import (
+    AuditReport,
+    Estimate,
+    GroupTreatment,
+    Lists,
+    Measure,
+    Pair,
+    Person,
+    Verdict,
+)
 from .summary import FitSummary
 
 __all__ = [
     "AuditReport",
     "Bootstrap",
+    "Certificate",
     "Estimate",
     "Explanation",
     "FitSummary",
     "GLIFPostProcessor",
+    "GroupTreatment",
+    "Lists",
     "Measure",
     "Pair",
+    "Peers",
     "Person",
+    "Sensitivity",
     "TransformInfo",
+    "Verdict",
+    "WorstCase",
     "audit",
 ]

@@ -23,7 +23,20 @@ from pyg_glif.laplacian import LaplacianOperator
 from pyg_glif.links import Link, dual_of_people, outputs_of_people
 from pyg_glif.postprocessor._inductive import GroundedOperator, Ties
 from pyg_glif.postprocessor._nearest import Pairs, scales
-from pyg_glif.solvers import Auto, Solution, Solver, smooth
+from pyg_glif.postprocessor._people import People
+from pyg_glif.postprocessor.certificate import Certificate, certificate_of
+from pyg_glif.postprocessor.peers import Peers
+from pyg_glif.solvers import (
+    Auto,
+    Noise,
+    NoiseRoot,
+    Solution,
+    Solver,
+    Uncertainty,
+    edge_shares,
+    noise_root,
+    smooth,
+)
 from pyg_glif.typing import Normalization
 
 # What columns are called, if they came in a frame.
@@ -31,6 +44,8 @@ Names = tuple[Any, ...] | None
 
 # New people whose pairs are held at once.
 _BLOCK = 1 << 14
+# Relative error of distances, beyond all that a search allows itself.
+_SLACK = 0.01
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,7 +130,7 @@ class Settings:
         self, row: Tensor, col: Tensor, sq_dist: Tensor, scale: Tensor | None = None
     ) -> Ties:
         """Pairs with their weights."""
-        return Ties(row, col, self.weights(sq_dist, scale).double())
+        return Ties(row, col, self.weights(sq_dist, scale).double(), sq_dist)
 
     def laplacian(self, graph: SimilarityGraph) -> LaplacianOperator:
         """The Laplacian of a graph with these settings."""
@@ -136,10 +151,18 @@ class TransformInfo:
             with ``joint=True`` other new people count as well.
         solution (Solution, optional): Certificate of the solve of ``joint=True``, in
             dual coordinates.
+        certificate (Certificate, optional): What holds for each new person;
+            :obj:`None` with ``joint=True``, where it depends on who else is new.
+        uncertainty (Uncertainty, optional): Standard deviations with their intervals,
+            if they were asked for.
+        peers (Peers, optional): The neighbours among the fitted people, one by one.
     """
 
     num_neighbors: Tensor = field(repr=False)  # [M]
     solution: Solution | None = None
+    certificate: Certificate | None = None
+    uncertainty: Uncertainty | None = None
+    peers: Peers | None = None
 
     @property
     def num_isolated(self) -> int:
@@ -159,6 +182,23 @@ class Fitted:
     y_fair: Tensor  # smoothed outputs, as y_hat
     solution: Solution  # the solve behind them in dual coordinates, value [N, C]
     names: tuple[Names, Names] = (None, None)  # of features, of outputs
+    people: People = field(default_factory=People)
+
+    @property
+    def precision(self) -> Tensor | None:  # [N] float64
+        """Precisions of outputs in dual coordinates, where they are not all one."""
+        return self.people.precision
+
+    @cached_property
+    def shares(self) -> Tensor | None:  # [G] float64
+        """The factor of ``lam`` for every group, where groups are balanced."""
+        groups, balance = self.people.groups, self.solution.balance
+        return None if groups is None or balance is None else groups.shares(balance)
+
+    @property
+    def graph_lap(self) -> LaplacianOperator:
+        """The Laplacian of the graph; ``lap`` has shares of groups in it."""
+        return self.lap if self.shares is None else self.settings.laplacian(self.graph)
 
     @property
     def isolated(self) -> Tensor:
@@ -174,6 +214,30 @@ class Fitted:
                 self.x, settings.tau, distance=settings.distance, copy=False
             )
         return self._nearest_index(self.graph.scale, settings.mutual)
+
+    def wider_index(self, delta: float) -> RadiusIndex:
+        """Search for everybody who may be a peer within ``delta`` of a newcomer."""
+        held: tuple[float, RadiusIndex] | None = self.__dict__.get("_wider")
+        if held is None or held[0] != delta:
+            settings = self.settings
+            index = RadiusIndex(
+                self.x,
+                # More than rounding in distances can hide.
+                (settings.tau + delta) * (1.0 + _SLACK),
+                distance=settings.distance,
+                copy=False,
+            )
+            held = self.__dict__["_wider"] = delta, index
+        return held[1]
+
+    @cached_property
+    def noise_root(self) -> NoiseRoot:
+        """What the noise of fitted people's outputs makes of their smoothed ones."""
+        std = self.people.y_std
+        if std is None:
+            std = torch.ones(len(self.x), dtype=torch.float64, device=self.x.device)
+        lam = self.settings.strength(self.x)
+        return noise_root(self.lap, lam, Auto(), Noise(), std, self.precision)
 
     @cached_property
     def forward_index(self) -> KNNIndex:
@@ -204,8 +268,14 @@ class Fitted:
         """``lam`` times the factor by which the Laplacian scales it."""
         return self.settings.lam * self.lap.lam_scale
 
-    def beside(self, x_new: Tensor, *, joint: bool = False) -> GroundedOperator:
-        """The system of new people, each for themselves or all together."""
+    def beside(
+        self, x_new: Tensor, *, joint: bool = False, groups: Tensor | None = None
+    ) -> GroundedOperator:
+        """The system of new people, each for themselves or all together.
+
+        ``groups`` are numbers of their groups, ``[M]``, if the fit is balanced and
+        they are known.
+        """
         settings = self.settings
         found: tuple[Tensor, ...] = self.index.query(x_new, settings.progress)
         outer, inner = found, tuple(part[:0] for part in found)
@@ -215,7 +285,21 @@ class Fitted:
         elif joint:
             outer, inner = self._nearest_together(x_new, *found)
         ties = settings.ties(*outer), settings.ties(*inner)
-        return GroundedOperator(self.lap, *ties, len(x_new))
+        shares = self._shares_of(*ties, groups)
+        return GroundedOperator(self.lap, *ties, len(x_new), shares)
+
+    def _shares_of(
+        self, outer: Ties, inner: Ties, groups: Tensor | None
+    ) -> tuple[Tensor, Tensor] | None:
+        """What balance multiplies the ties of new people by."""
+        if self.shares is None or self.people.groups is None:
+            return None
+        theirs = self.shares[self.people.groups.code[outer.col]]
+        if groups is None:
+            return theirs, torch.ones_like(inner.weight)
+        own = self.shares[groups]
+        within = 0.5 * (own[inner.row] + own[inner.col])
+        return 0.5 * (own[outer.row] + theirs), within
 
     def _nearest_together(self, x_new: Tensor, *found: Tensor) -> tuple[Any, Any]:
         """Pairs of new and fitted people, and of new people, of everybody's nearest."""
@@ -232,36 +316,102 @@ class Fitted:
         outer = Pairs(*found).counted(own, scale, mutual)
         return outer, inner.counted(own, own, mutual)
 
-    def update(self, x_new: Tensor, y_new: Tensor) -> tuple[Tensor, TransformInfo]:
+    def update(
+        self,
+        x_new: Tensor,
+        y_new: Tensor,
+        y_std: Tensor | None = None,
+        groups: Tensor | None = None,
+        *,
+        with_info: bool = False,
+        with_std: bool = False,
+    ) -> tuple[Tensor, TransformInfo]:
         """Outputs of new people after one coordinate update each, by blocks of rows."""
         values, counts = [y_new[:0]], [torch.empty(0, dtype=torch.long)]
+        precision = self.own_weight(y_std, len(x_new))
+        none = precision[:0]
+        certificates = [Certificate(none.cpu(), none.cpu(), counts[0])]
+        spread = [(self.noise_root.value[:0], none)] if with_std else []
+        ties = []
         for start in range(0, len(x_new), _BLOCK):
             rows = slice(start, start + _BLOCK)
-            lap, y = self.beside(x_new[rows]), y_new[rows]
-            eta = self._pulled(lap, y)
-            eta /= (1.0 + self.mu * lap.diagonal).unsqueeze(1)
+            part = None if groups is None else groups[rows]
+            lap, y = self.beside(x_new[rows], groups=part), y_new[rows]
+            own = precision[rows]
+            eta = self._pulled(lap, y, own)
+            total = own + self.mu * lap.diagonal
+            eta /= total.unsqueeze(1)
             values.append(self.settings.from_dual(eta, y, lap.deg))
             counts.append(lap.num_neighbors.cpu())
-        return torch.cat(values), TransformInfo(torch.cat(counts))
+            share = own / total
+            if with_info:
+                found = certificate_of(lap, share, values[-1], self.y_fair)
+                certificates.append(found)
+                ties.append(replace(lap.ties, row=lap.ties.row + start))
+            if with_std:
+                pull = lap.pull(self.noise_root.value) * (self.mu / total).unsqueeze(1)
+                noise = 1.0 if y_std is None else y_std[rows].square()
+                spread.append((pull, share.square() * noise))
+        certificate = Certificate.join(certificates) if with_info else None
+        uncertainty = None
+        if with_std:
+            pull, own = (torch.cat(part) for part in zip(*spread, strict=True))
+            uncertainty = self.noise_root.uncertainty(pull, own)
+        info = TransformInfo(
+            torch.cat(counts),
+            certificate=certificate,
+            uncertainty=uncertainty,
+            peers=self._peers(ties, len(x_new)) if with_info else None,
+        )
+        return torch.cat(values), info
+
+    def _peers(self, ties: list[Ties], num_new: int) -> Peers:
+        """Pairs with fitted people, from those of blocks of newcomers."""
+        none = torch.empty(0, dtype=torch.long, device=self.x.device)
+        blank = Ties(none, none, none.double(), self.x.new_empty(0))
+        found = [blank, *ties]
+        return Peers(
+            row=torch.cat([part.row for part in found]),
+            col=torch.cat([part.col for part in found]),
+            weight=torch.cat([part.weight for part in found]),
+            sq_dist=torch.cat([part.sq_dist for part in found]),
+            num_new=num_new,
+            outputs=self.y_fair,
+        )
+
+    def own_weight(self, y_std: Tensor | None, num: int) -> Tensor:  # [M] float64
+        """What new people's own outputs weigh: one, or their precision."""
+        if y_std is None:
+            return torch.ones(num, dtype=torch.float64, device=self.x.device)
+        return y_std.square().reciprocal()
 
     def solve_jointly(
-        self, x_new: Tensor, y_new: Tensor
+        self,
+        x_new: Tensor,
+        y_new: Tensor,
+        y_std: Tensor | None = None,
+        groups: Tensor | None = None,
+        *,
+        with_info: bool = False,
     ) -> tuple[Tensor, TransformInfo]:
         """Outputs of new people, solved together while fitted outputs stay fixed."""
         if len(x_new) == 0:
-            return self.update(x_new, y_new)
-        lap = self.beside(x_new, joint=True)
-        rhs, settings = self._pulled(lap, y_new), self.settings
-        _, solution = smooth(lap, settings.strength(rhs), rhs, settings.solver)
+            return self.update(x_new, y_new, y_std, with_info=with_info)
+        lap = self.beside(x_new, joint=True, groups=groups)
+        own = self.own_weight(y_std, len(x_new))
+        rhs, settings = self._pulled(lap, y_new, own), self.settings
+        strength, precision = settings.strength(rhs), None if y_std is None else own
+        _, solution = smooth(lap, strength, rhs, settings.solver, precision=precision)
         value = settings.from_dual(solution.value, y_new, lap.deg)
-        return value, TransformInfo(lap.num_neighbors.cpu(), solution)
+        peers = self._peers([lap.ties], len(x_new)) if with_info else None
+        return value, TransformInfo(lap.num_neighbors.cpu(), solution, peers=peers)
 
-    def _pulled(self, lap: GroundedOperator, y_new: Tensor) -> Tensor:
+    def _pulled(self, lap: GroundedOperator, y_new: Tensor, own: Tensor) -> Tensor:
         """Outputs of new people in dual coordinates, plus the pull of fitted ones."""
-        eta = self.settings.to_dual(y_new).double()
-        return eta.addcmul(self.mu, lap.pull(self.f))
+        eta = self.settings.to_dual(y_new).double() * own.unsqueeze(1)
+        return eta.addcmul_(self.mu, lap.pull(self.f))
 
-    def extended(self, x: Tensor, y_hat: Tensor) -> "Fitted":
+    def extended(self, x: Tensor, y_hat: Tensor, people: People) -> "Fitted":
         """The fit with more people, solved from the present solution."""
         settings, everybody = self.settings, torch.cat([self.x, x])
         if settings.k is None:
@@ -269,9 +419,29 @@ class Fitted:
         else:  # who is among the nearest of fitted people changes, too
             graph = settings.search(everybody)
         # The inductive step is the natural first guess for those who came.
-        guess = settings.to_dual(self.update(x, y_hat)[0]).double()
+        guess = settings.to_dual(self.update(x, y_hat, people.y_std)[0]).double()
         start, y_hat = torch.cat([self.f, guess]), torch.cat([self.y_hat, y_hat])
-        return _solved(settings, everybody, y_hat, graph, self.names, start)
+        people = self.people.joined(people)
+        return _solved(settings, everybody, y_hat, graph, self.names, people, start)
+
+    def without(self, gone: Tensor) -> "Fitted":  # [N] bool
+        """The fit without some people, solved from the present solution."""
+        settings, stay = self.settings, ~gone
+        x, keep = self.x[stay], stay.nonzero().flatten()
+        # Of the nearest of those who stay, others take the places of those who left.
+        graph = self._reduced_graph(stay) if settings.k is None else settings.search(x)
+        people, y_hat = self.people.only(keep), self.y_hat[stay]
+        start = self.f[stay]
+        return _solved(settings, x, y_hat, graph, self.names, people, start)
+
+    def _reduced_graph(self, stay: Tensor) -> SimilarityGraph:  # [N] bool
+        """The graph of those who stay, without a search."""
+        row, col = self.graph.edge_index
+        keep = stay[row] & stay[col]
+        number = stay.cumsum(0) - 1
+        edges = torch.stack([number[row[keep]], number[col[keep]]])
+        sq_dist, size = self.graph.sq_dist[keep], int(stay.sum())
+        return SimilarityGraph(edges, sq_dist, size, self.settings.tau)
 
     def _extended_graph(self, x: Tensor) -> SimilarityGraph:
         """The graph with more people; only pairs with them are searched for."""
@@ -292,20 +462,29 @@ class Fitted:
         unit[i] = 1.0
         return self._explained(unit)
 
-    def row_of_new(self, x_new: Tensor) -> tuple[Solution, float]:
+    def row_of_new(
+        self, x_new: Tensor, y_std: Tensor | None = None, groups: Tensor | None = None
+    ) -> tuple[Solution, float]:
         """Weights of the fitted people in a new person's output, and of their own."""
-        lap = self.beside(x_new)
-        own = 1.0 / (1.0 + self.mu * lap.diagonal[0])
+        lap = self.beside(x_new, groups=groups)
+        weight = self.own_weight(y_std, 1)[0]
+        total = weight + self.mu * lap.diagonal[0]
         rhs = torch.zeros_like(self.f[:, :1])
-        rhs[lap.tied, 0] = own * self.mu * lap.outer
-        return self._explained(rhs), float(own)
+        rhs[lap.tied, 0] = self.mu * lap.outer / total
+        return self._explained(rhs), float(weight / total)
 
     def _explained(self, rhs: Tensor) -> Solution:
         """A solve to default accuracy, whatever the solver of the fit."""
-        solution: Solution = smooth(self.lap, self.settings.strength(rhs), rhs, Auto())[
-            1
-        ]
-        return solution
+        lam, precision = self.settings.strength(rhs), self.precision
+        solution: Solution = smooth(self.lap, lam, rhs, Auto(), precision=precision)[1]
+        if precision is None:
+            return solution
+        # Rows of the inverse times precisions are weights of outputs.
+        return replace(
+            solution,
+            value=solution.value * precision.unsqueeze(1),
+            error_bound=solution.error_bound * precision.max(),
+        )
 
     @torch.no_grad()
     def dist_from(self, x_row: Tensor, others: Tensor) -> Tensor:  # [1, F], [K] -> [K]
@@ -322,11 +501,25 @@ class Fitted:
 
 
 def fit_people(
-    settings: Settings, x: Tensor, y_hat: Tensor, names: tuple[Names, Names]
+    settings: Settings,
+    x: Tensor,
+    y_hat: Tensor,
+    names: tuple[Names, Names],
+    people: People,
+    graph: SimilarityGraph | None = None,
 ) -> Fitted:
-    """Searches the neighbours of everybody and solves for smoothed outputs."""
+    """Searches the neighbours of everybody, unless known, and smooths outputs."""
     settings.to_dual(y_hat)  # refuses bad outputs before the search
-    return _solved(settings, x, y_hat, settings.search(x), names)
+    if graph is None:
+        graph = settings.search(x)
+    elif settings.k is not None:
+        msg = f"'graph' must be left out with 'k' (got {graph!r})"
+        raise ValueError(f"{msg}. It does not tell whether nearest are mutual")
+    elif (graph.num_nodes, graph.tau, graph.k) != (len(x), settings.tau, None):
+        msg = f"'graph' must join the {len(x)} rows of 'x' within {settings.tau:g}"
+        raise ValueError(f"{msg} (got {graph!r}). Leave it out to search")
+    graph = replace(graph, _z=None, _dist=None)
+    return _solved(settings, x, y_hat, graph, names, people)
 
 
 def _solved(
@@ -335,11 +528,25 @@ def _solved(
     y_hat: Tensor,
     graph: SimilarityGraph,
     names: tuple[Names, Names],
+    people: People,
     x0: Tensor | None = None,
 ) -> Fitted:
     """The fit of people whose graph is known."""
     lap, lam = settings.laplacian(graph), settings.strength(y_hat)
+    solver, precision = settings.solver, people.precision
+    groups = None if people.groups is None else people.groups.code
     value, solution = smooth_outputs(
-        lap, lam, y_hat, settings.solver, settings.link, x0
+        lap, lam, y_hat, solver, settings.link, x0, groups, precision=precision
     )
-    return Fitted(settings, x, y_hat, graph, lap, value, solution, names)
+    lap = balanced(lap, people, solution)
+    return Fitted(settings, x, y_hat, graph, lap, value, solution, names, people)
+
+
+def balanced(
+    lap: LaplacianOperator, people: People, solution: Solution
+) -> LaplacianOperator:
+    """The Laplacian with the shares of groups in it, if a fit has balanced them."""
+    if people.groups is None or solution.balance is None:
+        return lap
+    shares = people.groups.shares(solution.balance)
+    return lap.reweighted(edge_shares(lap, shares[people.groups.code]))

@@ -41,11 +41,25 @@ from pyg_glif.postprocessor._doubts import (
     doubt_newcomers,
 )
 from pyg_glif.postprocessor._fitted import Fitted, Settings, fit_people
-from pyg_glif.postprocessor._persistence import damage_in, read_fitted, write_fitted
-from pyg_glif.postprocessor.audit import Bootstrap, audit
+from pyg_glif.postprocessor._measures import Bootstrap
+from pyg_glif.postprocessor._people import check_people, people_of
+from pyg_glif.postprocessor._persistence import (
+    damage_in,
+    omitted_in,
+    read_fitted,
+    write_fitted,
+)
+from pyg_glif.postprocessor._worst_case import certify, sensitivity
+from pyg_glif.postprocessor.audit import audit
+from pyg_glif.postprocessor.certificate import Sensitivity, WorstCase
 from pyg_glif.postprocessor.explanation import Explanation, stochastic, strongest
 from pyg_glif.postprocessor.report import AuditReport
-from pyg_glif.postprocessor.summary import FitSummary, share_joined, summarize
+from pyg_glif.postprocessor.summary import (
+    FitSummary,
+    completed_report,
+    share_joined,
+    summarize,
+)
 from pyg_glif.solvers import Solution, Solver
 from pyg_glif.typing import Normalization
 
@@ -106,10 +120,15 @@ class GLIFPostProcessor(Parameters):
         graph_ (torch_geometric.data.Data): ``edge_index``, ``edge_weight`` and
             ``edge_sq_dist`` of the fitted people.
         similarity_ (SimilarityGraph): The same without PyG.
+        x_ (torch.Tensor): Features of the fitted people, as the fit has them.
+        y_hat_ (torch.Tensor): Outputs of the model for them.
         y_fair_ (torch.Tensor): Smoothed outputs of the fitted people.
         solution_ (Solution): The solve behind them: status, residual, error bound.
+        shares_ (dict): What ``lam`` is times for each group, if ``fit`` was given
+            ``groups``; :obj:`None` if not.
         num_isolated_ (int): Fitted people without a neighbour.
         isolated_ (torch.Tensor): Their row numbers.
+        ids_ (tuple): What people are called, if ``fit`` was told; else :obj:`None`.
         n_features_in_ (int): Number of features.
         feature_names_in_ (numpy.ndarray): Names of the features, if the fit was given
             a frame and all names are texts.
@@ -127,8 +146,8 @@ class GLIFPostProcessor(Parameters):
     Features are converted to the precision and device of the fit, so that people
     who were fitted are found again. Parameters follow scikit-learn: ``get_params``,
     ``set_params`` and ``sklearn.base.clone`` work, and a change of parameters takes
-    effect at the next ``fit``. No method but ``fit`` and ``partial_fit`` changes the
-    object, so that threads can share it.
+    effect at the next ``fit``. No method but ``fit``, ``partial_fit`` and ``forget``
+    changes the object, so that threads can share it.
 
     A :class:`~pyg_glif.errors.SimilarityWarning` says what was hardly meant. ``fit``
     warns if at least nine tenths of all pairs of at least 20 people are neighbours; if
@@ -149,6 +168,7 @@ class GLIFPostProcessor(Parameters):
     """
 
     _fitted: Fitted | None = None
+    metadata_: dict[str, Any]
     feature_names_in_: NDArray[np.object_]
     output_names_: NDArray[np.object_]
 
@@ -182,12 +202,37 @@ class GLIFPostProcessor(Parameters):
         self.mutual = mutual
         self._check_params()
 
-    def fit(self, x: Any, y_hat: Any) -> "GLIFPostProcessor":
+    def fit(
+        self,
+        x: Any,
+        y_hat: Any,
+        graph: SimilarityGraph | None = None,
+        *,
+        y_std: Any = None,
+        ids: Any = None,
+        groups: Any = None,
+    ) -> "GLIFPostProcessor":
         """Finds who is similar and smooths their outputs.
 
         Args:
             x (array-like): Features :math:`(N, F)`.
             y_hat (array-like): Outputs of the model, :math:`(N)` or :math:`(N, C)`.
+            graph (SimilarityGraph, optional): What a search for these people in this
+                distance and radius has found, if there was one: it is not searched
+                again. (default: :obj:`None`)
+            y_std (float or array-like, optional): Standard deviation of everybody's
+                output, :math:`(N)`, in the coordinates in which outputs are averaged:
+                whoever is known better keeps more of their own output, see
+                :func:`~pyg_glif.glif_smooth`. (default: :obj:`None`)
+            ids (sequence, optional): What people are called, texts or whole numbers,
+                each once, for :meth:`forget`. They are saved with the fit.
+                (default: :obj:`None`, row numbers)
+            groups (sequence, optional): A group for everybody, a text or whole number.
+                The strength is then shared out so that all groups are treated equally
+                alike, see :func:`~pyg_glif.glif_smooth`; ``solution_.balance`` tells
+                how evenly, and ``shares_`` what each group's strength is times. Not
+                with ``"nrw"`` or ``y_std``. Groups are saved with the fit.
+                (default: :obj:`None`)
         """
         columns, known = column_names("x", x), None
         if columns is not None and self.distance is not None:
@@ -199,17 +244,37 @@ class GLIFPostProcessor(Parameters):
         names = columns, column_names("y_hat", y_hat)
         params = _independent(self.get_params())
         doubt_features(features, names[0], params["distance"])
+        people = people_of(ids, y_std, groups, len(features), features)
+        if groups is not None:
+            check_choice("normalization", self.normalization, (None, "density"))
         settings = self._settings(features, params)
-        fitted = fit_people(settings, features, outputs, names)
+        fitted = fit_people(settings, features, outputs, names, people, graph)
         self._adopt(fitted, params)
         doubt_graph(share_joined(fitted), len(features), settings.tau, settings.k)
         return self
 
-    def fit_transform(self, x: Any, y_hat: Any) -> Any:
+    def fit_transform(
+        self,
+        x: Any,
+        y_hat: Any,
+        *,
+        y_std: Any = None,
+        ids: Any = None,
+        groups: Any = None,
+    ) -> Any:
         """Fits, and returns the smoothed outputs as what ``y_hat`` was."""
-        return like(y_hat, self.fit(x, y_hat).y_fair_)
+        self.fit(x, y_hat, y_std=y_std, ids=ids, groups=groups)
+        return like(y_hat, self.y_fair_)
 
-    def partial_fit(self, x: Any, y_hat: Any) -> "GLIFPostProcessor":
+    def partial_fit(
+        self,
+        x: Any,
+        y_hat: Any,
+        *,
+        y_std: Any = None,
+        ids: Any = None,
+        groups: Any = None,
+    ) -> "GLIFPostProcessor":
         """Adds people and solves again, starting from the present solution.
 
         The result is that of a fit on everybody with the same radius: ``tau_`` and
@@ -220,17 +285,73 @@ class GLIFPostProcessor(Parameters):
         Args:
             x (array-like): Features of the people to add, :math:`(M, F)`.
             y_hat (array-like): Their outputs.
+            y_std (float or array-like, optional): As in :meth:`fit`, which has the say
+                whether they are given.
+            ids (sequence, optional): Likewise.
+            groups (sequence, optional): Likewise; shares are found anew for everybody.
         """
         if self._fitted is None:
-            return self.fit(x, y_hat)
+            return self.fit(x, y_hat, y_std=y_std, ids=ids, groups=groups)
         x_new, y_new, _ = self._new_people(("x", x), ("y_hat", y_hat))
+        known = self._fitted.people
+        people = check_people(known, ids, y_std, groups, len(x_new), x_new)
         if len(x_new):
             y_new = y_new.to(self._fitted.y_hat)
-            self._adopt(self._fitted.extended(x_new, y_new), self._fit_params)
+            self._adopt(self._fitted.extended(x_new, y_new, people), self._fit_params)
+        return self
+
+    def forget(
+        self, ids: Any, *, path: str | PathLike[str] | None = None
+    ) -> "GLIFPostProcessor":
+        """Removes people and solves again, starting from the present solution.
+
+        The result is that of a fit without them with the same radius, up to the error
+        bound of ``solution_``: ``tau_`` and all other settings stay. No search is
+        needed; with ``k`` all pairs are searched again, because whoever leaves changes
+        who is among the nearest of the others.
+
+        Args:
+            ids (sequence): Who is to leave, by the ``ids`` of the fit or, if it has
+                none, by row number. Those who stay are numbered anew, in their order.
+            path (str or Path, optional): A file that :meth:`save` wrote. It is
+                rewritten in one step: of those who left, no features, outputs, edges
+                or ids are in it any more. Metadata is carried over as it is.
+                (default: :obj:`None`, only this object forgets)
+
+        Features, outputs, edges, ids and every index are dropped. What was *learned*
+        from those people before the fit stays as it is: the model, a learned distance,
+        the radius. Raises :class:`ValueError` on an id that is not in the fit, before
+        anything changes.
+        """
+        fitted = self._require_fit("forget")
+        rows = fitted.people.rows_of(ids, len(fitted.x)).to(fitted.x.device)
+        gone = torch.zeros(len(fitted.x), dtype=torch.bool, device=fitted.x.device)
+        gone[rows] = True
+        if bool(gone.all()):
+            msg = f"'ids' must leave somebody in the fit (got all {len(gone)})"
+            raise ValueError(f"{msg}. Delete the fit instead")
+        metadata: dict[str, Any] = self.metadata_
+        omit: Sequence[str] = ()
+        kept = metadata
+        if path is not None:
+            omit, kept = omitted_in(path)
+        if bool(gone.any()):
+            self._adopt(fitted.without(gone), self._fit_params)
+            self.metadata_ = metadata
+        if path is not None:
+            self.save(path, omit=omit, metadata=kept)
         return self
 
     def transform(
-        self, x_new: Any, y_hat_new: Any, joint: bool = False, return_info: bool = False
+        self,
+        x_new: Any,
+        y_hat_new: Any,
+        joint: bool = False,
+        return_info: bool = False,
+        *,
+        y_std: Any = None,
+        return_std: bool = False,
+        groups: Any = None,
     ) -> Any:
         r"""Smooths the outputs of new people against the fitted ones.
 
@@ -249,22 +370,132 @@ class GLIFPostProcessor(Parameters):
                 are solved for together, fitted ones staying as they are. The result
                 then depends on the batch. (default: :obj:`False`)
             return_info (bool): Whether to return a :class:`TransformInfo` as well,
-                which counts neighbours. (default: :obj:`False`)
+                which counts neighbours and has a :class:`Certificate` for each new
+                person. (default: :obj:`False`)
+            y_std (float or array-like, optional): Standard deviations of their outputs,
+                if and only if the fit was given some. (default: :obj:`None`)
+            return_std (bool): Whether to return the standard deviation of everybody's
+                result as well, :math:`(M)`, in the coordinates in which outputs are
+                averaged: before the info, if that is asked for too. It is that under
+                independent errors of all outputs, fitted and new, with the ``y_std``
+                given, or with standard deviation 1: multiply it by yours.
+                ``info.uncertainty`` has intervals. Not with ``joint``.
+                (default: :obj:`False`)
+            groups (sequence, optional): Groups of the new people, of those that the
+                fit knows, if it balances groups. Weights :math:`w_{ij}` are then times
+                the mean of the shares of both groups; shares stay those of the fit.
+                (default: :obj:`None`, not known: times the share of the fitted person's
+                group)
 
         A person without neighbours gets ``y_hat_new`` back, exactly; the log and
         ``info.num_isolated`` tell how many there were.
         """
         fitted = self._require_fit("transform")
         x, y, order = self._new_people(("x_new", x_new), ("y_hat_new", y_hat_new))
-        step = fitted.solve_jointly if joint else fitted.update
-        value, info = step(x, y.to(x.device))
+        y, std = y.to(x.device), self._new_std(y_std, x)
+        if joint and return_std:
+            raise ValueError("'joint' must be False with 'return_std' (got True)")
+        code = self._new_groups(groups, x)
+        if joint:
+            value, info = fitted.solve_jointly(x, y, std, code, with_info=return_info)
+        else:
+            value, info = fitted.update(
+                x, y, std, code, with_info=return_info, with_std=return_std
+            )
         if order is not None:
-            value = value[:, torch.tensor(order).argsort()]
+            back = torch.tensor(order).argsort()
+            value = value[:, back]
+            if info.peers is not None:
+                info = replace(info, peers=info.peers.reordered(back))
         if info.num_isolated:
             _log.info("%d of %d have no neighbour", info.num_isolated, len(x))
             doubt_newcomers(info.num_isolated, len(x))
         out = like(y_hat_new, value)
-        return (out, info) if return_info else out
+        if not (return_info or return_std):
+            return out
+        found: tuple[Any, ...] = (out,)
+        if info.uncertainty is not None:
+            found += (info.uncertainty.std.to(value),)
+        return (*found, info) if return_info else found
+
+    def certify(
+        self,
+        x_new: Any,
+        delta: float,
+        y_hat_new: Any = None,
+        *,
+        dy: float | None = None,
+        y_range: tuple[float, float] | None = None,
+        y_std: Any = None,
+        groups: Any = None,
+    ) -> WorstCase:
+        r"""Bounds what people at most ``delta`` from each newcomer can get.
+
+        Another newcomer within fair distance :math:`\delta` has every peer within
+        :math:`\tau - \delta`, may have any within :math:`\tau + \delta`, and each
+        weight is known up to what :math:`\delta` does to a distance. The bound is the
+        worst case over all weights in these intervals, and so over all places, also
+        those where nobody is (:doc:`/guarantees`).
+
+        Args:
+            x_new (array-like): Features :math:`(M, F)`.
+            delta (float): Fair distance, in units of the distance.
+            y_hat_new (array-like, optional): Outputs of the model for them.
+                (default: :obj:`None`, anything in the range)
+            dy (float, optional): How much the model's output for the other may differ
+                from that for the newcomer. Zero asks what the place alone does.
+                (default: :obj:`None`, anything in the range)
+            y_range (tuple, optional): Smallest and largest output that the model gives
+                to anybody. (default: those of the fitted people and of ``y_hat_new``,
+                column by column)
+            y_std (float or array-like, optional): As in :meth:`transform`; the other's
+                output has the same standard deviation.
+            groups (sequence, optional): As in :meth:`transform`; the other may be of
+                any group.
+
+        Refuses ``"nrw"``, whose outputs are no averages, and distances without an
+        embedding, which may violate the triangle inequality.
+
+        Example:
+            >>> x = torch.tensor([[0.0], [1.0], [2.0]])
+            >>> y = torch.tensor([0.0, 0.5, 1.0])
+            >>> post = GLIFPostProcessor(tau=1.5, lam=2.0).fit(x, y)
+            >>> found = post.certify(x[:1], 0.1, y[:1], dy=0.0)
+            >>> found.num_shared, found.num_possible
+            (tensor([2]), tensor([2]))
+            >>> found.gap.round(decimals=3)
+            tensor([0.0110], dtype=torch.float64)
+        """
+        fitted = self._require_fit("certify")
+        delta = check_scalar("delta", delta, minimum=0.0)
+        if dy is not None:
+            dy = check_scalar("dy", dy, minimum=0.0)
+        if y_hat_new is None:
+            x, y, order = self._new_features("x_new", x_new), None, None
+        else:
+            x, y, order = self._new_people(("x_new", x_new), ("y_hat_new", y_hat_new))
+        std, code = self._new_std(y_std, x), self._new_groups(groups, x)
+        found = certify(fitted, x, delta, y, dy, y_range, std, code)
+        if order is None:
+            return found
+        back = torch.tensor(order).argsort()
+        return found.reordered(back)
+
+    def sensitivity(self) -> Sensitivity:
+        r"""Bounds how far each fitted person can move the outputs of all.
+
+        One pass over the edges. What one person does exactly is a row of
+        :meth:`explain`, what their leaving does is :meth:`forget`.
+
+        Example:
+            >>> x, y = torch.tensor([[0.0], [1.0]]), torch.tensor([0.0, 3.0])
+            >>> found = GLIFPostProcessor(tau=1.5, theta=0.0).fit(x, y).sensitivity()
+            >>> found.own.round(decimals=4)
+            tensor([0.6667, 0.6667], dtype=torch.float64)
+            >>> found.leaving.round(decimals=4)
+            tensor([1., 1.], dtype=torch.float64)
+        """
+        return sensitivity(self._require_fit("sensitivity"))
 
     def explain(self, i: int, top: int | None = None) -> Explanation:
         r"""Who contributed how much to the output of fitted person ``i``.
@@ -285,7 +516,14 @@ class GLIFPostProcessor(Parameters):
         dist = fitted.dist_from(fitted.x[i : i + 1], index)
         return Explanation(index, weight[index], dist, bound)
 
-    def explain_new(self, x_new: Any, top: int | None = None) -> Explanation:
+    def explain_new(
+        self,
+        x_new: Any,
+        top: int | None = None,
+        *,
+        y_std: Any = None,
+        groups: Any = None,
+    ) -> Explanation:
         r"""Who contributes how much to the output that a new person gets.
 
         Their own output comes as index ``-1``; what it is does not matter for the
@@ -295,13 +533,16 @@ class GLIFPostProcessor(Parameters):
             x_new (array-like): Features of one person, :math:`(1, F)`.
             top (int, optional): How many contributors to return.
                 (default: :obj:`None`, all)
+            y_std (float or array-like, optional): As in :meth:`transform`.
+            groups (sequence, optional): Likewise.
         """
         fitted = self._require_fit("explain_new")
         row = self._new_features("x_new", x_new)
         if len(row) != 1:
             raise ValueError(f"'x_new' must have one row (got {len(row)})")
         _check_top(top)
-        found, own = fitted.row_of_new(row)
+        std, group = self._new_std(y_std, row), self._new_groups(groups, row)
+        found, own = fitted.row_of_new(row, std, group)
         weight, bound = stochastic(found, own, fitted.lap.is_psd)
         weight = torch.cat([weight, weight.new_tensor([own])])
         index = strongest(weight, top)
@@ -317,6 +558,8 @@ class GLIFPostProcessor(Parameters):
         attributes: Mapping[str, Any] | None = None,
         groups: Any = None,
         threshold: float | None = None,
+        difference: float | None = None,
+        tolerance: float | Mapping[str, float] | None = None,
         k: int | None = 5,
         num_worst: int = 10,
         bootstrap: Bootstrap = Bootstrap(),  # noqa: B008  (immutable)
@@ -326,29 +569,24 @@ class GLIFPostProcessor(Parameters):
         See :func:`~pyg_glif.postprocessor.audit` for the arguments.
         """
         fitted = self._require_fit("audit")
-        named = (attributes or {}).items()
         report = audit(
             fitted.x,
             fitted.y_hat,
             fitted.y_fair,
             graph=fitted.graph,
-            lap=fitted.lap,
+            lap=fitted.graph_lap,
             distance=fitted.settings.distance,
-            attributes={name: to_labels(name, value) for name, value in named},
+            attributes=attributes,
             groups=None if groups is None else to_labels("groups", groups),
             threshold=threshold,
+            difference=difference,
+            tolerance=tolerance,
             k=k,
             num_worst=num_worst,
             bootstrap=bootstrap,
             progress=fitted.settings.progress,
         )
-        certificate = {
-            "status": fitted.solution.status.name,
-            "solver": fitted.solution.solver,
-            "largest_residual": float(fitted.solution.residual.max()),
-            "error_bound": float(fitted.solution.error_bound.max()),
-        }
-        return replace(report, certificate=certificate)
+        return completed_report(report, fitted)
 
     def summary(self, unit: str | None = None) -> FitSummary:
         """What the fit did: who is similar by which columns, degrees, who is alone.
@@ -428,6 +666,30 @@ class GLIFPostProcessor(Parameters):
         return self._require_attribute("y_fair_").y_fair.clone()
 
     @property
+    def x_(self) -> Tensor:
+        """Features of the fitted people, a copy."""
+        return self._require_attribute("x_").x.clone()
+
+    @property
+    def y_hat_(self) -> Tensor:
+        """Outputs of the model for the fitted people, a copy."""
+        return self._require_attribute("y_hat_").y_hat.clone()
+
+    @property
+    def ids_(self) -> tuple[str | int, ...] | None:
+        """What the fitted people are called, if the fit was told."""
+        return self._require_attribute("ids_").people.ids
+
+    @property
+    def shares_(self) -> dict[str | int, float] | None:
+        """What ``lam`` is times for each group, if the fit balances groups."""
+        fitted = self._require_attribute("shares_")
+        if fitted.people.groups is None or fitted.shares is None:
+            return None
+        labels = fitted.people.groups.labels
+        return dict(zip(labels, fitted.shares.tolist(), strict=True))
+
+    @property
     def isolated_(self) -> Tensor:
         """Numbers of the fitted people without a neighbour, a copy."""
         return self._require_attribute("isolated_").isolated
@@ -505,7 +767,7 @@ class GLIFPostProcessor(Parameters):
         self.tau_, self.theta_ = fitted.settings.tau, fitted.settings.theta
         self.num_isolated_ = fitted.isolated.numel()
         self.n_features_in_ = fitted.x.size(1)
-        self.metadata_: dict[str, Any] = {}
+        self.metadata_ = {}
         for attribute, names in zip(_NAMES, fitted.names, strict=True):
             # As scikit-learn has it: absent where columns have no names.
             self.__dict__.pop(attribute, None)
@@ -532,6 +794,21 @@ class GLIFPostProcessor(Parameters):
         order = column_order(name, column_names(name, x), fitted.names[0], 5)
         out = check_rows(name, to_tensor(name, x), fitted.x.size(1)).to(fitted.x)
         return check_features(name, out if order is None else out[:, order])
+
+    def _new_std(self, y_std: Any, x: Tensor) -> Tensor | None:  # [M] float64
+        """Standard deviations of new people's outputs, if the fit has some."""
+        known = self._require_fit("transform").people
+        known = replace(known, ids=None, groups=None)
+        return check_people(known, None, y_std, None, len(x), x).y_std
+
+    def _new_groups(self, groups: Any, x: Tensor) -> Tensor | None:  # [M] int64
+        """Numbers of new people's groups, if they are told."""
+        if groups is None:
+            return None
+        known = self._require_fit("transform").people.groups
+        if known is None:
+            raise ValueError("'groups' must be None, because the fit has none")
+        return known.codes(groups, len(x))
 
     def _new_people(
         self, features: tuple[str, Any], outputs: tuple[str, Any]

@@ -42,23 +42,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from pyg_glif._pattern import edge_energy
 from pyg_glif._validate import check_choice
 from pyg_glif.laplacian import LaplacianOperator
+from pyg_glif.solvers.mixture import best_mixture
 
 #: What a group's energy is divided by.
 Definition = Literal["members", "pairs", "guide"]
 _DEFINITIONS = ("members", "pairs", "guide")
 # Energies below this share of the largest at the start are taken to be zero.
 _NOTHING = 1e-24
-_MAX_STEPS = 100
-# How well the search knows a mixture and its dual value.
-_TOLERANCE = 1e-12
 # Energies that differ by less than this, relative to the smallest, are called equal.
 _EVEN = 1e-3
 
@@ -139,10 +135,16 @@ def group_sizes(
     members = torch.bincount(group, minlength=num_groups).double()
     if definition == "members":
         return members
-    entries = torch.bincount(group[lap.pattern.row], minlength=num_groups).double()
+    degree = lap.pattern.rowptr.diff().double()
+    entries = torch.zeros_like(members).index_add(0, group, degree)
     if definition == "guide":
         entries = entries + members
     return 0.5 * entries
+
+
+def edge_shares(lap: LaplacianOperator, beta: Tensor) -> Tensor:  # [N] -> [E]
+    """The mean of ``beta`` at both ends of every edge: what its weight is times."""
+    return 0.5 * (beta[lap.pattern.row] + beta[lap.pattern.col])
 
 
 def balance(
@@ -207,8 +209,7 @@ class _Search:
 
     def factor(self, b: Tensor) -> Tensor:  # [E]
         """The mean of ``beta`` at both ends of every edge."""
-        ends = self.beta(b)[self.group]
-        return 0.5 * (ends[self.lap.pattern.row] + ends[self.lap.pattern.col])
+        return edge_shares(self.lap, self.beta(b)[self.group])
 
     def energies(self, b: Tensor) -> Tensor:  # [G]
         """Energies over sizes, at the solution of a mixture."""
@@ -218,37 +219,18 @@ class _Search:
 
     def maximize(self, b: Tensor) -> Tensor:
         """The mixture with the largest dual value, by sequential quadratic steps."""
-        from scipy.optimize import minimize
-
         first = self.energies(b)
         unit = self.strength * float(first.max())
         if unit <= _NOTHING * float(self.y.square().sum()):
             return b  # everybody is treated alike already
 
-        def objective(x: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-            at = torch.from_numpy(x).to(b)
+        def dual(at: Tensor) -> tuple[float, Tensor]:
             energy = self.energies(at)[self.linked]
             assert self.f is not None
             fit = float((self.f - self.y).square().sum())
-            value = fit + self.strength * float(at @ energy)
-            return -value / unit, -(self.strength / unit) * energy.cpu().numpy()
+            return fit + self.strength * float(at @ energy), self.strength * energy
 
-        found = minimize(
-            objective,
-            b.cpu().numpy(),
-            jac=True,
-            method="SLSQP",
-            bounds=[(0.0, 1.0)] * b.numel(),
-            constraints={
-                "type": "eq",
-                "fun": lambda x: x.sum() - 1.0,
-                "jac": lambda x: np.ones_like(x),
-            },
-            options={"ftol": _TOLERANCE, "maxiter": _MAX_STEPS},
-        )
-        out = torch.from_numpy(found.x).to(b)
-        out = torch.where(out > _TOLERANCE, out, 0.0)
-        return out / out.sum()
+        return best_mixture(dual, b, unit)
 
     def result(self, b: Tensor) -> tuple[Tensor, Balance]:
         """The factors of a mixture, and how evenly they treat the groups."""

@@ -42,6 +42,41 @@ class SolveStatus(Enum):
 
 
 @dataclass(frozen=True, eq=False)
+class Uncertainty:
+    r"""Standard deviations of smoothed outputs under independent noise.
+
+    Everything is in the coordinates in which outputs are averaged, and the same for
+    every output column.
+
+    Args:
+        std (Tensor): Standard deviation of everybody's smoothed output.
+        low (Tensor): Lower end of an interval for it, numerical error included.
+        high (Tensor): Upper end.
+        alpha (float): The intervals of everybody hold at once with probability at least
+            ``1 - alpha``; zero where nothing is random.
+        num_probes (int): Random vectors behind the estimate; zero if it is exact.
+
+    Shapes:
+        - **std**, **low**, **high:** :math:`(N)`
+    """
+
+    std: Tensor
+    low: Tensor
+    high: Tensor
+    alpha: float
+    num_probes: int
+
+    def __repr__(self) -> str:
+        share = (self.high - self.low) / (2.0 * self.std)
+        worst = float(share.nan_to_num(0.0).max()) if share.numel() else 0.0
+        return (
+            f"{type(self).__name__}(num_people={self.std.numel()}, "
+            f"relative_error={worst:.1g}, alpha={self.alpha:g}, "
+            f"num_probes={self.num_probes})"
+        )
+
+
+@dataclass(frozen=True, eq=False)
 class Solution:
     r"""Result of a solve, with the evidence for it.
 
@@ -63,6 +98,8 @@ class Solution:
         balance (Balance, optional): How evenly groups are treated, if that was asked
             for; the other fields are those of the last solve, for its ``beta``.
             (default: :obj:`None`)
+        uncertainty (Uncertainty, optional): Standard deviations, if they were asked
+            for. (default: :obj:`None`)
     """
 
     value: Tensor
@@ -72,6 +109,7 @@ class Solution:
     error_bound: Tensor  # [C] float64
     solver: str = ""
     balance: Balance | None = None
+    uncertainty: Uncertainty | None = None
 
     def to(self, dtype: torch.dtype, whole: Whole | None = None) -> "Solution":
         """The solution in another type, the error of the conversion in its bound.

@@ -114,7 +114,7 @@ class CG(Solver):
         stiff = system.mean_diagonal
         wanted = delicate or stiff > 64.0
         wanted = wanted if self.deflate is None else self.deflate
-        if not (wanted and system.op.keeps_constants and system.lam > 0):
+        if not (wanted and system.keeps_constants and system.lam > 0):
             return None
         label, size = system.op.components
         few = system.op.num_joined <= num_columns and stiff < 1000.0

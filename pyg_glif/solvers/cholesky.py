@@ -81,7 +81,7 @@ class Cholesky(Solver):
         component means; if they do not help, from an elimination without subtractions.
         """
         means = None
-        if system.op.keeps_constants:
+        if system.keeps_constants:
             means = ComponentMeans(*system.op.components)
         factor: _Factoriser = partial(_cholesky, shift=means is not None)
         value = torch.zeros_like(rhs) if means is None else means.mean(rhs)

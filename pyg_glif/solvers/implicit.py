@@ -23,7 +23,7 @@ from torch.autograd import Function
 
 from pyg_glif._pattern import edge_dot, spmm, unwrapped
 from pyg_glif._runtime import not_compiled
-from pyg_glif._validate import check_finite
+from pyg_glif._validate import check_choice, check_finite
 from pyg_glif.laplacian import LaplacianOperator
 from pyg_glif.solvers.base import Solution, Solver
 from pyg_glif.solvers.system import LARGEST_ENTRY, System
@@ -49,23 +49,46 @@ def smooth(
     rhs: Tensor,
     solver: Solver,
     x0: Tensor | None = None,
+    precision: Tensor | None = None,
 ) -> tuple[Tensor, Solution]:
-    """Solves ``(I + lam L) f = rhs`` for ``rhs`` ``[N, C]``, with gradients.
+    r"""Solves ``(P + lam L) f = rhs`` for ``rhs`` ``[N, C]``, with gradients.
 
     Returns the solution in the type of ``rhs`` with its gradient, and the solver's
-    report on it. ``lam`` is a 0-d tensor, multiplied here by the operator's scale.
+    report on it. ``lam`` is a 0-d tensor, multiplied here by the operator's scale. The
+    diagonal matrix ``P`` is the identity, or has the positive float64 ``precision``;
+    then all is divided by the smallest :math:`p_i` first, and residual and bound are
+    those of that system. What :math:`p_i` has beyond the smallest acts as an edge to
+    somebody whose output is zero, so that the system is one of those solved anyway.
     """
-    strength = lam.double() * op.lam_scale
-    s = 1.0 + strength * op.diagonal
+    strength, y = lam.double() * op.lam_scale, rhs.double()
+    own: float | Tensor = 1.0
+    if precision is not None:
+        _check_precision(op)
+        least = float(precision.detach().min()) if precision.numel() else 1.0
+        # The solution does not depend on what all is divided by.
+        own, strength, y = precision / least, strength / least, y / least
+    s = own + strength * op.diagonal
     per_edge = strength if strength.dim() == 0 else strength[op.pattern.row]
     t = per_edge * op.off_diagonal
     _check_size(s.detach(), strength.detach())
     job = _Job(op, float(lam.detach()), solver, rhs.dtype, x0)
     if op.is_psd and op.surplus is not None:
         job.surplus = (strength * op.surplus).detach()
-    value: Tensor = _Solve.apply(s, t, rhs.double(), job)  # type: ignore[no-untyped-call]
-    out = value.to(rhs.dtype)
-    return out, replace(job.found[0], value=out)
+    if isinstance(own, Tensor):
+        extra = (own - 1.0).detach()
+        job.surplus = extra if job.surplus is None else extra + job.surplus
+    value: Tensor = _Solve.apply(s, t, y, job)  # type: ignore[no-untyped-call]
+    out, found = value.to(rhs.dtype), job.found[0]
+    if precision is not None:
+        # The products of precisions and outputs, and their division, are rounded.
+        rounding = 2.0**-51 * torch.linalg.vector_norm(y.detach(), dim=0)
+        found = replace(found, error_bound=found.error_bound + rounding)
+    return out, replace(found, value=out)
+
+
+def _check_precision(op: LaplacianOperator) -> None:
+    """Refuses Laplacians that are not positive semidefinite."""
+    check_choice("normalization", op.normalization, (None, "density"))
 
 
 def _check_size(s: Tensor, strength: Tensor) -> None:

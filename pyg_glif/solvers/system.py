@@ -73,7 +73,7 @@ class System:
     diagonal: Tensor  # [N]
     off_diagonal: Tensor  # [E]
     lam: float
-    surplus: Tensor | None = None  # [N] of a PSD Laplacian that keeps no constants
+    surplus: Tensor | None = None  # [N] of a PSD system that keeps no constants
 
     @property
     def num_nodes(self) -> int:
@@ -99,6 +99,11 @@ class System:
     def pattern(self) -> Pattern:
         """Where the off-diagonal entries are."""
         return self.op.pattern
+
+    @property
+    def keeps_constants(self) -> bool:
+        """Whether what is constant on every component solves its own system."""
+        return self.op.keeps_constants and self.surplus is None
 
     def matmul(self, x: Tensor) -> Tensor:  # [N, C] float64
         """Product with a block of columns."""
@@ -146,7 +151,7 @@ class System:
     @once
     def _surplus(self) -> Tensor | None:  # [N], or None for zeros
         """What the diagonal has beyond one and the rest of its row."""
-        if self.op.keeps_constants:
+        if self.keeps_constants:
             return None
         if self.surplus is not None:
             return self.surplus

@@ -59,8 +59,7 @@ def solve_together(
     mu = scale.reshape(-1, 1, 1) * strengths.view(1, -1, 1)
     mu = mu.expand(diagonal.numel(), -1, 1)
     block = _Block(diagonal.view(-1, 1, 1), off_diagonal, mu, label)
-    norm: Tensor = torch.linalg.vector_norm(rhs, dim=0)
-    x, done = block.solve(rhs, rtol * norm, start)
+    x, done = block.solve(rhs.unsqueeze(1), rtol, start)
     status = [SolveStatus.CONVERGED] * strengths.numel()
     definite = label is not None
     for k in reversed(range(strengths.numel())):
@@ -74,13 +73,57 @@ def solve_together(
     return x, status
 
 
+def solve_parts(
+    weight: Tensor,
+    part: Tensor,
+    strengths: Tensor,
+    rhs: Tensor,
+    *,
+    rtol: float = 1e-6,
+) -> tuple[Tensor, Tensor, list[list[SolveStatus]]]:
+    r"""Solves ``(I + lam L_p) f = rhs`` for parts of a graph and all ``lam``.
+
+    :math:`\mathbf{L}_p = \mathbf{D}_p - \mathbf{W}_p` is the Laplacian of the graph
+    that the nodes of a part span. None of these graphs is built: beyond a part columns
+    are zero, so that one product with the weights of all nodes serves all parts.
+
+    Args:
+        weight: Weights of all nodes in CSR form, ``[N, N]`` in float64.
+        part: One for the nodes of a part and zero for the others, ``[N, P]``.
+        strengths: Any order, ``[K]``.
+        rhs: Right-hand sides of every part, zero beyond it, ``[N, P, C]``.
+        rtol: Relative residual that every column must meet.
+
+    Returns:
+        Solutions ``[N, P, K, C]``, zero beyond the part; the weight of each node's
+        neighbours in each part, ``[N, P]``; a status for each part and strength, which
+        is ``CONVERGED``, or ``STAGNATED`` where the system must be solved otherwise.
+    """
+    degree = weight @ part
+    mu = (part.unsqueeze(2) * strengths).flatten(1).unsqueeze(2)  # [N, P * K, 1]
+    diagonal = degree.repeat_interleave(len(strengths), 1).unsqueeze(2)
+    block = _Block(diagonal, weight, mu, None)
+    y = rhs.repeat_interleave(len(strengths), 1)
+    x, done = block.solve(y, rtol, None)
+    fine = [
+        done[k] and not block.is_delicate(k, y[:, k], rtol) for k in range(len(done))
+    ]
+    status = [SolveStatus.CONVERGED if ok else SolveStatus.STAGNATED for ok in fine]
+    num = len(strengths)
+    return (
+        x.view(len(part), -1, num, rhs.size(2)),
+        degree,
+        [status[first : first + num] for first in range(0, len(status), num)],
+    )
+
+
 class _Block:
-    """The systems of all strengths, applied to a block ``[N, K, C]``."""
+    """Systems side by side, applied to a block ``[N, K, C]``."""
 
     def __init__(
         self, diagonal: Tensor, off_diagonal: Tensor, mu: Tensor, label: Tensor | None
     ) -> None:
-        self._alone = diagonal.view(-1) == 0
+        self._alone = mu * diagonal == 0  # [N, K, 1]
         self._diagonal = 1.0 + mu * diagonal
         self._off_diagonal = off_diagonal
         self._mu = mu
@@ -112,24 +155,31 @@ class _Block:
         return single.matmul
 
     def solve(
-        self, rhs: Tensor, limit: Tensor, start: Tensor | None
+        self, y: Tensor, rtol: float, start: Tensor | None
     ) -> tuple[Tensor, list[bool]]:
-        """Corrections in float32 until the residuals in float64 are small enough."""
-        y = rhs.unsqueeze(1)
-        x = y / self._diagonal if start is None else start.clone()
-        x[self._alone] = y[self._alone]  # nobody to average with: unchanged exactly
+        """Corrections in float32 until the residuals in float64 are small enough.
+
+        ``y`` has right-hand sides for all systems, ``[N, 1, C]``, or for each,
+        ``[N, K, C]``.
+        """
+        limit = rtol * torch.linalg.vector_norm(y, dim=0)  # [1, C] or [K, C]
+        x = y / self._diagonal if start is None else start
+        # Nobody to average with: unchanged exactly.
+        x = torch.where(self._alone, y, x)
+        limit = limit.expand(x.size(1), -1)
         rest = self._rest()
         left = torch.arange(x.size(1), device=x.device)  # strengths not done yet
         for _ in range(_MAX_CYCLES):
             mixed = (self._off_diagonal @ x[:, left].flatten(1)).view_as(x[:, left])
-            r = y - self._diagonal[:, left] * x[:, left] + self._mu[:, left] * mixed
+            given = y if y.size(1) == 1 else y[:, left]
+            r = given - self._diagonal[:, left] * x[:, left] + self._mu[:, left] * mixed
             size = torch.linalg.vector_norm(r, dim=0)
             # Written so that NaN counts as not converged.
-            far = ~(size <= limit).all(1)
+            far = ~(size <= limit[left]).all(1)
             left, r, size = left[far], r[:, far], size[far]
             if left.numel() == 0:
                 break
-            goal = (_SAFETY * limit / size).clamp_(_CYCLE, 1.0)
+            goal = (_SAFETY * limit[left] / size).clamp_(_CYCLE, 1.0)
             unit = (r / torch.where(size > 0, size, 1.0)).float()
             x[:, left] += self._correct(rest, unit, goal, left) * size
         missed = set(left.tolist())

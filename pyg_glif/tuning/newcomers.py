@@ -10,6 +10,7 @@ from torch import Tensor
 
 from pyg_glif._pattern import csr_tensor
 from pyg_glif.distances import FairDistance
+from pyg_glif.functional import smooth_outputs
 from pyg_glif.graph import (
     KNNIndex,
     SimilarityGraph,
@@ -18,12 +19,15 @@ from pyg_glif.graph import (
     local_weights,
 )
 from pyg_glif.graph.knn_index import Neighbors
-from pyg_glif.laplacian import entries_beside
+from pyg_glif.laplacian import LaplacianOperator, entries_beside
 from pyg_glif.links import Link, dual_of_people, outputs_of_people
-from pyg_glif.path import solve_strengths
-from pyg_glif.solvers import Solver, SolveStatus
+from pyg_glif.path import FEW_COLUMNS, solve_strengths
+from pyg_glif.solvers import Auto, Solver, SolveStatus, solve_parts
 from pyg_glif.tuning.folds import Fold
 from pyg_glif.typing import Normalization
+
+# Columns of strengths and folds that are solved side by side. More do not gain.
+_WIDTH = 32
 
 
 class Ties(NamedTuple):
@@ -56,11 +60,14 @@ class WithinRadius:
         radii: Sequence[float],
         distance: FairDistance | None,
         progress: bool | None,
+        graph: SimilarityGraph | None = None,
     ) -> None:
         self._x, self._distance, self.sizes = x, distance, radii
-        self.graph = SimilarityGraph.search(
-            x, max(radii), distance=distance, progress=progress
-        )
+        if graph is None:
+            graph = SimilarityGraph.search(
+                x, max(radii), distance=distance, progress=progress
+            )
+        self.graph = graph.within(max(radii))
         self._last: tuple[float, SimilarityGraph] | None = None
 
     def describe(self, tau: float) -> dict[str, Any]:
@@ -77,33 +84,26 @@ class WithinRadius:
             self._x, tau, distance=self._distance, progress=False
         )
 
+    def within(self, tau: float) -> SimilarityGraph:
+        """The graph of everybody."""
+        if self._last is None or self._last[0] != tau:
+            self._last = tau, self.graph.within(tau)
+        return self._last[1]
+
     def split(
         self, tau: float, theta: float | None, fold: Fold
     ) -> tuple[SimilarityGraph, Ties]:
         """The graph of the fitted people, and the ties of the new ones."""
-        if self._last is None or self._last[0] != tau:
-            self._last = tau, self.graph.within(tau)
-        graph = self._last[1]
+        graph = self.within(tau)
         row, col = graph.edge_index
-        place = row.new_empty(graph.num_nodes)
-        for rows in fold:
-            place[rows] = torch.arange(len(rows), device=place.device)
-        fitted, new = (
-            torch.zeros(graph.num_nodes, dtype=torch.bool, device=place.device)
-            for _ in fold
-        )
-        fitted[fold.fitted], new[fold.new] = True, True
-        known = fitted[col]
-        inner, outer = (
-            (some[row] & known).nonzero()[:, 0]  # in the order of the edges
-            for some in (fitted, new)
-        )
-        edges = torch.stack([place[row[inner]], place[col[inner]]])
-        sq_dist = graph.sq_dist[inner]
-        ties = place[row[outer]], place[col[outer]]
+        place = row.new_full((2, graph.num_nodes), -1)
+        for where, rows in zip(place, fold, strict=True):
+            where[rows] = torch.arange(len(rows), device=place.device)
+        fitted, new = place
+        outer = ((new[row] >= 0) & (fitted[col] >= 0)).nonzero()[:, 0]
         weight = edge_weights(graph.sq_dist[outer], decay_of(theta, tau))
-        among = SimilarityGraph(edges, sq_dist, len(fold.fitted), tau)
-        return among, Ties(*ties, weight.double())
+        ties = Ties(new[row[outer]], fitted[col[outer]], weight.double())
+        return graph.among(fitted >= 0), ties
 
 
 class AmongNearest:
@@ -175,13 +175,87 @@ class Method:
     solver: Solver | None
     link: Link | None
     references: Sequence[Tensor] | None = None  # outputs of the fitted, fold by fold
+    groups: Tensor | None = None  # [N] from 0, those to be treated equally alike
 
     def fitted(self, k: int, fold: Fold) -> Tensor:
         """Outputs of the people fitted in fold ``k``."""
         y = self.y if self.references is None else self.references[k]
         return y[fold.fitted]
 
-    def steps(
+    def rounds(
+        self,
+        source: Source,
+        size: float,
+        theta: float | None,
+        folds: Sequence[Fold],
+        lams: Sequence[float],
+    ) -> Iterator[list[Step]]:
+        """Fits some people and updates the others, fold by fold at all strengths."""
+        columns = math.prod(self.y.shape[1:])
+        shared = self.solver is None and self.normalization is None
+        shared = shared and self.groups is None
+        weight, at_once = None, 1
+        if shared and isinstance(source, WithinRadius) and 0 < columns <= FEW_COLUMNS:
+            # A fold's matrix is a part of everybody's: folds can share products.
+            op = source.within(size).laplacian(theta)
+            weight = op.pattern.csr(op.off_diagonal)
+            at_once = max(1, _WIDTH // (columns * len(lams)))
+        for first in range(0, len(folds), at_once):
+            some = range(first, min(first + at_once, len(folds)))
+            found: list[dict[float, Step]] = [{} for _ in some]
+            if weight is not None:
+                found = self._together(some, folds, weight, lams)
+            for k, steps in zip(some, found, strict=True):
+                left = [lam for lam in lams if lam not in steps]
+                if left:
+                    graph, ties = source.split(size, theta, folds[k])
+                    alone = self._alone(k, folds[k], graph, ties, theta, left)
+                    steps |= {step.lam: step for step in alone}
+                yield [steps[lam] for lam in lams]
+
+    def _together(
+        self,
+        some: Sequence[int],
+        folds: Sequence[Fold],
+        weight: Tensor,
+        lams: Sequence[float],
+    ) -> list[dict[float, Step]]:
+        """What some folds come to by strength, solved side by side if that is sound."""
+        known = [self.fitted(k, folds[k]) for k in some]
+        duals = [self._dual(y) for y in known]
+        inside = weight.values().new_zeros(len(self.y), len(some))
+        eta = duals[0].new_zeros(len(self.y), len(some), duals[0].size(1))
+        for place, k in enumerate(some):
+            inside[folds[k].fitted, place] = 1.0
+            eta[folds[k].fitted, place] = duals[place]
+        strengths = weight.values().new_tensor(lams)
+        value, degree, status = solve_parts(weight, inside, strengths, eta.double())
+        # A fit keeps its solution in the precision of the outputs.
+        f = value.to(eta.dtype)
+        pull = (weight @ f.double().flatten(1)).view_as(value)  # [N, P, K, C]
+        out = []
+        for place, k in enumerate(some):
+            fold, steps = folds[k], dict[float, Step]()
+            old, new = degree[fold.fitted, place], degree[fold.new, place]
+            y, y_new = known[place], self.y[fold.new]
+            eta_new = self._dual(y_new).double()
+            for which, lam in enumerate(lams):
+                if status[place][which] is not SolveStatus.CONVERGED:
+                    continue
+                moved = eta_new + lam * pull[fold.new, place, which]
+                moved /= (1.0 + lam * new).unsqueeze(1)
+                steps[lam] = Step(
+                    lam,
+                    self._outputs(
+                        f[fold.fitted, place, which], y, (old == 0) | (lam == 0)
+                    ),
+                    self._outputs(moved, y_new, (new == 0) | (lam == 0)),
+                    SolveStatus.CONVERGED,
+                )
+            out.append(steps)
+        return out
+
+    def _alone(
         self,
         k: int,
         fold: Fold,
@@ -190,15 +264,27 @@ class Method:
         theta: float | None,
         lams: Sequence[float],
     ) -> Iterator[Step]:
-        """Fits some people and updates the others, as a post-processor does."""
+        """Fits the people of one fold and updates the others."""
         op = graph.laplacian(theta, self.normalization)
         none = Ties(*(part[:0] for part in ties))
         diagonal, value, _ = entries_beside(op, ties, none, len(fold.new))
-        pull = _matrix(ties, value, (len(fold.new), len(fold.fitted)))
         alone = torch.bincount(ties.row, ties.weight, minlength=len(fold.new)) == 0
         y, y_new = self.fitted(k, fold), self.y[fold.new]
         eta, eta_new = self._dual(y), self._dual(y_new).double()
-        for lam, found, status in solve_strengths(op, eta.double(), lams, self.solver):
+        size = len(fold.new), len(fold.fitted)
+        solved: Iterator[tuple[float, Tensor, SolveStatus]]
+        if self.groups is None:
+            solved = solve_strengths(op, eta.double(), lams, self.solver)
+            pull = _matrix(ties, value, size)
+        else:
+            solved, shares = self._balanced(op, y, self.groups[fold.fitted], lams)
+        for lam, found, status in solved:
+            if self.groups is not None:
+                share = shares[lam][self.groups]
+                ends = share[fold.new][ties.row] + share[fold.fitted][ties.col]
+                shared = 0.5 * ends * value
+                pull = _matrix(ties, shared, size)
+                diagonal = shared.new_zeros(size[0]).index_add(0, ties.row, shared)
             # A fit keeps its solution in the precision of the outputs.
             f = found.to(eta.dtype)
             mu = lam * op.lam_scale
@@ -211,6 +297,38 @@ class Method:
                 self._outputs(new, y_new, alone | keep),
                 status,
             )
+
+    def _balanced(
+        self,
+        op: LaplacianOperator,
+        y: Tensor,
+        groups: Tensor,
+        lams: Sequence[float],
+    ) -> tuple[Iterator[tuple[float, Tensor, SolveStatus]], dict[float, Tensor]]:
+        """Solutions that treat groups equally alike, and shares by strength.
+
+        A group that has nobody among the people fitted has the share one.
+        """
+        assert self.groups is not None
+        shares = {
+            lam: torch.ones(
+                int(self.groups.max()) + 1, dtype=torch.float64, device=y.device
+            )
+            for lam in lams
+        }
+
+        def each() -> Iterator[tuple[float, Tensor, SolveStatus]]:
+            solver = self.solver or Auto()
+            for lam in lams:
+                strength = torch.tensor(lam, dtype=torch.float64, device=y.device)
+                _, found = smooth_outputs(
+                    op, strength, y, solver, self.link, groups=groups
+                )
+                assert found.balance is not None
+                shares[lam][found.balance.group] = found.balance.beta
+                yield lam, found.value, found.status
+
+        return each(), shares
 
     def _dual(self, y: Tensor) -> Tensor:  # [N] or [N, C] -> [N, C]
         """Dual coordinates as a block of columns."""

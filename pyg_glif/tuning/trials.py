@@ -22,6 +22,9 @@ from pyg_glif.tuning.measures import Estimate, Measures, Peers, ratio
 from pyg_glif.tuning.newcomers import Method, Source
 from pyg_glif.tuning.result import TunePoint
 
+# Beyond, one more solve of every fold costs more than that decisions hang on it.
+_MANY = 10_000
+
 
 class Neighborhood(NamedTuple):
     """A setting but for its strength."""
@@ -104,6 +107,11 @@ class OnFitted:
         grid, method = self._grid, self._method
         for (key, source), theta in product(grid.sources.items(), grid.thetas):
             for size, graph, radii in source.paths():
+                if method.groups is not None:
+                    yield from self._balanced(
+                        key, source, graph, radii or [size], theta
+                    )
+                    continue
                 path = glif_path(
                     method.y,
                     graph,
@@ -132,9 +140,37 @@ class OnFitted:
                 lam=point.lam,
                 solver=replace(method.solver or Auto(), throw=False),
                 link=method.link,
+                groups=method.groups,
+                balance=method.groups is not None,
                 return_solution=True,
             )
         return self._measured(replace(point, status=found.status), found.value)
+
+    def _balanced(
+        self,
+        key: Any,
+        source: Source,
+        graph: SimilarityGraph,
+        sizes: Sequence[float | None],
+        theta: float | None,
+    ) -> Iterator[TunePoint]:
+        """Every strength and size of a graph, with groups treated equally alike."""
+        method = self._method
+        for size, lam in product(sizes, self._grid.lams):
+            assert size is not None
+            part = graph if graph.k is not None else graph.within(size)
+            found = glif_smooth(
+                method.y,
+                part.laplacian(theta, method.normalization),
+                lam=lam,
+                solver=method.solver,
+                link=method.link,
+                groups=method.groups,
+                balance=True,
+                return_solution=True,
+            )
+            at = Neighborhood(key, source, size, theta)
+            yield self._measured(at.point(lam, found.status), found.value)
 
     def _measured(self, point: TunePoint, outputs: Tensor) -> TunePoint:
         """The point with its numbers, unless there is no solution."""
@@ -188,6 +224,8 @@ class OnNewcomers:
 
     def again(self, point: TunePoint) -> TunePoint:
         """The setting of a point, solved alone the way a fit does it."""
+        if len(self._method.y) > _MANY:
+            return point
         alone = replace(self._method, solver=self._method.solver or Auto())
         (found,) = self._tried(self._grid.find(point), [point.lam], alone)
         return found
@@ -203,11 +241,10 @@ class OnNewcomers:
         outputs = [method.y.clone() for _ in lams]
         gaps: list[list[Tensor]] = [[] for _ in lams]
         failed: dict[int, SolveStatus] = {}
-        for k, fold in enumerate(self._folds):
-            graph, ties = at.source.split(at.size, at.theta, fold)
-            steps = method.steps(k, fold, graph, ties, at.theta, lams)
+        rounds = method.rounds(at.source, at.size, at.theta, self._folds, lams)
+        for k, steps in enumerate(rounds):
             for place, step in enumerate(steps):
-                outputs[place][fold.new] = step.new
+                outputs[place][self._folds[k].new] = step.new
                 gaps[place].append(self._gap(k, step.fitted, step.new))
                 if step.status.is_failure:
                     failed[place] = step.status

@@ -21,11 +21,13 @@ from pyg_glif._validate import (
     check_scalar,
 )
 from pyg_glif.distances import FairDistance
-from pyg_glif.graph import suggest_tau
+from pyg_glif.graph import SimilarityGraph, suggest_tau
 from pyg_glif.links import Link
 from pyg_glif.solvers import Solver
+from pyg_glif.tuning.aside import with_guarantee
 from pyg_glif.tuning.choice import choose, front, why_baseline
 from pyg_glif.tuning.folds import Fold, split_people
+from pyg_glif.tuning.guarantee import RiskControl
 from pyg_glif.tuning.measures import Measures
 from pyg_glif.tuning.newcomers import AmongNearest, Method, Source, WithinRadius
 from pyg_glif.tuning.result import TuneResult
@@ -64,7 +66,10 @@ def tune(
     normalization: Normalization = None,
     solver: Solver | None = None,
     link: Link | None = None,
+    groups: Any = None,
     progress: bool | None = None,
+    graph: SimilarityGraph | None = None,
+    guarantee: RiskControl | None = None,
 ) -> TuneResult:
     r"""Tries radii and strengths on newcomers, and picks the fairest that costs little.
 
@@ -137,12 +142,23 @@ def tune(
         normalization (str, optional): Form of the Laplacian. (default: :obj:`None`)
         solver (Solver, optional): See :func:`~pyg_glif.glif_path`.
         link (Link, optional): Output space. (default: :obj:`None`)
+        groups (array-like, optional): Groups that are to be treated equally alike, as
+            by ``GLIFPostProcessor.fit(..., groups=...)``: shares of the strength are
+            found in every fold, and newcomers' groups are known. Each strength is then
+            solved for by itself. Not with ``guarantee``. (default: :obj:`None`)
         progress (bool, optional): Whether to show a progress bar; :obj:`None` shows
             it on a terminal. (default: :obj:`None`)
+        graph (SimilarityGraph, optional): What a search for the largest of ``taus``
+            in ``distance`` has found, if there was one: it is not searched again.
+            (default: :obj:`None`)
+        guarantee (RiskControl, optional): What is promised to newcomers, and how
+            surely. Some people are set aside, and the choice is the fairest setting
+            that they certify; ``max_loss`` and ``rule`` are not used. See below.
+            (default: :obj:`None`)
 
     Shapes:
         - **input:** features :math:`(N, F)`, outputs :math:`(N)` or :math:`(N, C)`,
-          labels, attribute, group and mask :math:`(N)`, pairs :math:`(P, 2)`
+          labels, attribute, group, groups and mask :math:`(N)`, pairs :math:`(P, 2)`
         - **output:** :class:`TuneResult`
 
     **Cost.** One search per distance, at its largest radius, serves all folds, radii
@@ -161,11 +177,18 @@ def tune(
     come from the folds, each smoothed alone. The rule ``"one_se"`` does not search for
     the luckiest of many settings: their order does not depend on labels, and the first
     that may cost too much ends the walk, in each distance and decay. Ties go to the
-    higher score, then to the smaller strength and radius. The choice is solved once
-    more as :class:`~pyg_glif.GLIFPostProcessor` does it, so that fitting the folds with
-    :meth:`TuneResult.settings` gives the numbers reported. If nothing tried is both
-    fairer than the model and cheap enough, the choice is the model, with a
-    warning.
+    higher score, then to the smaller strength and radius. Up to 10,000 people the
+    choice is solved once more as :class:`~pyg_glif.GLIFPostProcessor` does it, so that
+    fitting the folds with :meth:`TuneResult.settings` gives the numbers reported; with
+    more they agree up to the tolerance of the solver. If nothing tried is both fairer
+    than the model and cheap enough, the choice is the model, with a warning.
+
+    **Guarantee.** A choice by folds comes without a proof: its numbers are those of the
+    people it was made on. With ``guarantee``, a share of the people is set aside before
+    anything is tried, radii included. The promise is about newcomers who are drawn like
+    them, and about the fit to the others, ``found.guarantee.fitted``: fit those rows
+    with :meth:`TuneResult.settings`. If nothing is certified, the choice is the model,
+    with a warning that says what to do (:doc:`/guarantees`).
 
     Example:
         >>> x = torch.arange(40.0).unsqueeze(1) / 40
@@ -177,6 +200,10 @@ def tune(
         >>> sorted(found.settings())
         ['distance', 'lam', 'link', 'normalization', 'solver', 'tau', 'theta']
     """
+    if guarantee is not None:
+        if groups is not None:
+            raise ValueError("'groups' must be None with 'guarantee'")
+        return with_guarantee(tune, **locals())
     x = check_features("x", x, distance).detach()
     y = check_outputs("y_hat", to_tensor("y_hat", y_hat)).to(x.device)
     check_same_rows("y_hat", y, "x", x)
@@ -193,9 +220,16 @@ def tune(
     else:
         folds = split_people(cv, measures.known, measures.labels, group, generator)
     known = _references(references, y, folds, own=not isinstance(cv, Integral))
-    sources, yardstick = _searched(x, distance, distances, taus, ks, progress)
+    if graph is not None:
+        _check_graph(graph, len(x), taus, distances)
+    sources, yardstick = _searched(x, distance, distances, taus, ks, progress, graph)
     grid = Grid(sources, decays, strengths, progress)
-    shared = grid, Method(y, normalization, solver, link, known), measures
+    if groups is not None:
+        check_choice("normalization", normalization, (None, "density"))
+        groups = check_group("groups", to_labels("groups", groups), len(x))
+        groups = torch.unique(groups, return_inverse=True)[1].to(x.device)
+    method = Method(y, normalization, solver, link, known, groups)
+    shared = grid, method, measures
     trial: OnFitted | OnNewcomers
     if folds is None:
         trial = OnFitted(*shared, yardstick.graph, theta)
@@ -221,6 +255,7 @@ def tune(
             "link": link,
         },
         distances={} if distances is None else dict(distances),
+        num_scored=None if folds is None else sum(len(fold.new) for fold in folds),
     )
 
 
@@ -254,6 +289,7 @@ def _searched(
     taus: Sequence[float] | None,
     ks: Sequence[int] | None,
     progress: bool | None,
+    graph: SimilarityGraph | None,
 ) -> tuple[dict[Any, Source], Source]:
     """Neighbourhoods in every distance, and those where unfairness is measured."""
     check_exclusive("ks", ks, "taus", taus)
@@ -268,13 +304,28 @@ def _searched(
         if nearest is not None:
             return AmongNearest(x, nearest, which, progress)
         sizes = _radii(x, which) if radii is None else radii
-        return WithinRadius(x, sizes, which, progress)
+        return WithinRadius(x, sizes, which, progress, graph)
 
     tried = {None: distance} if distances is None else distances
     out = {key: search(which) for key, which in tried.items()}
     if distances is None or distance is None:
         return out, next(iter(out.values()))
     return out, search(distance)
+
+
+def _check_graph(
+    graph: SimilarityGraph,
+    num_people: int,
+    taus: Sequence[float] | None,
+    distances: Mapping[Any, FairDistance] | None,
+) -> None:
+    """Raises unless a graph can hold what a search would find."""
+    check_exclusive("graph", graph, "distances", distances)
+    if taus is None:
+        raise ValueError("'taus' must be given with 'graph' (got None)")
+    if graph.num_nodes != num_people or graph.k is not None:
+        msg = f"'graph' must be of a radius, with the {num_people} rows of 'x'"
+        raise ValueError(f"{msg} (got {graph!r})")
 
 
 def _numbers(name: str, values: Sequence[float]) -> list[float]:

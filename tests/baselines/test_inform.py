@@ -11,10 +11,11 @@ from hypothesis import given, settings, strategies as st
 from torch.autograd import gradcheck
 from torch_geometric.data import Data
 
-from pyg_glif.baselines import inform_debias
+from pyg_glif.baselines import inform_debias, inform_debias_graph
 from pyg_glif.errors import ConvergenceError
 from pyg_glif.functional import glif_smooth, laplacian_penalty
 from pyg_glif.graph import annotator_graph
+from pyg_glif.laplacian import LaplacianOperator
 from pyg_glif.solvers import CG, Cholesky
 from pyg_glif.transforms import AnnotatorGraph
 
@@ -291,3 +292,40 @@ def test_half_precision_similarities_are_taken_as_they_are() -> None:
     y = torch.tensor([0.0, 3.0])
     expected = inform_debias(y, similarity.float(), 2.0)
     assert torch.equal(inform_debias(y, similarity, 2.0), expected)
+
+
+def test_debiased_graph_descends_its_objective():
+    rng = np.random.default_rng(0)
+    similar = np.triu(rng.random((6, 6)), 1)
+    similar += similar.T
+    L = np.diag(similar.sum(1)) - similar
+    mix = rng.normal(size=(6, 5))  # outputs depend on five weights
+    edges = np.stack(np.nonzero(similar))
+    lap = LaplacianOperator(torch.tensor(edges), torch.tensor(similar[tuple(edges)]))
+    given, alpha = rng.random(5), 0.02
+    found = inform_debias_graph(
+        lambda w: torch.tensor(mix) @ w, torch.tensor(given), lap, alpha, num_steps=300
+    )
+    # Its minimum where no weight is at zero: w - given + alpha M'LM w = 0.
+    best = np.linalg.solve(np.eye(5) + alpha * mix.T @ L @ mix, given)
+    assert (best > 0).all()
+    np.testing.assert_allclose(found.numpy(), best, atol=1e-8)
+    two = inform_debias_graph(
+        lambda w: torch.tensor(mix) @ w,
+        torch.tensor(given),
+        lap,
+        alpha,
+        start=found,
+        num_steps=1,
+    )
+    torch.testing.assert_close(two, found)  # at the minimum nothing changes
+
+
+def test_debiased_weights_stay_non_negative():
+    lap = LaplacianOperator(torch.tensor([[0, 1], [1, 0]]))
+    found = inform_debias_graph(
+        lambda w: torch.stack([w[0] + 3.0, -w[0]]), torch.ones(1), lap, 10.0, lr=0.01
+    )
+    assert found.tolist() == [0.0]
+    with pytest.raises(ValueError, match="'num_steps' must be"):
+        inform_debias_graph(lambda w: w, torch.ones(2), lap, 1.0, num_steps=0)

@@ -617,5 +617,10 @@ def test_wheel_has_the_data_and_its_licences(tmp_path: Path) -> None:
         data = "pyg_glif/datasets/data"
         assert file.read(f"{data}/sentiment.npz") == PACKAGED.read_bytes()
         licences = file.read(f"{data}/LICENSES.md").decode()
+        kept = {name for name in file.namelist() if name.startswith("pyg_glif/pages/")}
+    folder = ROOT / "pyg_glif" / "pages"
+    there = [*folder.glob("templates/*"), *folder.glob("static/*")]
+    assert there
+    assert {path.relative_to(ROOT).as_posix() for path in there} <= kept
     for words in ("PDDL 1.0", "ODC-By 1.0", "CC BY 4.0", "CC0 1.0", "Hu and", "MIT"):
         assert words in licences

@@ -8,12 +8,13 @@ import pytest
 import torch
 from sklearn.metrics import f1_score, roc_auc_score
 
-from pyg_glif.experiments import EXPERIMENTS, Run
-from pyg_glif.experiments._gnn import NETWORKS, GraphRecipe
+from pyg_glif.experiments import EXPERIMENTS, Run, _paper as paper
+from pyg_glif.experiments._gnn import NETWORKS, GraphRecipe, energy, gathered
 from pyg_glif.experiments.graphs import (
     BALANCED,
     GUIDE,
     MATCHED,
+    PUBLISHED,
     VANILLA,
     GraphConfig,
     GraphExperiment,
@@ -26,10 +27,14 @@ SMALL = GraphConfig(
     recipe=GraphRecipe(hidden=4, num_steps=30, lr=0.05),
     lams=(0.1, 10.0),
     alphas=(1e-4,),
+    alphas_graph=(0.1,),
     ranking=(0.1,),
     gammas=(0.5,),
-    guide=(1e-4, 0.1),
+    guide=((1e-4, 0.1), (1e-2, 0.1)),
+    guide_steps=30,
+    layer_lams=(1.0,),
     num_layer_steps=5,
+    num_rounds=3,
     num_ranked=20,
 )
 
@@ -69,7 +74,13 @@ def test_every_method_has_one_chosen_record(run):
     methods = [name for name in run.seconds if name != "Data"]
     assert list(chosen) == methods
     for record in run.records:
-        assert all(np.isfinite(list(record.metrics.values()))), record.method
+        found = [
+            value
+            for name, value in record.metrics.items()
+            if record.chosen or name != "ndcg"
+        ]
+        assert all(np.isfinite(found)), record.method
+    assert list(run.memory) == methods
 
 
 def test_glif_is_alike_and_balanced_where_it_says_so(run):
@@ -82,17 +93,44 @@ def test_glif_is_alike_and_balanced_where_it_says_so(run):
         if record.method in (BALANCED, MATCHED):
             assert record.metrics["disparity"] < plain["disparity"]
     matched = chosen[MATCHED].metrics["unfairness"]
-    assert matched <= chosen[GUIDE].metrics["unfairness"] * (1 + 1e-6)
+    goal = chosen[GUIDE].metrics["unfairness"]
+    # No less fair, and hardly fairer; or as it is, if GUIDE is the less fair one.
+    assert matched <= goal * (1 + 1e-9)
+    assert matched >= min(goal, plain["unfairness"]) * 0.95
+    assert (
+        chosen[PUBLISHED].metrics["unfairness"]
+        <= paper.GRAPHS["credit", "gcn"][GUIDE][1]
+    )
+
+
+def test_inform_on_results_is_glif(run):
+    by_name = {
+        name: [r.metrics for r in run.records if r.method == name]
+        for name in ("GLIF", "InFoRM, result")
+    }
+    for ours, theirs in zip(*by_name.values(), strict=True):
+        for key in ("auc", "unfairness", "disparity"):
+            assert ours[key] == pytest.approx(theirs[key], rel=1e-4)
 
 
 def test_chosen_settings_keep_their_promise_on_validation_people(run):
     chosen = _chosen(run)
     floor = chosen[VANILLA].metrics["auc_val"] - SMALL.max_loss
-    for name in ("PFR", "InFoRM", "REDRESS", "GLIF", BALANCED):
+    least = chosen[VANILLA].metrics["accuracy_val"] - SMALL.max_loss
+    for name in ("GLIF", BALANCED, "InFoRM, model", GUIDE):
         same = [r for r in run.records if r.method == name]
-        able = [r for r in same if r.metrics["auc_val"] >= floor]
+        able = [
+            r.metrics
+            for r in same
+            if r.metrics["auc_val"] >= floor and r.metrics["accuracy_val"] >= least
+        ]
         if able:
-            assert chosen[name].metrics["auc_val"] >= floor
+            fairest = min(metrics["unfairness_unit"] for metrics in able)
+            assert chosen[name].metrics in able
+            assert chosen[name].metrics["unfairness_unit"] == fairest
+        else:
+            best = max(r.metrics["auc_val"] for r in same)
+            assert chosen[name].metrics["auc_val"] == best
 
 
 def test_measures_match_numpy(folder, monkeypatch):
@@ -129,7 +167,52 @@ def test_every_network_trains(folder, monkeypatch, kind):
     assert record.metrics["auc"] > 0.6
     model, again = trial.train()
     torch.testing.assert_close(again, trial.plain)  # the same seed, the same network
-    assert model.embed(trial.data.x, trial.data.edge_index).shape == (160, 4)
+    # What is gathered once is what the layer of PyG gathers at every step.
+    layer = model.layer
+    args = (trial.data.x,) if kind == "mlp" else (trial.data.x, trial.data.edge_index)
+    torch.testing.assert_close(
+        model.embed(trial.sums), layer(*args), rtol=1e-4, atol=1e-5
+    )
+
+
+def test_edge_weights_are_those_of_pyg(folder, monkeypatch):
+    monkeypatch.setenv("PYG_GLIF_DATA", str(folder))
+    trial = GraphTrial(SMALL, 0, progress=False)
+    model, _ = trial.train()
+    links = trial.links
+    weight = torch.rand(links.num_edges, generator=torch.Generator().manual_seed(0))
+    weight = weight + weight[links.reverse]
+    sums = gathered("gcn", trial.data.x, links, weight)
+    edges = torch.stack([links.row, links.col])
+    expected = model.layer(trial.data.x, edges, weight)
+    torch.testing.assert_close(model.embed(sums), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_energy_by_one_product_has_its_gradient(folder, monkeypatch):
+    monkeypatch.setenv("PYG_GLIF_DATA", str(folder))
+    lap = GraphTrial(SMALL, 0, progress=False).lap
+    f = torch.linspace(-1, 1, 160, dtype=torch.float64).sin().requires_grad_()
+    dense = lap.to_dense()
+    value = energy(lap, f)
+    torch.testing.assert_close(value, f @ dense @ f)
+    (slope,) = torch.autograd.grad(value, f)
+    torch.testing.assert_close(slope, 2 * dense @ f.detach())
+
+
+def test_finished_seeds_are_not_run_again(folder, monkeypatch, tmp_path):
+    monkeypatch.setenv("PYG_GLIF_DATA", str(folder))
+    experiment = GraphExperiment(replace(SMALL, ranking=(0.1,)))
+    experiment.run(0, progress=False).write(tmp_path)
+    monkeypatch.setattr(
+        GraphExperiment, "prepare", lambda *_: pytest.fail("a seed was run again")
+    )
+    report = experiment([0], out=tmp_path, resume=True, progress=False)
+    assert [run.seed for run in report.runs] == [0]
+    with pytest.raises(pytest.fail.Exception, match="run again"):
+        experiment([0], out=tmp_path, progress=False)
+    other = GraphExperiment(replace(SMALL, ranking=(0.2,)))
+    with pytest.raises(pytest.fail.Exception, match="run again"):
+        other([0], out=tmp_path, resume=True, progress=False)
 
 
 def test_networks_are_checked_before_anything_is_read():
@@ -147,4 +230,4 @@ def test_report_and_figures_come_from_files(run, tmp_path):
     assert "GLIF, balanced, at GUIDE's IF" in text
     assert "Published (GUIDE's repository" in text
     assert "0.6776 / 1,886 / 1.003" in text
-    assert list(experiment.draw([again])) == ["trade_off"]
+    assert list(experiment.draw([again])) == ["trade_off", "front"]

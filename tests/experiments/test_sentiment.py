@@ -192,11 +192,13 @@ def test_report_and_plots(runs: list[Run]) -> None:
     assert all(row.mean["accuracy"] >= floor for row in report.tables[1].rows)
     figures = SENTIMENT.draw(runs)
     assert sorted(figures) == ["figure2", "radius", "strength"]
-    left, middle, right = figures["figure2"].axes
-    assert left.get_xlabel() == "test accuracy"
-    assert [t.get_text() for t in left.get_legend().get_texts()] == METHODS
-    assert middle.get_ylabel() == "race gap"
-    assert right.get_ylabel() == "share of pairs that break L = 2.25"
+    names, race, broken, where = figures["figure2"].axes
+    assert names.get_xlabel() == "test accuracy"
+    (legend,) = figures["figure2"].legends
+    assert [t.get_text() for t in legend.get_texts()] == METHODS
+    assert race.get_ylabel() == "race gap"
+    assert broken.get_ylabel() == "share that breaks L = 2.25"
+    assert where.get_ylabel() == "share of the pairs of names"
 
 
 def test_one_seed_is_not_called_a_mean(runs: list[Run]) -> None:

@@ -1,4 +1,5 @@
 import math
+import re
 
 import numpy as np
 import pytest
@@ -209,3 +210,37 @@ def test_degree_summary_of_nobody():
     summary = SimilarityGraph.search(torch.zeros(0, 2), 1.0).degree_summary()
     assert (summary.mean, summary.quantiles) == (0.0, {})
     assert summary.isolated.numel() == 0
+
+
+@given(
+    seed=st.integers(0, 2**31 - 1),
+    size=st.integers(1, 30),
+    radius=st.floats(0.0, 3.0),
+    whole=st.booleans(),
+)
+@settings(max_examples=50, deadline=None)
+def test_some_people_have_the_graph_that_a_search_among_them_finds(
+    seed: int, size: int, radius: float, whole: bool
+) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randint(4, (size, 3), generator=generator).double()
+    batch = None if whole else torch.arange(size) % 2
+    some = torch.rand(size, generator=generator) < 0.6
+    graph = SimilarityGraph.search(x, radius, batch=batch).among(some)
+    alone = None if batch is None else batch[some]
+    expected = SimilarityGraph.search(x[some], radius, batch=alone)
+    assert torch.equal(graph.edge_index, expected.edge_index)
+    assert torch.equal(graph.sq_dist, expected.sq_dist)
+    assert (graph.num_nodes, graph.tau) == (int(some.sum()), radius)
+    smaller = graph.within(radius / 2)
+    assert torch.equal(smaller.edge_index, expected.within(radius / 2).edge_index)
+
+
+def test_nearest_people_cannot_be_taken_from_among_more():
+    graph = SimilarityGraph.nearest(torch.tensor([[0.0], [1.0], [3.0]]), 1)
+    message = (
+        "'among' must be called on a graph of a radius (got one of the 1 nearest). "
+        "Search anew"
+    )
+    with pytest.raises(ValueError, match=re.escape(message)):
+        graph.among(torch.tensor([True, True, False]))

@@ -1,5 +1,6 @@
 import copy
 import logging
+import re
 
 import numpy as np
 import pytest
@@ -8,7 +9,12 @@ import torch
 from pyg_glif.distances import CallableDistance, SensitiveSubspace
 from pyg_glif.errors import NotFittedError, SimilarityWarning
 from pyg_glif.functional import glif_smooth
-from pyg_glif.graph import edge_weights, fair_radius_graph, suggest_tau
+from pyg_glif.graph import (
+    SimilarityGraph,
+    edge_weights,
+    fair_radius_graph,
+    suggest_tau,
+)
 from pyg_glif.graph.weights import DECAY
 from pyg_glif.links import Link, Logit, Softmax
 from pyg_glif.postprocessor import GLIFPostProcessor
@@ -378,3 +384,39 @@ def test_people_without_neighbours_keep_their_output(link: Link, lam: float) -> 
         assert torch.equal(out[-1], y_new[-1])
     post.partial_fit(group.x_new, y_new)
     assert torch.equal(post.y_fair_[[59, 84]], torch.stack([y[-1], y_new[-1]]))
+
+
+def test_a_graph_that_is_known_is_not_searched_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    group = people()
+    expected = GLIFPostProcessor(tau=0.9).fit(group.x, group.y)
+    graph = SimilarityGraph.search(group.x, 0.9)
+    monkeypatch.setattr(SimilarityGraph, "search", None)
+    post = GLIFPostProcessor(tau=0.9).fit(group.x, group.y, graph)
+    assert torch.equal(post.y_fair_, expected.y_fair_)
+    assert torch.equal(post.graph_.edge_index, expected.graph_.edge_index)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"tau": 0.8},
+            "'graph' must join the 60 rows of 'x' within 0.8 (got "
+            "SimilarityGraph(num_nodes=60, num_edges=0, tau=1)). Leave it out to "
+            "search",
+        ),
+        (
+            {"k": 3},
+            "'graph' must be left out with 'k' (got SimilarityGraph(num_nodes=60, "
+            "num_edges=0, tau=1)). It does not tell whether nearest are mutual",
+        ),
+    ],
+)
+def test_a_graph_of_another_rule_is_refused(options: dict, message: str) -> None:
+    group = people()
+    apart = torch.arange(60.0).unsqueeze(1) * 2
+    graph = SimilarityGraph.search(apart, 1.0)
+    with pytest.raises(ValueError, match=re.escape(message)):
+        GLIFPostProcessor(**options).fit(group.x, group.y, graph)

@@ -224,9 +224,9 @@ def test_bad_files(tmp_path: Path) -> None:
         rewrite(path, protect=False, **changes)
         assert message() == f"{ours}a wrong checksum in '{path}')"
     path.write_bytes(whole)
-    rewrite(path, version=4)
+    rewrite(path, version=5)
     assert message(ValueError) == (
-        f"'path' must be of format version 3 or earlier (got 4 in '{path}'). "
+        f"'path' must be of format version 4 or earlier (got 5 in '{path}'). "
         "Install a later pyg_glif"
     )
     path.write_bytes(whole)

@@ -3,6 +3,7 @@
 import math
 import warnings
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,8 +12,9 @@ from sklearn.model_selection import GroupKFold, KFold
 
 from pyg_glif import GLIFPostProcessor
 from pyg_glif.distances import Mahalanobis
+from pyg_glif.graph import SimilarityGraph
 from pyg_glif.links import Logit
-from pyg_glif.tuning import TunePoint, TuneResult, tune
+from pyg_glif.tuning import RiskControl, TunePoint, TuneResult, trials, tune
 from tests import oracles, oracles_inductive as oracle
 
 TAUS, LAMS, THETA = (0.4, 0.8), (0.1, 1.0, 10.0), 0.5
@@ -137,7 +139,7 @@ def test_fitting_the_folds_by_hand_gives_the_reported_numbers(
     assert moved > 4  # or this tests nothing
 
 
-@pytest.mark.parametrize("kind", ["several", "link", "nearest"])
+@pytest.mark.parametrize("kind", ["several", "link", "nearest", "groups"])
 def test_every_point_is_what_a_post_processor_does(kind: str) -> None:
     x, y, _ = problem()
     options = {"taus": TAUS}
@@ -147,6 +149,10 @@ def test_every_point_is_what_a_post_processor_does(kind: str) -> None:
         options["link"] = Logit()
     if kind == "nearest":
         options = {"ks": [4, 9]}
+    groups = None
+    if kind == "groups":
+        groups = torch.arange(len(x)) % 3 // 2 + 4
+        options["groups"] = groups
     gathered: list[torch.Tensor] = []
 
     def remember(outputs: torch.Tensor) -> float:
@@ -168,8 +174,37 @@ def test_every_point_is_what_a_post_processor_does(kind: str) -> None:
     for point, outputs in zip(found.points, gathered[1:], strict=True):
         post = GLIFPostProcessor(**found.settings(point))
         for known, new in splits():
-            expected = post.fit(x[known], y[known]).transform(x[new], y[new])
+            old, came = (None, None) if groups is None else (groups[known], groups[new])
+            post.fit(x[known], y[known], groups=old)
+            expected = post.transform(x[new], y[new], groups=came)
             torch.testing.assert_close(outputs[new], expected, rtol=1e-5, atol=1e-6)
+            if groups is not None and point.lam > 0:
+                assert len(set(post.shares_.values())) > 1  # or this tests nothing
+
+
+@pytest.mark.parametrize("sizes", [{"taus": TAUS}, {"ks": [4, 9]}])
+def test_groups_are_balanced_where_everybody_is_fitted(sizes: Any) -> None:
+    x, y, _ = problem()
+    groups = torch.arange(len(x)) % 3 // 2
+    gathered: list[torch.Tensor] = []
+
+    def remember(outputs: torch.Tensor) -> float:
+        gathered.append(outputs.clone())
+        return -float(len(gathered))  # the last is the best
+
+    found = tune(
+        x, y, score=lambda f: 0.0, unfairness=remember, cv=None, groups=groups, **sizes
+    )
+    with pytest.raises(ValueError, match="'groups' must be None with 'guarantee'"):
+        tune(x, y, groups=groups, guarantee=RiskControl(0.1, 0.1))
+    with pytest.raises(ValueError, match="'normalization' must be"):
+        tune(x, y, score=lambda f: 0.0, groups=groups, normalization="nrw")
+    for point, outputs in zip(found.points, gathered[1:], strict=False):
+        post = GLIFPostProcessor(**found.settings(point))
+        expected = post.fit(x, y, groups=groups).y_fair_
+        torch.testing.assert_close(outputs, expected, rtol=1e-4, atol=1e-5)
+    post = GLIFPostProcessor(**found.settings()).fit(x, y, groups=groups)
+    torch.testing.assert_close(gathered[-1], post.y_fair_, rtol=1e-4, atol=1e-5)
 
 
 def test_the_walk_stops_at_the_first_that_may_cost_too_much() -> None:
@@ -438,6 +473,44 @@ def test_result_tells_errors() -> None:
     assert isinstance(found.best, TunePoint)
 
 
+def test_a_strength_beyond_shared_products_is_solved_alone() -> None:
+    """Rounding would hide how good a common solve of these is."""
+    x, y, labels = problem()
+    found = tune(
+        x, y, labels, taus=TAUS, lams=(1.0, 1e13), theta=THETA, cv=splits(), rule="best"
+    )
+    for point in found.points:
+        outputs, _ = by_formula(x.numpy(), y.numpy(), point.tau, point.lam, None)
+        right = (outputs > 0.5) == labels.numpy()
+        assert point.score == pytest.approx(right.mean())
+
+
+def test_a_graph_that_is_known_is_not_searched_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    x, y, labels = problem()
+    options = {"taus": TAUS, "lams": LAMS, "max_loss": 0.2}
+    expected = tune(x, y, labels, **options)
+    graph = SimilarityGraph.search(x, 1.5)  # a larger radius has them all
+    monkeypatch.setattr(SimilarityGraph, "search", None)
+    found = tune(x, y, labels, **options, graph=graph)
+    assert found.points == expected.points
+    assert found.best == expected.best
+
+
+def test_beyond_ten_thousand_the_choice_is_what_the_sweep_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    x, y, labels = problem()
+    options = {"taus": TAUS, "lams": LAMS, "max_loss": 0.2}
+    solved = tune(x, y, labels, **options)
+    monkeypatch.setattr(trials, "_MANY", 80)
+    found = tune(x, y, labels, **options)
+    assert found.best.lam == solved.best.lam > 0
+    assert found.best.score == solved.best.score
+    assert found.best.unfairness == pytest.approx(solved.best.unfairness, rel=1e-5)
+
+
 def test_plot_draws_the_choice_and_its_errors() -> None:
     pytest.importorskip("matplotlib")
     x, y, labels = problem()
@@ -464,6 +537,29 @@ def test_plot_draws_the_choice_and_its_errors() -> None:
             ValueError,
             "'cv' must be at most the number of people who can be newcomers, 6 (got 7)"
             ". Pass fewer folds, or 'None' to score who was fitted",
+        ),
+        (
+            {"graph": SimilarityGraph.search(torch.zeros(5, 1), 1.0), "taus": [1.0]},
+            ValueError,
+            "'graph' must be of a radius, with the 6 rows of 'x' (got "
+            "SimilarityGraph(num_nodes=5, num_edges=20, tau=1))",
+        ),
+        (
+            {"graph": SimilarityGraph.nearest(torch.zeros(6, 1), 1), "taus": [1.0]},
+            ValueError,
+            "'graph' must be of a radius, with the 6 rows of 'x' (got "
+            "SimilarityGraph(num_nodes=6, num_edges=30, k=1))",
+        ),
+        (
+            {"graph": SimilarityGraph.search(torch.zeros(6, 1), 1.0), "taus": None},
+            ValueError,
+            "'taus' must be given with 'graph' (got None)",
+        ),
+        (
+            {"graph": SimilarityGraph.search(torch.zeros(6, 1), 1.0), "taus": [2.0]},
+            ValueError,
+            "'tau' must be at most the radius of the graph, 1 (got 2). Search at the "
+            "largest radius",
         ),
         (
             {"cv": "five"},

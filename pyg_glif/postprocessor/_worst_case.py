@@ -1,0 +1,385 @@
+r"""Bounds on outputs of people whose place is known up to a fair distance.
+
+A newcomer's output is an average (:doc:`/guarantees` has the proofs),
+
+.. math::
+    F(q, y, u) = \frac{q y + \sum_j u_j f_j}{q + \sum_j u_j} ,
+
+of their own output :math:`y` with weight :math:`q` and of outputs :math:`f_j` of fitted
+people with weights :math:`u_j`. Within fair distance :math:`\delta` of a known place,
+each distance is known up to :math:`\delta` (triangle inequality), so each weight lies
+in an interval. The largest average over a box of weights is the root of the decreasing
+
+.. math::
+    t \mapsto \max_{q, u} \; q (y - t) + \sum_j u_j (f_j - t) ,
+
+in which every weight is at its upper end where its value exceeds :math:`t`, and at its
+lower end elsewhere. Newton's method (here: Dinkelbach's) finds it in finitely many
+steps, each the average for the weights that the last one picks.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from pyg_glif._validate import check_choice, check_scalar
+from pyg_glif.graph import edge_weights
+from pyg_glif.links import Identity, Link
+from pyg_glif.postprocessor.certificate import Sensitivity, WorstCase
+from pyg_glif.solvers import own_shares
+
+if TYPE_CHECKING:
+    from pyg_glif.postprocessor._fitted import Fitted
+
+# Pairs times columns that are worked on at once.
+_ENTRIES = 1 << 23
+# Newcomers whose distances to everybody are held at once.
+_ROWS = 128
+
+
+@dataclass(frozen=True, eq=False)
+class Box:
+    """Weights of fitted people in averages, each in an interval, by newcomer."""
+
+    row: Tensor  # [P] int64, ascending
+    col: Tensor  # [P] int64
+    low: Tensor  # [P] float64
+    high: Tensor  # [P] float64
+    own_low: Tensor  # [M] float64
+    own_high: Tensor  # [M] float64
+
+    def largest(self, y: Tensor, f: Tensor) -> Tensor:  # [M, C], [N, C] -> [M, C]
+        """Largest averages of ``y`` and of the rows of ``f``."""
+        out = torch.empty_like(y)
+        per_row = torch.bincount(self.row, minlength=len(y)).cumsum(0)
+        limit, start, first = max(1, _ENTRIES // max(1, y.size(1))), 0, 0
+        while start < len(y):
+            # As many newcomers as fit, but one at least.
+            stop = int(torch.searchsorted(per_row, first + limit, right=True))
+            stop = min(max(stop, start + 1), len(y))
+            last = int(per_row[stop - 1])
+            part = slice(first, last)
+            out[start:stop] = _largest_average(
+                y[start:stop],
+                (self.own_low[start:stop], self.own_high[start:stop]),
+                f.index_select(0, self.col[part]),
+                (self.low[part], self.high[part]),
+                self.row[part] - start,
+            )
+            start, first = stop, last
+        return out
+
+    def smallest(self, y: Tensor, f: Tensor) -> Tensor:  # [M, C], [N, C] -> [M, C]
+        """Smallest averages of ``y`` and of the rows of ``f``."""
+        return self.largest(-y, -f).neg_()
+
+
+def _largest_average(
+    y: Tensor,  # [M, C]
+    own: tuple[Tensor, Tensor],  # [M] each
+    value: Tensor,  # [P, C]
+    weight: tuple[Tensor, Tensor],  # [P] each
+    row: Tensor,  # [P]
+) -> Tensor:  # [M, C]
+    """Dinkelbach's iteration, from below."""
+    (own_low, own_high), (low, high) = (
+        tuple(end.unsqueeze(1) for end in ends) for ends in (own, weight)
+    )
+
+    def average(q: Tensor, u: Tensor) -> Tensor:
+        above = (q * y).index_add_(0, row, u * value)
+        below = q.expand_as(y).clone().index_add_(0, row, u.expand_as(value))
+        return above / below
+
+    out = average(own_low, low)
+    while True:
+        u = torch.where(value > out.index_select(0, row), high, low)
+        found = average(torch.where(y > out, own_high, own_low), u)
+        if not bool((found > out).any()):
+            return out
+        out = torch.maximum(out, found)
+
+
+def weight_box(fitted: "Fitted", x: Tensor, delta: float, precision: Tensor) -> Box:
+    """The weights that people within ``delta`` of each row may have.
+
+    ``precision`` multiplies the weight of their own outputs, ``[M]``.
+    """
+    settings, lap = fitted.settings, fitted.lap
+    check_choice("normalization", settings.normalization, (None, "density"))
+    if settings.distance is not None and not settings.distance.is_embedding:
+        name = type(settings.distance).__name__
+        msg = "'distance' must be an embedding for a bound within 'delta', because"
+        msg = f"{msg} nothing else is known to obey the triangle inequality"
+        raise ValueError(f"{msg} (got {name})")
+    found = _radius_box if settings.k is None else _nearest_box
+    row, col, low, high = found(fitted, x, delta)
+    one = torch.ones(len(x), dtype=torch.float64, device=x.device)
+    own_low, own_high = one, one
+    if settings.normalization == "density":
+        # Everything times the root of the newcomer's own degree, which is in 'own'.
+        own_low, own_high = (
+            one.index_add(0, row, weight).sqrt_() for weight in (low, high)
+        )
+        scale = (lap.deg[col] + 1.0).rsqrt()
+        low, high = low * scale, high * scale
+    if fitted.shares is not None and fitted.people.groups is not None:
+        # Somebody else within 'delta' may be of any group, or of none that is known.
+        theirs = fitted.shares[fitted.people.groups.code[col]]
+        low = low * 0.5 * (fitted.shares.min() + theirs)
+        high = high * 0.5 * (fitted.shares.max() + theirs)
+    mu = fitted.mu
+    return Box(row, col, mu * low, mu * high, precision * own_low, precision * own_high)
+
+
+def _radius_box(
+    fitted: "Fitted", x: Tensor, delta: float
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Pairs and intervals of weights where neighbours are within a radius."""
+    settings = fitted.settings
+    assert settings.theta is not None
+    index = fitted.wider_index(delta)
+    row, col, sq_dist = index.query(x, settings.progress)
+    near, far = _ends(sq_dist.double().sqrt(), delta, index.sq_dist_error)
+    low = torch.where(
+        far <= settings.tau, edge_weights(far.square(), settings.theta), 0
+    )
+    high = edge_weights(near.square(), settings.theta)
+    high = torch.where(near <= settings.tau, high, 0.0)
+    return row, col, *_rounded_outwards(low, high, x.dtype)
+
+
+def _nearest_box(
+    fitted: "Fitted", x: Tensor, delta: float
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Pairs and intervals of weights where the nearest are neighbours.
+
+    The distance to the k-th nearest changes no faster than the place.
+    """
+    settings, theirs = fitted.settings, fitted.graph.scale
+    assert settings.k is not None
+    assert theirs is not None
+    distance = settings.distance
+    z, z_new = fitted.x.double(), x.double()
+    if distance is not None:
+        z, z_new = (distance.embed(part).detach().double() for part in (fitted.x, x))
+    centre = z.mean(0)
+    z, z_new = z - centre, z_new - centre
+    limit = torch.minimum if settings.mutual else torch.maximum
+    slack = 1e-5 if x.dtype == torch.float32 else 1e-12
+    parts = []
+    for start in range(0, len(x), _ROWS):
+        dist = torch.cdist(z_new[start : start + _ROWS], z)
+        mine = dist.new_full((len(dist), 1), math.inf)
+        if settings.k <= len(z):
+            mine = dist.kthvalue(settings.k, dim=1, keepdim=True).values
+        near, far = _ends(dist, delta, slack)
+        least, most = (end.clamp(max=settings.tau) for end in _ends(mine, delta, slack))
+        sure = (far <= limit(least, theirs)) & (far <= settings.tau)
+        maybe = near <= limit(most, theirs) * (1.0 + slack)
+        maybe &= near <= settings.tau
+        r, c = maybe.nonzero(as_tuple=True)
+        low, high = (
+            settings.weights(end[r, c].square(), torch.maximum(own[r, 0], theirs[c]))
+            for end, own in ((far, least), (near, most))
+        )
+        low = torch.where(sure[r, c], low, 0.0)
+        parts.append((r + start, c, low, high))
+    row, col, low, high = (torch.cat(part) for part in zip(*parts, strict=True))
+    return row, col, *_rounded_outwards(low, high, x.dtype)
+
+
+def _ends(dist: Tensor, delta: float, slack: float) -> tuple[Tensor, Tensor]:
+    """What a distance can become within ``delta``, its own rounding included."""
+    return (dist - delta).clamp(min=0.0) * (1.0 - slack), (dist + delta) * (1.0 + slack)
+
+
+def _rounded_outwards(
+    low: Tensor, high: Tensor, dtype: torch.dtype
+) -> tuple[Tensor, Tensor]:
+    """Weights, and what rounding in the type of the features may make of them."""
+    slack = 1024.0 * torch.finfo(dtype).eps  # exponents lose as much as they are large
+    return low * (1.0 - slack), high * (1.0 + slack)
+
+
+@dataclass(frozen=True, eq=False)
+class _Range:
+    """Outputs that people may have before smoothing, in dual coordinates."""
+
+    low: Tensor  # [M, C] or [1, C]
+    high: Tensor  # the same
+
+
+def certify(
+    fitted: "Fitted",
+    x: Tensor,
+    delta: float,
+    y: Tensor | None,
+    dy: float | None,
+    y_range: tuple[float, float] | None,
+    y_std: Tensor | None,
+    groups: Tensor | None = None,
+) -> WorstCase:
+    """Bounds for anybody within ``delta`` of each row; see the post-processor."""
+    everything = _everything(fitted, y, y_range)
+    mine = other = everything
+    if y is not None:
+        eta = fitted.settings.to_dual(y).double()
+        mine = _Range(eta, eta)
+        if dy is not None:
+            other = _around(fitted, y, dy, everything)
+    precision = fitted.own_weight(y_std, len(x))
+    box = weight_box(fitted, x, delta, precision)
+    lap, f = fitted.beside(x, groups=groups), fitted.f
+    total = precision + fitted.mu * lap.diagonal
+    pull, share = fitted.mu * lap.pull(f) / total.unsqueeze(1), precision / total
+
+    def here(y: Tensor) -> Tensor:
+        """What newcomers with these outputs get."""
+        return share.unsqueeze(1) * y + pull
+
+    largest = max(_size(f), _size(other.low), _size(other.high))
+    pad = 16.0 * torch.finfo(fitted.y_hat.dtype).eps * largest
+
+    def least(y: Tensor) -> Tensor:
+        """The least that others with these outputs get."""
+        return box.smallest(y.expand_as(pull).contiguous(), f) - pad
+
+    def most(y: Tensor) -> Tensor:
+        """The most that others with these outputs get."""
+        return box.largest(y.expand_as(pull).contiguous(), f) + pad
+
+    low, high = least(other.low), most(other.high)
+    own = here(mine.low), here(mine.high)
+    link = fitted.settings.link
+    ends = _outputs(link, low, high, fitted.y_hat)
+    if y is None and dy is not None:
+        _refuse_links(link, "'y_hat_new' must be given with 'dy' and a link")
+        # Largest differences are at corners of the pairs of outputs there may be.
+        step = (mine.high - mine.low).clamp(max=dy)
+        up, down = mine.low + step, mine.high - step
+        corners = [most(up) - own[0], high - here(down)]
+        corners += [own[1] - least(down), here(up) - low]
+        dual = gap = torch.stack(corners).amax(0)
+    else:
+        dual = torch.maximum(high - own[0], own[1] - low)
+        known = _outputs(link, *own, fitted.y_hat)
+        gap = torch.maximum(ends[1] - known[0], known[1] - ends[0])
+    shape = (len(x), *fitted.y_hat.shape[1:])
+    low, high, gap, dual = (part.reshape(shape).cpu() for part in (*ends, gap, dual))
+    shared, possible = (
+        torch.bincount(box.row[end > 0], minlength=len(x)).cpu()
+        for end in (box.low, box.high)
+    )
+    return WorstCase(delta, low, high, gap, dual, shared, possible)
+
+
+def _everything(
+    fitted: "Fitted", y: Tensor | None, y_range: tuple[float, float] | None
+) -> _Range:
+    """All outputs that the model is taken to give to anybody."""
+    settings = fitted.settings
+    if y_range is None:
+        eta = settings.to_dual(fitted.y_hat).double()
+        if y is not None:
+            eta = torch.cat([eta, settings.to_dual(y).double()])
+        low, high = torch.aminmax(eta, dim=0, keepdim=True)
+        return _Range(low, high)
+    if settings.link is not None and settings.link.by_row:
+        name = type(settings.link).__name__
+        raise ValueError(f"'y_range' must be None with the link '{name}'")
+    first, last = (check_scalar("y_range", end) for end in y_range)
+    if first > last:
+        raise ValueError(f"'y_range' must be in ascending order (got {y_range})")
+    if (
+        y is not None
+        and y.numel()
+        and not first <= float(y.min()) <= float(y.max()) <= last
+    ):
+        got = (float(y.min()), float(y.max()))
+        raise ValueError(f"'y_hat_new' must be within 'y_range', {y_range} (got {got})")
+    like = fitted.y_hat[:1].double()
+    low, high = (settings.to_dual(torch.full_like(like, end)) for end in (first, last))
+    return _Range(low, high)
+
+
+def _around(fitted: "Fitted", y: Tensor, dy: float, within: _Range) -> _Range:
+    """Outputs that differ by at most ``dy`` from known ones."""
+    settings = fitted.settings
+    if settings.link is not None and settings.link.by_row and dy > 0:
+        name = type(settings.link).__name__
+        raise ValueError(f"'dy' must be None or 0 with the link '{name}' (got {dy})")
+    if dy == 0.0:
+        eta = settings.to_dual(y).double()
+        return _Range(eta, eta)
+    ends = within.low, within.high
+    if settings.link is not None:
+        ends = settings.link.interval(*ends)
+    shape = (len(y), -1)
+    low, high = y.double().reshape(shape) - dy, y.double().reshape(shape) + dy
+    low, high = torch.maximum(low, ends[0]), torch.minimum(high, ends[1])
+    return _Range(settings.to_dual(low), settings.to_dual(high))
+
+
+def _refuse_links(link: Link | None, message: str) -> None:
+    """Raises unless outputs are averaged as they are."""
+    if link is not None and not isinstance(link, Identity):
+        raise ValueError(f"{message} (got '{type(link).__name__}')")
+
+
+def _size(value: Tensor) -> float:
+    """Largest absolute value."""
+    return float(value.abs().max()) if value.numel() else 0.0
+
+
+def _outputs(
+    link: Link | None, low: Tensor, high: Tensor, like: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Bounds on outputs, rounding to the type of ``like`` included."""
+    if link is not None:
+        low, high = link.interval(low, high)
+    slack = 4.0 * torch.finfo(like.dtype).eps
+    return low - slack * low.abs(), high + slack * high.abs()
+
+
+def sensitivity(fitted: "Fitted") -> Sensitivity:
+    """Bounds on what one fitted person does to all, in one pass over the edges."""
+    lap, pattern = fitted.lap, fitted.lap.pattern
+    check_choice("normalization", lap.normalization, (None, "density"))
+    precision = fitted.precision
+    if precision is None:
+        precision = torch.ones_like(lap.deg)
+    own_low, own = own_shares(lap, fitted.mu, precision)
+    # A neighbour gets an average in which the person is one of several.
+    passed = (1.0 - own_low)[pattern.col]
+    most = torch.zeros_like(own).scatter_reduce_(0, pattern.row, passed, "amax")
+    others = own * most
+    if fitted.precision is None:  # what everybody gets of a person adds up to one
+        others = torch.minimum(others, 1.0 - own_low)
+    leaving = None
+    if lap.normalization is None:
+        leaving = _leaving(fitted, precision).reshape(fitted.y_hat.shape)
+    return Sensitivity(own, own_low, others, leaving)
+
+
+def _leaving(fitted: "Fitted", precision: Tensor) -> Tensor:  # [N] -> [N, C]
+    """Bounds on how far anybody moves when a person leaves."""
+    f, pattern = fitted.f, fitted.lap.pattern
+    t = fitted.mu * fitted.lap.off_diagonal
+    theirs = precision[pattern.col]
+    through = t * theirs / (theirs + t)
+    # Diagonal entries of the inverse without the person at the other end.
+    others = pattern.row_sum(through)[pattern.col] - through[pattern.reverse]
+    rest = theirs + others.clamp(min=0.0)
+    worst, total = torch.zeros_like(f), torch.zeros_like(f)
+    for part in pattern.chunks():
+        i, j = pattern.row[part], pattern.col[part]
+        force = (f[i] - f[j]).abs_() * t[part].unsqueeze(1)
+        each = force / theirs[part].unsqueeze(1)
+        worst.scatter_reduce_(0, i.unsqueeze(1).expand_as(each), each, "amax")
+        total.index_add_(0, i, force / rest[part].unsqueeze(1))
+    # What the solve behind 'f' has left open.
+    return torch.minimum(worst, total) + fitted.solution.residual
