@@ -1,6 +1,6 @@
 from ._fitted import TransformInfo
 from .audit import Bootstrap, audit
-from .certificate import Certificate, Sensitivity, WorstCase
+from .certificate import Certificate, NearbyBound, Sensitivity
 from .explanation import Explanation
 from .glif_post_processor import GLIFPostProcessor
 from .report import AuditReport, Estimate, Measure, Pair, Person
@@ -15,10 +15,10 @@ __all__ = [
     "FitSummary",
     "GLIFPostProcessor",
     "Measure",
+    "NearbyBound",
     "Pair",
     "Person",
     "Sensitivity",
     "TransformInfo",
-    "WorstCase",
     "audit",
 ]

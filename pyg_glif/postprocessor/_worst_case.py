@@ -28,7 +28,7 @@ from torch import Tensor
 from pyg_glif._validate import check_choice, check_scalar
 from pyg_glif.graph import edge_weights
 from pyg_glif.links import Identity, Link
-from pyg_glif.postprocessor.certificate import Sensitivity, WorstCase
+from pyg_glif.postprocessor.certificate import NearbyBound, Sensitivity
 from pyg_glif.solvers import own_shares
 
 if TYPE_CHECKING:
@@ -216,7 +216,7 @@ def certify(
     dy: float | None,
     y_range: tuple[float, float] | None,
     y_std: Tensor | None,
-) -> WorstCase:
+) -> NearbyBound:
     """Bounds for anybody within ``delta`` of each row; see the post-processor."""
     everything = _everything(fitted, y, y_range)
     mine = other = everything
@@ -268,7 +268,7 @@ def certify(
         torch.bincount(box.row[end > 0], minlength=len(x)).cpu()
         for end in (box.low, box.high)
     )
-    return WorstCase(delta, low, high, gap, dual, shared, possible)
+    return NearbyBound(delta, low, high, gap, dual, shared, possible)
 
 
 def _everything(
