@@ -27,3 +27,7 @@ class UnprotectedFileWarning(UserWarning):
 
 class SimilarityWarning(UserWarning):
     """Who counts as similar is probably not what was meant; the message says why."""
+
+
+class ClockWarning(UserWarning):
+    """Times went back; whoever came counts in the order in which they came."""

@@ -39,6 +39,7 @@ from pyg_glif import (
     transforms,
 )
 from pyg_glif.laplacian import LaplacianOperator
+from pyg_glif.monitoring import DriftReference, TreatmentMonitor
 from pyg_glif.postprocessor import Bootstrap, audit
 from pyg_glif.sklearn import GLIFClassifier, GLIFRegressor
 from pyg_glif.tables import FairTable
@@ -117,6 +118,14 @@ def _guarantees(p: People) -> list[Tensor]:
     share = info.certificate.own_share.to(p.device)
     found = [value, std, share, bound.gap.to(p.device), post.sensitivity().own]
     return [*found, post.forget([0, 1]).y_fair_]
+
+
+def _peers(p: People) -> tuple[Tensor, ...]:
+    post = GLIFPostProcessor(tau=TAU, lam=0.5).fit(p.x, p.score)
+    fair, info = post.transform(p.x + 0.01, p.score, return_info=True)
+    monitor = TreatmentMonitor(0.5, drift=DriftReference.of(post))
+    assert monitor.watch(fair, info) == N
+    return info.peers.disparity(fair), info.peers.nearest()
 
 
 def _on(p: People, make: Any, *sizes: int) -> Tensor:
@@ -336,6 +345,7 @@ CASES: dict[str, Callable[[People], Any]] = {
     "local_lipschitz": lambda p: (
         metrics.local_lipschitz(p.score, p.edges, p.sq_dist).quantiles
     ),
+    "Peers": _peers,
     "prediction_consistency": lambda p: metrics.prediction_consistency(
         p.label, p.group
     ),
@@ -369,6 +379,7 @@ NO_CALL = {
     "Uncertainty", "noise_root", "own_shares", "smooth_worst_case",
     "WorstCase", "free_directions", "smooth", "smooth_outputs",
     "solve_parts", "solve_together",
+    "Guarantee", "RiskControl", "RiskTest",
     "ColumnSummary", "TableSummary", "Balance", "balance", "group_energies",
     "group_sizes", "LinearFit", "solve_strengths",
 }  # fmt: skip

@@ -41,7 +41,9 @@ RANKS: dict[str, tuple[int, set[str] | int]] = {
     "tuning": (7, 6),
     "lightning": (8, 7),
     "sklearn": (8, 7),
+    "monitoring": (8, 7),
     "experiments": (9, 8),
+    "serve": (9, 8),
     "cli": (10, 9),
     "__main__": (11, {"cli"}),
 }

@@ -117,7 +117,7 @@ class GraphRecipe:
     """
 
     hidden: int = 16
-    num_steps: int = 1000
+    num_steps: int = 300
     lr: float = 0.01
     weight_decay: float = 1e-5
     check_every: int = 10
@@ -153,10 +153,15 @@ class GraphRecipe:
         )
         rows = {part: mask.nonzero()[:, 0] for part, mask in masks.items()}
         truth = {part: data.y[at].float() for part, at in rows.items()}
+        # Half of those to train on are of each class, and so count validation people.
+        weight = {
+            part: torch.where(y > 0, 0.5 / y.mean(), 0.5 / (1.0 - y.mean()))
+            for part, y in truth.items()
+        }
 
         def loss(logits: Tensor, part: str) -> Tensor:
             out = nn.functional.binary_cross_entropy_with_logits(
-                logits[rows[part]], truth[part]
+                logits[rows[part]], truth[part], weight[part]
             )
             return out if term is None else out + term(logits).to(out.dtype)
 

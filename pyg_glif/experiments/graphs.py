@@ -98,6 +98,7 @@ class GraphConfig:
         ranking (tuple of float): Weights of REDRESS's loss.
         gammas (tuple of float): How much similarity counts in PFR.
         guide (tuple of tuple): Weights of GUIDE's two terms; the first is published.
+        guide_steps (int): Steps of its training.
         layer_lams (tuple of float): Strengths of GLIF as a layer in training.
         num_layer_steps (int): Steps of training through it.
         num_rounds (int): How often InFoRM trains the network and changes the graph.
@@ -115,8 +116,9 @@ class GraphConfig:
     ranking: tuple[float, ...] = (0.1, 1.0)
     gammas: tuple[float, ...] = (0.5, 0.9)
     guide: tuple[tuple[float, float], ...] = ((5e-6, 1.0),)
+    guide_steps: int = 600
     layer_lams: tuple[float, ...] = (0.1, 1.0)
-    num_layer_steps: int = 100
+    num_layer_steps: int = 50
     num_rounds: int = 10
     num_ranked: int = 256
     max_loss: float = 0.01
@@ -412,8 +414,8 @@ class GraphTrial(Comparison):
                     out: Tensor = loss(logits, self.lap, self.data.group)
                     return out
 
-                fit = self.config.recipe.fit
-                logits = fit(head, forward, self.data, self.masks, term)
+                fit, steps = self.config.recipe.fit, self.config.guide_steps
+                logits = fit(head, forward, self.data, self.masks, term, steps)
                 yield {"alpha": alpha, "beta": beta}, logits
 
         found = self.records(GUIDE, each())

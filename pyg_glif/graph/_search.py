@@ -19,6 +19,7 @@ from pyg_glif.graph._decide import decide
 from pyg_glif.graph._points import Points
 from pyg_glif.graph._pool import Pool, kth_smallest, loosened
 from pyg_glif.graph._screen import BLOCK_ENTRIES, Screen, Tile, Workspace
+from pyg_glif.graph._sweep import Sweep
 
 #: Pairs ``(i, j, sq_dist)``; within one set of points each pair comes once.
 Pairs = tuple[Tensor, Tensor, Tensor]
@@ -78,6 +79,14 @@ def projected_cross_pairs(
             for found in finish(others, points, tile, screen.candidates(tile)):
                 yield decide(others, points, *found, tau)
             bar.update(tile.rows.numel())
+
+
+def swept_cross_pairs(others: Points, sweep: Sweep, tau: float) -> Iterator[Pairs]:
+    """Pairs of one of a few points of ``others`` and one of the sweep's points."""
+    points = sweep.points
+    tile, row, col = sweep.candidates(others)
+    for found in finish(others, points, tile, [(row, col)]):
+        yield decide(others, points, *found, tau)
 
 
 def plain_nearest(

@@ -18,7 +18,13 @@ from pyg_glif.graph._decide import called_within, sq_dist_error
 from pyg_glif.graph._plan import choose_basis
 from pyg_glif.graph._points import Points, as_distance, coordinates, own
 from pyg_glif.graph._screen import Screen
-from pyg_glif.graph._search import Pairs, plain_cross_pairs, projected_cross_pairs
+from pyg_glif.graph._search import (
+    Pairs,
+    plain_cross_pairs,
+    projected_cross_pairs,
+    swept_cross_pairs,
+)
+from pyg_glif.graph._sweep import SWEPT, Sweep
 
 _TILE = 256
 
@@ -72,6 +78,7 @@ class RadiusIndex:
         basis = choose_basis(self._points, self.tau)
         if basis is not None:
             self._screen = Screen(self._points, self.tau, basis, _TILE)
+            self._sweep = Sweep(self._points, self.tau, basis)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(num_nodes={self._num_nodes}, tau={self.tau:g})"
@@ -121,6 +128,8 @@ class RadiusIndex:
         if others is None:  # too far away for the scale of the known people
             points, others = points.together_with(z)
         elif self._screen is not None:
+            if len(z) in SWEPT:
+                return swept_cross_pairs(others, self._sweep, self.tau)
             return projected_cross_pairs(others, self._screen, self.tau, progress)
         return plain_cross_pairs(others, points, self.tau, _TILE, progress)
 

@@ -3,6 +3,7 @@ from .audit import Bootstrap, audit
 from .certificate import Certificate, NearbyBound, Sensitivity
 from .explanation import Explanation
 from .glif_post_processor import GLIFPostProcessor
+from .peers import Peers
 from .report import AuditReport, Estimate, Measure, Pair, Person
 from .summary import FitSummary
 
@@ -17,6 +18,7 @@ __all__ = [
     "Measure",
     "NearbyBound",
     "Pair",
+    "Peers",
     "Person",
     "Sensitivity",
     "TransformInfo",

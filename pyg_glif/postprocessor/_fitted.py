@@ -25,6 +25,7 @@ from pyg_glif.postprocessor._inductive import GroundedOperator, Ties
 from pyg_glif.postprocessor._nearest import Pairs, scales
 from pyg_glif.postprocessor._people import People
 from pyg_glif.postprocessor.certificate import Certificate, certificate_of
+from pyg_glif.postprocessor.peers import Peers
 from pyg_glif.solvers import (
     Auto,
     Noise,
@@ -128,7 +129,7 @@ class Settings:
         self, row: Tensor, col: Tensor, sq_dist: Tensor, scale: Tensor | None = None
     ) -> Ties:
         """Pairs with their weights."""
-        return Ties(row, col, self.weights(sq_dist, scale).double())
+        return Ties(row, col, self.weights(sq_dist, scale).double(), sq_dist)
 
     def laplacian(self, graph: SimilarityGraph) -> LaplacianOperator:
         """The Laplacian of a graph with these settings."""
@@ -153,12 +154,14 @@ class TransformInfo:
             :obj:`None` with ``joint=True``, where it depends on who else is new.
         uncertainty (Uncertainty, optional): Standard deviations with their intervals,
             if they were asked for.
+        peers (Peers, optional): The neighbours among the fitted people, one by one.
     """
 
     num_neighbors: Tensor = field(repr=False)  # [M]
     solution: Solution | None = None
     certificate: Certificate | None = None
     uncertainty: Uncertainty | None = None
+    peers: Peers | None = None
 
     @property
     def num_isolated(self) -> int:
@@ -296,6 +299,7 @@ class Fitted:
         none = precision[:0]
         certificates = [Certificate(none.cpu(), none.cpu(), counts[0])]
         spread = [(self.noise_root.value[:0], none)] if with_std else []
+        ties = []
         for start in range(0, len(x_new), _BLOCK):
             rows = slice(start, start + _BLOCK)
             lap, y, own = self.beside(x_new[rows]), y_new[rows], precision[rows]
@@ -308,6 +312,7 @@ class Fitted:
             if with_info:
                 found = certificate_of(lap, share, values[-1], self.y_fair)
                 certificates.append(found)
+                ties.append(replace(lap.ties, row=lap.ties.row + start))
             if with_std:
                 pull = lap.pull(self.noise_root.value) * (self.mu / total).unsqueeze(1)
                 noise = 1.0 if y_std is None else y_std[rows].square()
@@ -318,9 +323,26 @@ class Fitted:
             pull, own = (torch.cat(part) for part in zip(*spread, strict=True))
             uncertainty = self.noise_root.uncertainty(pull, own)
         info = TransformInfo(
-            torch.cat(counts), certificate=certificate, uncertainty=uncertainty
+            torch.cat(counts),
+            certificate=certificate,
+            uncertainty=uncertainty,
+            peers=self._peers(ties, len(x_new)) if with_info else None,
         )
         return torch.cat(values), info
+
+    def _peers(self, ties: list[Ties], num_new: int) -> Peers:
+        """Pairs with fitted people, from those of blocks of newcomers."""
+        none = torch.empty(0, dtype=torch.long, device=self.x.device)
+        blank = Ties(none, none, none.double(), self.x.new_empty(0))
+        found = [blank, *ties]
+        return Peers(
+            row=torch.cat([part.row for part in found]),
+            col=torch.cat([part.col for part in found]),
+            weight=torch.cat([part.weight for part in found]),
+            sq_dist=torch.cat([part.sq_dist for part in found]),
+            num_new=num_new,
+            outputs=self.y_fair,
+        )
 
     def own_weight(self, y_std: Tensor | None, num: int) -> Tensor:  # [M] float64
         """What new people's own outputs weigh: one, or their precision."""
@@ -329,18 +351,24 @@ class Fitted:
         return y_std.square().reciprocal()
 
     def solve_jointly(
-        self, x_new: Tensor, y_new: Tensor, y_std: Tensor | None = None
+        self,
+        x_new: Tensor,
+        y_new: Tensor,
+        y_std: Tensor | None = None,
+        *,
+        with_info: bool = False,
     ) -> tuple[Tensor, TransformInfo]:
         """Outputs of new people, solved together while fitted outputs stay fixed."""
         if len(x_new) == 0:
-            return self.update(x_new, y_new, y_std)
+            return self.update(x_new, y_new, y_std, with_info=with_info)
         lap = self.beside(x_new, joint=True)
         own = self.own_weight(y_std, len(x_new))
         rhs, settings = self._pulled(lap, y_new, own), self.settings
         strength, precision = settings.strength(rhs), None if y_std is None else own
         _, solution = smooth(lap, strength, rhs, settings.solver, precision=precision)
         value = settings.from_dual(solution.value, y_new, lap.deg)
-        return value, TransformInfo(lap.num_neighbors.cpu(), solution)
+        peers = self._peers([lap.ties], len(x_new)) if with_info else None
+        return value, TransformInfo(lap.num_neighbors.cpu(), solution, peers=peers)
 
     def _pulled(self, lap: GroundedOperator, y_new: Tensor, own: Tensor) -> Tensor:
         """Outputs of new people in dual coordinates, plus the pull of fitted ones."""

@@ -47,6 +47,7 @@ class Ties:
     row: Tensor  # [P] int64
     col: Tensor  # [P] int64
     weight: Tensor  # [P] float64
+    sq_dist: Tensor  # [P]
 
     @property
     def parts(self) -> tuple[Tensor, Tensor, Tensor]:

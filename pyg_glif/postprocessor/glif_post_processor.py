@@ -114,6 +114,8 @@ class GLIFPostProcessor(Parameters):
         graph_ (torch_geometric.data.Data): ``edge_index``, ``edge_weight`` and
             ``edge_sq_dist`` of the fitted people.
         similarity_ (SimilarityGraph): The same without PyG.
+        x_ (torch.Tensor): Features of the fitted people, as the fit has them.
+        y_hat_ (torch.Tensor): Outputs of the model for them.
         y_fair_ (torch.Tensor): Smoothed outputs of the fitted people.
         solution_ (Solution): The solve behind them: status, residual, error bound.
         num_isolated_ (int): Fitted people without a neighbour.
@@ -357,13 +359,16 @@ class GLIFPostProcessor(Parameters):
         if joint and return_std:
             raise ValueError("'joint' must be False with 'return_std' (got True)")
         if joint:
-            value, info = fitted.solve_jointly(x, y, std)
+            value, info = fitted.solve_jointly(x, y, std, with_info=return_info)
         else:
             value, info = fitted.update(
                 x, y, std, with_info=return_info, with_std=return_std
             )
         if order is not None:
-            value = value[:, torch.tensor(order).argsort()]
+            back = torch.tensor(order).argsort()
+            value = value[:, back]
+            if info.peers is not None:
+                info = replace(info, peers=info.peers.reordered(back))
         if info.num_isolated:
             _log.info("%d of %d have no neighbour", info.num_isolated, len(x))
             doubt_newcomers(info.num_isolated, len(x))
@@ -613,6 +618,16 @@ class GLIFPostProcessor(Parameters):
     def y_fair_(self) -> Tensor:
         """Smoothed outputs of the fitted people, a copy."""
         return self._require_attribute("y_fair_").y_fair.clone()
+
+    @property
+    def x_(self) -> Tensor:
+        """Features of the fitted people, a copy."""
+        return self._require_attribute("x_").x.clone()
+
+    @property
+    def y_hat_(self) -> Tensor:
+        """Outputs of the model for the fitted people, a copy."""
+        return self._require_attribute("y_hat_").y_hat.clone()
 
     @property
     def ids_(self) -> tuple[str | int, ...] | None:

@@ -26,7 +26,7 @@ def choose(
             allowed = list(_walked(points, baseline, max_loss))
         else:
             allowed = [p for p in _solved(points) if _costs(p, 0.0) <= max_loss]
-        best = min([baseline, *allowed], key=_fairest)
+        best = min([baseline, *allowed], key=fairest)
         if id(best) in confirmed:
             return best
         found = again(best)
@@ -45,7 +45,7 @@ def _walked(
     """
     fairer = [p for p in _solved(points) if p.unfairness < baseline.unfairness]
     stopped = set()
-    for point in sorted(fairer, key=_fairest, reverse=True):
+    for point in sorted(fairer, key=fairest, reverse=True):
         family = point.distance, point.theta
         if _costs(point, 1.0) > max_loss:
             stopped.add(family)
@@ -56,7 +56,7 @@ def _walked(
 def front(points: Sequence[TunePoint]) -> Iterator[TunePoint]:
     """Points not beaten by any other in score and unfairness, by falling score."""
     least = math.inf
-    order = sorted(_solved(points), key=lambda p: (-p.score, *_fairest(p)))
+    order = sorted(_solved(points), key=lambda p: (-p.score, *fairest(p)))
     for point in order:
         if point.unfairness < least:
             least = point.unfairness
@@ -92,6 +92,6 @@ def _costs(point: TunePoint, errors: float) -> float:
     return point.loss + errors * (point.loss_se or 0.0) - margin
 
 
-def _fairest(point: TunePoint) -> tuple[float, ...]:
+def fairest(point: TunePoint) -> tuple[float, ...]:
     """Least unfairness first, then the higher score, the weaker and smaller setting."""
     return point.unfairness, -point.score, point.lam, point.tau, point.k or 0

@@ -2,12 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyg_glif._markup import escaped, markdown_table
 from pyg_glif._optional import require
 from pyg_glif._plain import plain
 from pyg_glif.solvers import SolveStatus
+
+if TYPE_CHECKING:
+    from pyg_glif.tuning.guarantee import Guarantee
 
 
 @dataclass(frozen=True)
@@ -97,6 +100,9 @@ class TuneResult:
             (default: none)
         distances (dict): The distances that ``TunePoint.distance`` names.
             (default: none)
+        guarantee (Guarantee, optional): What was certified. Points are then those of
+            the people who are fitted, and the choice is the fairest that is certified.
+            (default: :obj:`None`)
     """
 
     points: tuple[TunePoint, ...]
@@ -109,6 +115,7 @@ class TuneResult:
     num_folds: int | None = None
     shared: Mapping[str, Any] = field(default_factory=dict)
     distances: Mapping[Any, Any] = field(default_factory=dict)
+    guarantee: "Guarantee | None" = None
 
     def __repr__(self) -> str:
         best = f"best=({self.best.describe()})"
@@ -135,6 +142,7 @@ class TuneResult:
             "max_loss": self.max_loss,
             "rule": self.rule,
             "num_folds": self.num_folds,
+            "guarantee": None if self.guarantee is None else self.guarantee.to_dict(),
             "baseline": self.baseline.to_dict(),
             "best": self.best.to_dict(),
             "front": [point.to_dict() for point in self.front],

@@ -24,8 +24,10 @@ from pyg_glif.distances import FairDistance
 from pyg_glif.graph import SimilarityGraph, suggest_tau
 from pyg_glif.links import Link
 from pyg_glif.solvers import Solver
+from pyg_glif.tuning.aside import with_guarantee
 from pyg_glif.tuning.choice import choose, front, why_baseline
 from pyg_glif.tuning.folds import Fold, split_people
+from pyg_glif.tuning.guarantee import RiskControl
 from pyg_glif.tuning.measures import Measures
 from pyg_glif.tuning.newcomers import AmongNearest, Method, Source, WithinRadius
 from pyg_glif.tuning.result import TuneResult
@@ -66,6 +68,7 @@ def tune(
     link: Link | None = None,
     progress: bool | None = None,
     graph: SimilarityGraph | None = None,
+    guarantee: RiskControl | None = None,
 ) -> TuneResult:
     r"""Tries radii and strengths on newcomers, and picks the fairest that costs little.
 
@@ -143,6 +146,10 @@ def tune(
         graph (SimilarityGraph, optional): What a search for the largest of ``taus``
             in ``distance`` has found, if there was one: it is not searched again.
             (default: :obj:`None`)
+        guarantee (RiskControl, optional): What is promised to newcomers, and how
+            surely. Some people are set aside, and the choice is the fairest setting
+            that they certify; ``max_loss`` and ``rule`` are not used. See below.
+            (default: :obj:`None`)
 
     Shapes:
         - **input:** features :math:`(N, F)`, outputs :math:`(N)` or :math:`(N, C)`,
@@ -171,6 +178,13 @@ def tune(
     more they agree up to the tolerance of the solver. If nothing tried is both fairer
     than the model and cheap enough, the choice is the model, with a warning.
 
+    **Guarantee.** A choice by folds comes without a proof: its numbers are those of the
+    people it was made on. With ``guarantee``, a share of the people is set aside before
+    anything is tried, radii included. The promise is about newcomers who are drawn like
+    them, and about the fit to the others, ``found.guarantee.fitted``: fit those rows
+    with :meth:`TuneResult.settings`. If nothing is certified, the choice is the model,
+    with a warning that says what to do (:doc:`/guarantees`).
+
     Example:
         >>> x = torch.arange(40.0).unsqueeze(1) / 40
         >>> labels = x[:, 0] > 0.5
@@ -181,6 +195,8 @@ def tune(
         >>> sorted(found.settings())
         ['distance', 'lam', 'link', 'normalization', 'solver', 'tau', 'theta']
     """
+    if guarantee is not None:
+        return with_guarantee(tune, **locals())
     x = check_features("x", x, distance).detach()
     y = check_outputs("y_hat", to_tensor("y_hat", y_hat)).to(x.device)
     check_same_rows("y_hat", y, "x", x)

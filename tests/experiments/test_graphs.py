@@ -31,6 +31,7 @@ SMALL = GraphConfig(
     ranking=(0.1,),
     gammas=(0.5,),
     guide=((1e-4, 0.1), (1e-2, 0.1)),
+    guide_steps=30,
     layer_lams=(1.0,),
     num_layer_steps=5,
     num_rounds=3,

@@ -248,8 +248,8 @@ def test_error_bound_holds_beside_fitted_people(
     rows, cols = outer.nonzero().t(), inner.nonzero().t()
     lap = GroundedOperator(
         known,
-        Ties(rows[0], rows[1], outer[tuple(rows)]),
-        Ties(cols[0], cols[1], inner[tuple(cols)]),
+        Ties(rows[0], rows[1], outer[tuple(rows)], rows[0]),
+        Ties(cols[0], cols[1], inner[tuple(cols)], cols[0]),
         num_new,
     )
     y = torch.randn(num_new, 2, generator=generator, dtype=torch.float64)

@@ -1,0 +1,251 @@
+"""``pyg-glif serve``: a fit as a service, for programs and for people."""
+
+import argparse
+import contextlib
+import logging
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyg_glif.cli._command import Outcome, UsageError, listed, names, nearest_name, note
+
+if TYPE_CHECKING:
+    from pyg_glif.postprocessor import GLIFPostProcessor
+    from pyg_glif.serve import Register
+
+SUMMARY = "serve a fit: corrections for programs, pages for people"
+DESCRIPTION = """\
+Serve a fit that 'smooth --save' or GLIFPostProcessor.save has kept: corrected outputs
+for newcomers over HTTP, and pages with the audit, people, what-if and a form. A fit
+that is saved to the same file later is taken without dropping a request, as after the
+signal HUP. Ctrl-C or the signal TERM ends the service once open requests are answered.
+"""
+EPILOG = """\
+examples:
+  for programs and a browser on this machine:
+    pyg-glif serve fit.safetensors
+  with names, and the groups that audits compare:
+    pyg-glif serve fit.safetensors --people people.csv --id name --attributes sex \\
+        --show-people
+  for other machines, behind a proxy that speaks TLS:
+    PYG_GLIF_TOKEN=... pyg-glif serve fit.safetensors --host 0.0.0.0
+  ask it:
+    curl -H 'Content-Type: application/json' http://127.0.0.1:8000/v1/correct \\
+        -d '{"rows": [{"age": 41, "income": 2.5}], "y_hat": [0.62]}'
+"""
+_TOKEN = "PYG_GLIF_TOKEN"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the arguments of the command."""
+    parser.add_argument("fit", metavar="FIT", help="the fit: .safetensors")
+    group = parser.add_argument_group("people")
+    group.add_argument(
+        "--people",
+        metavar="FILE",
+        help="columns of the fitted people, row by row as they were fitted; by suffix "
+        "as DATA of 'smooth'",
+    )
+    group.add_argument("--id", metavar="COL", help="column that names people")
+    group.add_argument(
+        "--attributes",
+        type=names,
+        action="extend",
+        metavar="COLS",
+        help="protected columns, such as sex, whose groups are compared",
+    )
+    group.add_argument(
+        "--threshold",
+        type=float,
+        metavar="T",
+        help="a single output above it means yes (default: 0.5 where all outputs are "
+        "between 0 and 1)",
+    )
+    group.add_argument(
+        "--show-people",
+        action="store_true",
+        help="show ids and features of the fitted people to whoever may ask",
+    )
+    group = parser.add_argument_group("network")
+    group.add_argument(
+        "--host",
+        default="127.0.0.1",
+        help="address to listen on (default: 127.0.0.1, this machine alone)",
+    )
+    group.add_argument(
+        "--port", type=int, default=8000, help="0 takes a free one (default: 8000)"
+    )
+    group.add_argument(
+        "--token",
+        metavar="T",
+        help="what requests must show, needed for other addresses than this machine's "
+        f"(default: the variable {_TOKEN}, which other users cannot see)",
+    )
+    group.add_argument(
+        "--allow-host",
+        action="append",
+        metavar="NAME",
+        help="without a token, a name by which requests may call this service beside "
+        "localhost; may be repeated",
+    )
+    group.add_argument(
+        "--root-path",
+        default="",
+        metavar="PATH",
+        help="path under which a proxy shows the service, such as /fair",
+    )
+    group = parser.add_argument_group("limits")
+    group.add_argument(
+        "--max-rows", type=int, metavar="N", help="newcomers in a request"
+    )
+    group.add_argument(
+        "--max-bytes", type=int, metavar="N", help="size of a request's body"
+    )
+    group.add_argument(
+        "--reload-seconds",
+        type=float,
+        metavar="S",
+        help="how often to look for a newer fit; 0 waits for the signal HUP "
+        "(default: 2)",
+    )
+
+
+def run(args: argparse.Namespace) -> Outcome:
+    """Serves until it is told to stop."""
+    from pyg_glif._optional import require
+
+    uvicorn = require("uvicorn", "pyg-glif serve", "serve")
+    token = os.environ.get(_TOKEN) if args.token is None else args.token
+    _check(args, token)
+
+    from pyg_glif.serve import create_app
+
+    given = ("threshold", "max_rows", "max_bytes", "reload_seconds")
+    options = {name: getattr(args, name) for name in given}
+    if args.allow_host:
+        options["hosts"] = ("127.0.0.1", "localhost", "::1", *args.allow_host)
+    app = create_app(
+        args.fit,
+        people=(lambda post: read_register(args, post)) if args.people else None,
+        watch=[args.people] if args.people else [],
+        token=token or None,
+        show_people=args.show_people,
+        **{name: value for name, value in options.items() if value is not None},
+    )
+    config = uvicorn.Config(
+        app,
+        host=args.host,
+        port=args.port,
+        root_path=args.root_path,
+        log_config=None,
+        access_log=False,  # it would hold paths, and so ids
+        server_header=False,
+        timeout_graceful_shutdown=30,
+    )
+    with _logging(args.quiet):
+        _server(uvicorn, config, app.state.desk.reload, args).run()
+    return Outcome("stopped", {"command": "serve", "fit": args.fit})
+
+
+def _check(args: argparse.Namespace, token: str | None) -> None:
+    """Raises on options that do not go together."""
+    if not Path(args.fit).is_file():
+        raise UsageError(f"'{args.fit}' does not exist")
+    for flag in ("--id", "--attributes"):
+        if getattr(args, flag[2:]) and not args.people:
+            raise UsageError(f"{flag} goes with --people")
+    if args.host not in ("127.0.0.1", "localhost", "::1") and not token:
+        msg = f"--host {args.host} lets other machines ask, so --token must be given"
+        raise UsageError(f"{msg}, or the variable {_TOKEN} be set")
+    if not 0 <= args.port < 1 << 16:
+        raise UsageError(f"--port must be from 0 to 65535 (got {args.port})")
+
+
+def read_register(args: argparse.Namespace, post: "GLIFPostProcessor") -> "Register":
+    """Who the fitted people are; raises if the file is about others."""
+    from pyg_glif.cli._tables import open_table
+    from pyg_glif.serve import Register
+
+    table = open_table(args.people)
+    wanted = [*([args.id] if args.id else []), *(args.attributes or [])]
+    for name in wanted:
+        if name not in table.names:
+            meant = nearest_name(name, table.names)
+            question = "" if meant is None else f". Did you mean '{meant}'?"
+            msg = f"'{args.people}' has no column '{name}'"
+            raise UsageError(f"{msg} (it has {listed(table.names)}){question}")
+    frame = table.frame(table.names, [args.id] if args.id else [])
+    kept = post.metadata_.get("columns", {}).get("outputs", [])
+    if len(frame) == len(post.y_hat_) and all(name in table.names for name in kept):
+        _check_same(args.people, kept, frame, post)
+    return Register(
+        ids=frame[args.id].tolist() if args.id else None,
+        frame=frame,
+        attributes={name: frame[name].to_numpy() for name in args.attributes or []},
+    )
+
+
+def _check_same(path: str, outputs: list[str], frame: Any, post: Any) -> None:
+    """Raises unless the outputs in a file are those of the fit, row by row."""
+    import numpy as np
+
+    if not outputs:
+        return
+    known = post.y_hat_.reshape(len(frame), -1).double().numpy()
+    apart = ~np.isclose(frame[outputs].to_numpy(np.float64), known, rtol=1e-5)
+    if apart.any():
+        row = int(apart.any(axis=1).argmax())
+        msg = f"'{path}' must hold the people of the fit, row by row"
+        raise UsageError(f"{msg} (row {row} has another output)")
+
+
+@contextlib.contextmanager
+def _logging(quiet: bool) -> Iterator[None]:
+    """Writes what the service logs to standard error, a line each."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    logs = [logging.getLogger(name) for name in ("pyg_glif.serve", "uvicorn.error")]
+    before = [log.level for log in logs]
+    for log in logs:
+        log.addHandler(handler)
+        log.setLevel(logging.WARNING if quiet else logging.INFO)
+    try:
+        yield
+    finally:
+        for log, level in zip(logs, before, strict=True):
+            log.removeHandler(handler)
+            log.setLevel(level)
+
+
+def _server(uvicorn: Any, config: Any, reload: Any, args: argparse.Namespace) -> Any:
+    """A server that ends in peace, and that the signal HUP has look at the file."""
+    import asyncio
+
+    class Server(uvicorn.Server):  # type: ignore[misc]
+        @contextlib.contextmanager
+        def capture_signals(self) -> Iterator[None]:
+            loop = asyncio.get_running_loop()
+            handlers = {signal.SIGINT: self._stop, signal.SIGTERM: self._stop}
+            if hasattr(signal, "SIGHUP"):
+                handlers[signal.SIGHUP] = reload
+            with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
+                for number, handler in handlers.items():
+                    loop.add_signal_handler(number, handler)
+            yield
+
+        def _stop(self) -> None:
+            self.force_exit = self.should_exit  # the second time means it
+            self.should_exit = True
+
+        async def startup(self, sockets: Any = None) -> None:
+            await super().startup(sockets)
+            for server in self.servers:
+                for one in server.sockets:
+                    host, port = one.getsockname()[:2]
+                    shown = f"[{host}]" if ":" in host else host
+                    note(args, f"serving http://{shown}:{port}{args.root_path}")
+
+    return Server(config)

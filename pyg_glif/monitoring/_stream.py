@@ -1,0 +1,123 @@
+"""One number per person, watched: the evidence, the interval, and how they went."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from pyg_glif._betting import Array, Capital, MeanSequence
+
+# Moments that are remembered; when they are full, every other one is dropped.
+_MOMENTS = 128
+#: What is remembered of a moment.
+COLUMNS = ("num", "mean", "low", "high", "log_capital")
+
+
+class Stream:
+    """The test that a mean is at most ``limit``, and an interval for the mean.
+
+    Args:
+        limit (float): The largest mean that is all right, in :math:`(0, 1)`.
+        level (float): Chance of a false alarm, ever; and of an interval that does not
+            hold at some time.
+    """
+
+    def __init__(self, limit: float, level: float) -> None:
+        self.limit, self.level = limit, level
+        self._capital = Capital(limit)
+        self._sequence = MeanSequence(level)
+        # When the alarm was raised (0: not), moments remembered, people between them.
+        self._marks: Array = np.array([0.0, 0.0, 1.0])
+        self._moments: Array = np.zeros((_MOMENTS, len(COLUMNS)))
+
+    def step(self, x: float) -> None:
+        """One more person."""
+        self._capital.step(x)
+        self._sequence.step(x)
+        if not self._marks[0] and self._capital.peak[0] >= -math.log(self.level):
+            self._marks[0] = self.num
+        if self.num % self._marks[2] == 0:
+            self._remember()
+
+    def _remember(self) -> None:
+        """Notes this moment; the memory for moments stays as large as it is."""
+        size = int(self._marks[1])
+        if size == _MOMENTS:
+            size //= 2
+            self._moments[:size] = self._moments[1::2]
+            self._marks[2] *= 2.0
+        if self.num % self._marks[2] == 0:
+            self._moments[size] = self._now()
+            size += 1
+        self._marks[1] = size
+
+    def _now(self) -> list[float]:
+        return [self.num, self.mean, *self.interval, float(self._capital.log_value[0])]
+
+    @property
+    def num(self) -> int:
+        """People so far."""
+        return int(self._sequence.num[0])
+
+    @property
+    def mean(self) -> float:
+        """Their mean, NaN without anybody."""
+        total = float(self._sequence.total[0])
+        return total / self.num if self.num else math.nan
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Bounds for the mean that hold at all times at once."""
+        return self._sequence.interval
+
+    @property
+    def p_value(self) -> float:
+        """Level at which the alarm would be on by now."""
+        return min(1.0, math.exp(-float(self._capital.peak[0])))
+
+    @property
+    def alarm_at(self) -> int | None:
+        """The number of the person with whom the alarm was raised."""
+        return int(self._marks[0]) or None
+
+    @property
+    def moments(self) -> Array:  # [T, 5]
+        """Remembered moments and the present one, with columns ``COLUMNS``."""
+        known = self._moments[: int(self._marks[1])]
+        if self.num and (not len(known) or known[-1, 0] != self.num):
+            return np.concatenate([known, [self._now()]])
+        return known.copy()
+
+    @property
+    def _parts(self) -> tuple[Array, ...]:
+        capital, sequence = self._capital.state, self._sequence.state
+        return capital.reshape(-1), sequence, self._marks, self._moments.reshape(-1)
+
+    @property
+    def state(self) -> Array:
+        """Everything that changes, as one vector."""
+        return np.concatenate(self._parts)
+
+    @state.setter
+    def state(self, value: Array) -> None:
+        if value.shape != self.state.shape:
+            want = self.state.size
+            msg = f"'state' must hold {want} numbers per stream (got {value.size})"
+            raise ValueError(msg)
+        for part in self._parts:
+            part[:], value = value[: part.size], value[part.size :]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        log_capital = float(self._capital.log_value[0])
+        return {
+            "limit": self.limit,
+            "level": self.level,
+            "num": self.num,
+            "mean": self.mean,
+            "interval": list(self.interval),
+            "log_capital": log_capital,
+            "p_value": self.p_value,
+            "alarm": self.alarm_at is not None,
+            "alarm_at": self.alarm_at,
+        }

@@ -1,0 +1,117 @@
+"""How far from the fitted people a newcomer may be expected to be."""
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from pyg_glif._betting import mean_bound, share_bound
+from pyg_glif._validate import check_num_rows, check_scalar
+
+if TYPE_CHECKING:
+    from pyg_glif.postprocessor import GLIFPostProcessor
+
+# Where distances have no limit of their own: so many times what 19 of 20 are below.
+_REACH = 2.0
+
+
+@dataclass(frozen=True)
+class DriftReference:
+    r"""What the fitted people say about newcomers who are like them.
+
+    Some fitted people, drawn at random, are asked as if they were newcomers to the
+    others: have they no peer, and how far is the nearest? Newcomers have more people
+    to be near to, so on average they are at most as far. What is kept are two upper
+    bounds that hold with probability at least :math:`1 - \alpha/2`, for the share
+    without a peer (Clopper and Pearson) and for the mean of :math:`\min(d/r, 1)`, where
+    :math:`d` is the fair distance to the nearest peer and :math:`r` is ``reach`` (by
+    betting).
+
+    Args:
+        isolated (float): Upper bound for the share of newcomers without a peer.
+        nearest (float): Upper bound for the mean of :math:`\min(d/r, 1)`.
+        reach (float): The distance :math:`r` from which on all are equally far.
+        alpha (float): Chance of an alarm, ever, if nothing has changed; the bounds use
+            half of it, the tests the other half.
+        num_asked (int): How many fitted people were asked.
+
+    Example:
+        >>> from pyg_glif import GLIFPostProcessor
+        >>> x = torch.rand(500, 1, generator=torch.Generator().manual_seed(0))
+        >>> post = GLIFPostProcessor(tau=0.02).fit(x, x[:, 0])
+        >>> reference = DriftReference.of(post)
+        >>> reference.num_asked, reference.isolated < 0.06
+        (100, True)
+    """
+
+    isolated: float
+    nearest: float
+    reach: float
+    alpha: float = 0.05
+    num_asked: int = 0
+
+    @classmethod
+    def of(
+        cls,
+        post: "GLIFPostProcessor",
+        alpha: float = 0.05,
+        share: float = 0.2,
+        generator: torch.Generator | None = None,
+    ) -> "DriftReference":
+        """The reference that the fitted people of a post-processor are.
+
+        Args:
+            post (GLIFPostProcessor): A fit.
+            alpha (float): Chance of a false alarm, ever. (default: :obj:`0.05`)
+            share (float): Share of the fitted people who are asked.
+                (default: :obj:`0.2`)
+            generator (torch.Generator, optional): Draws them. (default: seed 0)
+        """
+        alpha = check_scalar("alpha", alpha, above=0.0, below=1.0)
+        share = check_scalar("share", share, above=0.0, below=1.0)
+        if post.mutual:
+            msg = "'post' must not have mutual neighbours (got 'mutual=True')"
+            raise ValueError(f"{msg}. More people can then mean fewer neighbours")
+        graph = post.similarity_
+        num = graph.num_nodes
+        check_num_rows("post", num, 10)
+        if generator is None:
+            generator = torch.Generator().manual_seed(0)
+        order = torch.randperm(num, generator=generator)
+        asked = torch.zeros(num, dtype=torch.bool)
+        asked[order[: max(1, round(share * num))]] = True
+        row, col = graph.edge_index.cpu()
+        sq_dist = graph.sq_dist.cpu().double()
+        others = ~asked[col]
+        apart = torch.full((num,), math.inf, dtype=torch.float64)
+        apart.scatter_reduce_(0, row[others], sq_dist[others], "amin").sqrt_()
+        reach = post.tau_
+        if math.isinf(reach):  # decided by those who are not asked
+            reach = _REACH * _usual(apart[~asked])
+        dist = apart[asked]
+        scaled = (dist / reach).clamp_(max=1.0)
+        far = int(torch.isinf(dist).sum())
+        return cls(
+            isolated=share_bound(far, len(dist), alpha / 4.0),
+            nearest=mean_bound(scaled.tolist(), alpha / 4.0),
+            reach=reach,
+            alpha=alpha,
+            num_asked=len(dist),
+        )
+
+    def scaled(self, dist: float) -> float:
+        """A distance to the nearest peer as a number from 0 to 1."""
+        return min(dist / self.reach, 1.0)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return dict(self.__dict__)
+
+
+def _usual(dist: torch.Tensor) -> float:
+    """What 19 of 20 finite distances are below, one if that is zero."""
+    known = dist[torch.isfinite(dist)]
+    found = float(np.quantile(known.numpy(), 0.95)) if len(known) else 0.0
+    return found if found > 0 else 1.0

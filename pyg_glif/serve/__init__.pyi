@@ -1,0 +1,4 @@
+from .app import create_app
+from .register import Register
+
+__all__ = ["Register", "create_app"]

@@ -1,0 +1,153 @@
+"""The routes for programs."""
+
+import json
+from typing import Any
+
+import numpy as np
+import torch
+from fastapi import APIRouter, Request
+from pydantic import BaseModel, ValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse, Response
+from torch import Tensor
+
+from pyg_glif.serve import _schemas as schemas
+from pyg_glif.serve._batching import BusyError
+from pyg_glif.serve._desk import Desk, Service
+from pyg_glif.serve._metrics import CONTENT_TYPE
+from pyg_glif.serve._served import Answer
+
+_REFUSALS: dict[int | str, dict[str, Any]] = {
+    code: {"model": schemas.Refusal, "description": why}
+    for code, why in {
+        401: "No token.",
+        408: "The body did not come in time.",
+        413: "The body is too large.",
+        415: "The body is not JSON.",
+        421: "The name of another service.",
+        503: "Too many requests wait, or the service is not ready.",
+    }.items()
+}
+_FAULTS = {422: {"model": schemas.Faults, "description": "What is wrong, by field."}}
+
+
+def api(desk: Desk) -> APIRouter:
+    """Routes over a desk."""
+    router = APIRouter()
+
+    @router.post(
+        "/v1/correct",
+        summary="Correct the outputs of newcomers",
+        response_class=Response,
+        responses={200: {"model": schemas.Corrected}, **_FAULTS, **_REFUSALS},
+        openapi_extra=_takes(desk.service.requests.correct),
+    )
+    async def correct(request: Request) -> Response:
+        service = desk.service
+        body = await _body(request, service.requests.correct)
+        x, y, notes = _people(service, body)
+        answer = await _answered(desk, service, x, y)
+        return _json(
+            {
+                "y_fair": answer.y_fair.tolist(),
+                "num_peers": answer.num_peers.tolist(),
+                "certificate": {k: v.tolist() for k, v in answer.certificate.items()},
+                "notes": notes,
+                "fit": service.served.fit_id,
+            }
+        )
+
+    @router.get("/v1/info", summary="What is served", responses=_REFUSALS)
+    async def info() -> schemas.Info:
+        error = desk.reload_error
+        return schemas.Info(**desk.service.info, reload_error=error)
+
+    @router.get("/healthz", summary="Whether the process runs")
+    async def healthz() -> schemas.Health:
+        return schemas.Health(status="ok")
+
+    @router.get(
+        "/readyz",
+        summary="Whether newcomers are answered",
+        responses={503: {"model": schemas.Health}},
+        response_model=schemas.Health,
+    )
+    async def readyz() -> Response:
+        ready = desk.is_ready and desk.batcher.is_alive
+        status = {"status": "ready" if ready else "not ready"}
+        return JSONResponse(status, 200 if ready else 503)
+
+    @router.get("/metrics", summary="Counters for Prometheus", response_class=Response)
+    async def metrics() -> Response:
+        desk.metrics.waiting.set(desk.batcher.num_waiting)
+        return Response(desk.metrics.text(), media_type=CONTENT_TYPE)
+
+    return router
+
+
+def _takes(model: type[BaseModel]) -> dict[str, Any]:
+    """A request body in the description of the service."""
+    schema = model.model_json_schema()
+    parts = schema.pop("$defs", {})
+
+    def resolved(value: Any) -> Any:
+        """Parts where they are used: the description is of the fit in use."""
+        if isinstance(value, dict):
+            if "$ref" in value:
+                return resolved(parts[value["$ref"].rpartition("/")[2]])
+            return {key: resolved(one) for key, one in value.items()}
+        return list(map(resolved, value)) if isinstance(value, list) else value
+
+    content = {"application/json": {"schema": resolved(schema)}}
+    return {"requestBody": {"required": True, "content": content}}
+
+
+async def _body(request: Request, model: type[BaseModel]) -> Any:
+    """The body of a request; read as JSON and checked in one pass."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        raise HTTPException(415, "'Content-Type' must be application/json")
+    try:
+        return model.model_validate_json(await request.body())
+    except ValidationError as error:
+        raise RequestFaultError(schemas.faults(error)) from None
+
+
+class RequestFaultError(Exception):
+    """A request that cannot be used, and what is wrong with it."""
+
+    def __init__(self, content: dict[str, Any]) -> None:
+        super().__init__("a request that cannot be used")
+        self.content = content
+
+
+def _people(service: Service, body: Any) -> tuple[Tensor, Tensor, list[str]]:
+    """Coordinates and outputs of the people of a request, and what was odd."""
+    # NumPy reads lists several times faster than torch.
+    y = torch.from_numpy(np.array(body.y_hat, dtype=np.float64))
+    if body.x is not None:
+        return torch.from_numpy(np.array(body.x, dtype=np.float64)), y, []
+    rows = [row.model_dump(by_alias=True) for row in body.rows]
+    try:
+        x, notes = service.served.coordinates(rows)
+    except (TypeError, ValueError) as error:
+        fault = schemas.fault(("rows",), str(error))
+        raise RequestFaultError({"detail": [fault]}) from None
+    return x, y, notes
+
+
+async def _answered(desk: Desk, service: Service, x: Tensor, y: Tensor) -> Answer:
+    """Corrected outputs; what the method refuses is a fault of the request."""
+    try:
+        return await desk.correct(service.served, x, y)
+    except BusyError:
+        headers = {"Retry-After": "1"}
+        raise HTTPException(503, "too many requests wait", headers) from None
+    except ValueError as error:
+        raise RequestFaultError({"detail": [schemas.fault((), str(error))]}) from None
+
+
+def _json(content: dict[str, Any]) -> Response:
+    """Plain data as a response."""
+    text = json.dumps(content, allow_nan=False, separators=(",", ":"))
+    return Response(text, media_type="application/json")

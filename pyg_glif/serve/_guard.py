@@ -1,0 +1,152 @@
+"""What stands between the network and the application.
+
+One layer, written against ASGI itself because every request passes it: who may ask,
+how much they may send, which headers go back, what is counted and what is logged.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, MutableMapping
+from http.cookies import CookieError, SimpleCookie
+from typing import Any
+from urllib.parse import urlsplit
+
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse, RedirectResponse, Response
+
+from pyg_glif.serve._metrics import Metrics
+from pyg_glif.serve._settings import Settings
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+#: The cookie of those who have shown the token in a browser.
+COOKIE = "pyg_glif_session"
+#: Seconds to wait for the next part of a body.
+PATIENCE = 30.0
+
+_log = logging.getLogger("pyg_glif.serve")
+# What everybody may see: that the service runs, and the page that asks for the token.
+_OPEN = frozenset(("/healthz", "/readyz", "/login", "/static/style.css"))
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+_HEADERS = [
+    (b"content-security-policy", _POLICY.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"cache-control", b"no-store"),
+]
+
+
+class Guard:
+    """Lets requests through to ``app``, or answers them itself."""
+
+    def __init__(self, app: App, settings: Settings, metrics: Metrics) -> None:
+        self._app, self._settings, self._metrics = app, settings, metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers one request, and counts and logs the answer."""
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        if scope["type"] != "http":  # nothing here talks over sockets
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        start, status = time.perf_counter(), 500
+
+        async def safely(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [*message.get("headers", ()), *_HEADERS]
+            await send(message)
+
+        headers = dict(scope["headers"])
+        refusal = self._refusal(scope, headers)
+        try:
+            if refusal is not None:
+                await refusal(scope, receive, safely)
+            else:
+                await self._app(scope, self._limited(receive), safely)
+        finally:
+            seconds = time.perf_counter() - start
+            # The pattern, not the path: a path may hold somebody's id.
+            route = getattr(scope.get("route"), "path", "none")
+            self._metrics.request(route, scope["method"], status, seconds)
+            if _log.isEnabledFor(logging.INFO):
+                line = "%s %s %d %.1f ms"
+                _log.info(line, scope["method"], route, status, 1e3 * seconds)
+
+    def _refusal(self, scope: Scope, headers: dict[bytes, bytes]) -> Response | None:
+        """The answer to a request that may not pass."""
+        settings = self._settings
+        path = scope["path"].removeprefix(scope.get("root_path", ""))
+        size = headers.get(b"content-length", b"0")
+        if not size.isdigit() or int(size) > settings.max_bytes:
+            return JSONResponse({"detail": self._too_large}, 413)
+        if settings.token is None:
+            # Whoever controls a name may point it here and read with a browser's eyes.
+            name = _host(headers.get(b"host", b"").decode("latin-1"))
+            if name not in settings.hosts and path not in _OPEN:
+                msg = "'Host' must be a name of this service"
+                return JSONResponse({"detail": f"{msg}. See --allow-host"}, 421)
+            return None
+        if path in _OPEN or self._is_known(headers):
+            return None
+        if b"text/html" in headers.get(b"accept", b"") and scope["method"] == "GET":
+            return RedirectResponse(f"{scope.get('root_path', '')}/login", 303)
+        return JSONResponse(
+            {"detail": "a token is needed: 'Authorization: Bearer TOKEN'"},
+            401,
+            {"WWW-Authenticate": "Bearer"},
+        )
+
+    def _is_known(self, headers: dict[bytes, bytes]) -> bool:
+        """Whether a request shows the token, or the session that stands for it."""
+        scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
+        if scheme.lower() == b"bearer":
+            return self._settings.is_token(token.strip().decode("latin-1"))
+        try:
+            cookies = SimpleCookie(headers.get(b"cookie", b"").decode("latin-1"))
+        except CookieError:
+            return False
+        found = cookies.get(COOKIE)
+        return found is not None and self._settings.is_session(found.value)
+
+    @property
+    def _too_large(self) -> str:
+        return f"the body must have at most {self._settings.max_bytes} bytes"
+
+    def _limited(self, receive: Receive) -> Receive:
+        """The body, up to the limit, from those who do send it."""
+        size = 0
+
+        async def limited() -> Message:
+            nonlocal size
+            try:
+                message = await asyncio.wait_for(receive(), PATIENCE)
+            except asyncio.TimeoutError:
+                raise HTTPException(408, "the body did not come in time") from None
+            size += len(message.get("body", b""))
+            if size > self._settings.max_bytes:
+                raise HTTPException(413, self._too_large)
+            return message
+
+        return limited
+
+
+def _host(header: str) -> str:
+    """The name in a 'Host' header, without its port."""
+    try:
+        return urlsplit(f"//{header}").hostname or ""
+    except ValueError:
+        return ""

@@ -1,0 +1,97 @@
+"""What a service counts, for Prometheus."""
+
+import threading
+from collections import deque
+from collections.abc import Sequence
+
+import torch
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+
+from pyg_glif.serve._served import Answer, Served
+
+#: The type of the text that :meth:`Metrics.text` returns.
+CONTENT_TYPE = CONTENT_TYPE_LATEST
+# Newcomers over whom the share without peers is taken.
+_WINDOW = 1000
+_SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+_MOVED = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
+
+
+class Metrics:
+    """Counters of one service; threads share them."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        shared = {"namespace": "pyg_glif", "registry": self.registry}
+        self._requests = Histogram(
+            "request_seconds",
+            "Time from the first byte of a request to the last of its response.",
+            ["route", "method", "status"],
+            buckets=_SECONDS,
+            **shared,
+        )
+        self._batches = Histogram(
+            "batch_requests",
+            "Requests that were answered by one search.",
+            buckets=[1, 2, 4, 8, 16, 32, 64, 128, 256],
+            **shared,
+        )
+        self._newcomers = Counter(
+            "newcomers", "Newcomers who were corrected.", **shared
+        )
+        self._isolated = Counter(
+            "newcomers_isolated", "Newcomers without a peer.", **shared
+        )
+        self._share = Gauge(
+            "isolated_share",
+            f"Share of the last {_WINDOW} newcomers who had no peer.",
+            **shared,
+        )
+        self._moved = Histogram(
+            "movement", "How far outputs were moved.", buckets=_MOVED, **shared
+        )
+        self.waiting = Gauge("waiting_requests", "Requests in the queue.", **shared)
+        self._reloads = Counter(
+            "reloads", "New fits taken, or refused.", ["result"], **shared
+        )
+        self._people = Gauge("fitted_people", "People of the fit.", **shared)
+        self._loaded = Gauge(
+            "fit_loaded_timestamp_seconds", "When the fit was loaded.", **shared
+        )
+        self._lock = threading.Lock()
+        self._last: deque[bool] = deque(maxlen=_WINDOW)
+
+    def request(self, route: str, method: str, status: int, seconds: float) -> None:
+        """Counts a response."""
+        self._requests.labels(route, method, str(status)).observe(seconds)
+
+    def batch(self, num_requests: int, answers: Sequence[Answer]) -> None:
+        """Counts what one search answered."""
+        self._batches.observe(num_requests)
+        if not answers:
+            return
+        alone = (torch.cat([one.num_peers for one in answers]) == 0).tolist()
+        self._newcomers.inc(len(alone))
+        self._isolated.inc(sum(alone))
+        with self._lock:
+            self._last.extend(alone)
+            self._share.set(sum(self._last) / len(self._last))
+        for one in answers:
+            for moved in one.moved.tolist():
+                self._moved.observe(moved)
+
+    def loaded(self, served: Served, *, again: bool) -> None:
+        """Notes the fit in use."""
+        self._people.set(served.num_people)
+        self._loaded.set(served.loaded_at.timestamp())
+        if again:
+            self._reloads.labels("taken").inc()
+
+    def refused(self) -> None:
+        """Notes a fit that could not be loaded."""
+        self._reloads.labels("refused").inc()
+
+    def text(self) -> bytes:
+        """All of it, in the form that Prometheus reads."""
+        return bytes(generate_latest(self.registry))

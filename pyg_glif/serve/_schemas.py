@@ -1,0 +1,228 @@
+"""Requests and responses. What a fit takes is described by that fit alone."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    FiniteFloat,
+    ValidationError,
+    WithJsonSchema,
+    create_model,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
+
+from pyg_glif.serve._served import ColumnForm, Served
+
+# Faults of one request that are told; the rest are counted.
+_MOST = 20
+
+
+class Fault(BaseModel):
+    """One thing that is wrong with a request."""
+
+    field: str = Field(description="Where, such as 'rows[0].age'.")
+    loc: list[str | int] = Field(description="The same as a path.")
+    msg: str = Field(description="What is expected there.")
+
+
+class Faults(BaseModel):
+    """A request that cannot be used."""
+
+    detail: list[Fault]
+
+
+class Refusal(BaseModel):
+    """Why there is no answer."""
+
+    detail: str
+
+
+class Corrected(BaseModel):
+    """Corrected outputs of newcomers, in the order of the request."""
+
+    y_fair: list[float] | list[list[float]] = Field(
+        description="Corrected outputs; a newcomer without peers keeps theirs."
+    )
+    num_peers: list[int] = Field(description="Fitted people who are similar.")
+    certificate: dict[str, list[float]] = Field(
+        description="What is certain about each correction, by name."
+    )
+    notes: list[str] = Field(description="What was odd about the people.")
+    fit: str = Field(description="Which fit answered: the start of its SHA-256.")
+
+
+class Health(BaseModel):
+    """Whether the service runs."""
+
+    status: str
+
+
+class ColumnInfo(BaseModel):
+    """A column that newcomers have."""
+
+    name: str
+    kind: str
+    counts: bool = Field(description="Whether it says who is similar.")
+    nullable: bool
+    values: list[str | bool | int | float] = Field(description="Of categories.")
+
+
+class Info(BaseModel):
+    """What is served, and within which limits."""
+
+    version: str
+    fit: str
+    loaded_at: str
+    reload_error: str | None
+    num_people: int
+    num_features: int
+    num_outputs: int | None
+    columns: list[ColumnInfo]
+    unit: str
+    tau: float | None
+    k: int | None
+    lam: float
+    num_isolated: int
+    max_rows: int
+    max_bytes: int
+    show_people: bool
+
+
+class Requests:
+    """The models of requests for one fit: its columns, its width, its outputs."""
+
+    def __init__(self, served: Served, max_rows: int) -> None:
+        people = _people(served, max_rows)
+        one = _people(served, 1)
+        config = _config(served)
+        self.correct: type[BaseModel] = create_model(
+            "Newcomers",
+            __config__=config,
+            __validators__={"one_form": model_validator(mode="after")(_one_form)},
+            **people,
+        )
+        self.explain: type[BaseModel] = create_model(
+            "Explain",
+            __config__=config,
+            __validators__={"one_form": model_validator(mode="after")(_one_form)},
+            **one,
+            names=(bool, Field(False, description="Whether to name the peers.")),
+            top=(int, Field(10, ge=1, le=100, description="Peers to name.")),
+        )
+
+
+def _config(served: Served) -> ConfigDict:
+    """Nothing is guessed and nothing is left over; one of two forms of people."""
+    forms = [{"required": ["x"]}]
+    if served.columns:
+        forms.append({"required": ["rows"]})
+    extra: Any = {"oneOf": forms}
+    return ConfigDict(extra="forbid", strict=True, json_schema_extra=extra)
+
+
+def _people(served: Served, most: int) -> dict[str, Any]:
+    """The fields that describe people."""
+    number: Any = FiniteFloat
+    row = _listed(number, served.post.n_features_in_)
+    width = served.num_outputs
+    y = number if width is None else _listed(number, width)
+    found: dict[str, Any] = {
+        "x": (
+            _listed(row, 1, most),
+            Field(None, description="People as rows of the fit's coordinates."),
+        ),
+        "y_hat": (
+            _listed(y, 1, most),
+            Field(description="Outputs of the model for them."),
+        ),
+    }
+    if served.columns:
+        form = create_model(
+            "Row",
+            __config__=ConfigDict(extra="forbid", strict=True),
+            **{f"c{k}": _cell(one) for k, one in enumerate(served.columns)},
+        )
+        found["rows"] = (
+            _listed(form, 1, most),
+            Field(None, description="People by the columns of the table."),
+        )
+    return found
+
+
+def _listed(kind: Any, least: int, most: int | None = None) -> Any:
+    """A list of a length in a range, or of one length."""
+    most = least if most is None else most
+    return Annotated[list[kind], Field(min_length=least, max_length=most)]
+
+
+def _cell(one: ColumnForm) -> Any:
+    """Type and field of one column."""
+    if not one.counts:
+        anything = Annotated[Any, WithJsonSchema({})]
+        return anything, Field(None, alias=one.name, description="Does not count.")
+    words = {"date": "ISO 8601", "duration": "days"}.get(one.kind, one.kind)
+    told: Any = FiniteFloat
+    if one.kind in ("date", "category"):
+        told = {bool: bool, float: FiniteFloat, str: str}.get(_common(one.values))
+    if told is None:
+        told = Annotated[Any, AfterValidator(_plain), WithJsonSchema(_ANY_CELL)]
+    elif one.nullable:
+        told = told | None
+    return told, Field(alias=one.name, description=words)
+
+
+_ANY_CELL = {"type": ["string", "number", "boolean", "null"]}
+
+
+def _common(values: Sequence[Any]) -> type | None:
+    """The type that all values have; of dates, which have no values, text."""
+    kinds = {float if type(one) is int else type(one) for one in values} or {str}
+    return kinds.pop() if len(kinds) == 1 else None
+
+
+def _plain(value: Any) -> Any:
+    """A cell that is neither a list nor an object."""
+    if value is None or isinstance(value, (str, bool, int, float)):
+        return value
+    raise _error("must be a text, a number or a truth value")
+
+
+def _one_form(self: Any) -> Any:
+    """Raises unless people come in one form, and have an output each."""
+    forms = {name: getattr(self, name, None) for name in ("x", "rows")}
+    given = {name: value for name, value in forms.items() if value is not None}
+    if len(given) != 1:
+        got = "both" if given else "neither"
+        raise _error(f"one of 'x' and 'rows' must be given (got {got})")
+    ((name, people),) = given.items()
+    if len(people) != len(self.y_hat):
+        got = f"{len(self.y_hat)} for {len(people)}"
+        raise _error(f"'y_hat' must have one entry per row of '{name}' (got {got})")
+    return self
+
+
+def _error(message: str) -> PydanticCustomError:
+    """An error whose message is not a template."""
+    return PydanticCustomError("people", "{message}", {"message": message})
+
+
+def faults(error: ValidationError) -> dict[str, Any]:
+    """What is wrong with a request, without what was sent."""
+    found = error.errors(include_url=False, include_context=False, include_input=False)
+    detail = [fault(one["loc"], one["msg"]) for one in found[:_MOST]]
+    if len(found) > _MOST:
+        detail.append(fault((), f"and {len(found) - _MOST} more"))
+    return {"detail": detail}
+
+
+def fault(loc: Sequence[str | int], msg: str) -> dict[str, Any]:
+    """One fault, with its place as a text."""
+    text = ""
+    for part in loc:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}"
+    return {"field": text.lstrip("."), "loc": ["body", *loc], "msg": msg}

@@ -1,0 +1,179 @@
+"""One fit as it is served: people in, corrected outputs out."""
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from datetime import datetime, timezone
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pyg_glif.postprocessor import GLIFPostProcessor
+from pyg_glif.serve.register import Register
+from pyg_glif.tables import FairTable
+
+_UNSEEN = "values that the fit has not seen count as average"
+Identity = tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """Corrected newcomers: outputs, peers, how far they moved, and certificates."""
+
+    y_fair: Tensor  # [M] or [M, C]
+    num_peers: Tensor  # [M]
+    moved: Tensor  # [M]
+    certificate: Mapping[str, Tensor]  # [M] each
+
+    def split(self, sizes: Sequence[int]) -> "Iterator[Answer]":
+        """The parts of several requests."""
+        start = 0
+        for size in sizes:
+            rows = slice(start, start := start + size)
+            yield Answer(
+                self.y_fair[rows],
+                self.num_peers[rows],
+                self.moved[rows],
+                {name: value[rows] for name, value in self.certificate.items()},
+            )
+
+
+@dataclass(frozen=True)
+class ColumnForm:
+    """A column that newcomers have, as forms and schemas need it."""
+
+    name: str
+    kind: str  # "number", "date", "duration" (days) or "category"
+    counts: bool = True  # whether it says who is similar
+    nullable: bool = False
+    values: tuple[Any, ...] = ()  # of categories, those of the fit
+
+
+class Served:
+    """A fit, the table before it and the register beside it; nothing changes in it."""
+
+    def __init__(
+        self, path: Path, people: Callable[[GLIFPostProcessor], Register] | None = None
+    ) -> None:
+        self.path = path
+        self.post = GLIFPostProcessor.load(path, progress=False)
+        self.loaded_at = datetime.now(timezone.utc)
+        self.fit_id = _digest(path)[:16]
+        self.num_people = len(self.post.y_fair_)
+        shape = self.post.y_fair_.shape
+        self.num_outputs = None if len(shape) == 1 else shape[1]
+        kept = self.post.metadata_
+        config = kept.get("table") or kept.get("estimator", {}).get("table")
+        self.table = None if config is None else FairTable.from_config(config)
+        self.columns = tuple(self._columns(config))
+        self.unit = "units of the distance" if self.table is None else self.table.unit_
+        register = Register() if people is None else people(self.post)
+        self.register = register.checked(self.num_people)
+
+    def _columns(self, config: Mapping[str, Any] | None) -> Iterator[ColumnForm]:
+        """The columns by which rows are told; none if nobody named any."""
+        if config is None or self.table is None:
+            names = self.post.metadata_.get("columns", {}).get("features")
+            if names is None:
+                names = getattr(self.post, "feature_names_in_", ())
+            for name in names:
+                yield ColumnForm(str(name), "number")
+            return
+        counted = {str(one["name"]): one for one in config["columns"]}
+        for name in map(str, config["names"]):
+            if name not in counted:
+                yield ColumnForm(name, "any", counts=False, nullable=True)
+                continue
+            kind = counted[name]["kind"]
+            points = counted[name]["points"] if kind == "category" else ()
+            yield ColumnForm(name, kind, nullable=True, values=tuple(points))
+
+    def warm_up(self) -> None:
+        """Builds the index, so that the first newcomer does not wait for it."""
+        self.correct(self.post.x_[:1].double(), self.post.y_hat_[:1].double())
+
+    def correct(self, x: Tensor, y: Tensor) -> Answer:
+        """Corrects newcomers by coordinates of the fit."""
+        y_fair, info = self.post.transform(x, y, return_info=True)
+        moved = (y_fair - y).reshape(len(y), -1).norm(dim=1)
+        found = getattr(info, "certificate", None)
+        return Answer(y_fair, info.num_neighbors, moved, _by_person(found, len(y)))
+
+    def frame(self, rows: Sequence[Mapping[str, Any]]) -> Any:
+        """Rows as a frame, with the columns that count."""
+        import pandas as pd
+
+        columns: dict[str, Any] = {}
+        for one in self.columns:
+            if one.counts:
+                cells = [row[one.name] for row in rows]
+                columns[one.name] = _series(cells, one.kind)
+        return pd.DataFrame(columns)
+
+    def coordinates(
+        self, rows: Sequence[Mapping[str, Any]]
+    ) -> tuple[Tensor, list[str]]:
+        """Coordinates of people by their columns, and what was odd about them."""
+        if self.table is None:
+            names = [one.name for one in self.columns]
+            cells = [[row[name] for name in names] for row in rows]
+            return torch.tensor(cells, dtype=torch.float64), []
+        frame = self.frame(rows)
+        z = self.table.transform(frame)
+        notes = [
+            f"'{one.column}': {_UNSEEN}"
+            for one in self.table.summary(frame).columns
+            if one.unseen
+        ]
+        return z, notes
+
+    @cached_property
+    def x(self) -> Tensor:
+        """Features of the fitted people."""
+        return self.post.x_
+
+
+def identity(paths: Sequence[Path]) -> Identity:
+    """What changes when one of some files is replaced."""
+    found = []
+    for path in paths:
+        stat = os.stat(path)
+        found.append((stat.st_dev, stat.st_ino, stat.st_mtime_ns, stat.st_size))
+    return tuple(found)
+
+
+def _digest(path: Path) -> str:
+    """SHA-256 of a file."""
+    total = hashlib.sha256()
+    with open(path, "rb") as file:
+        while block := file.read(1 << 20):
+            total.update(block)
+    return total.hexdigest()
+
+
+def _series(cells: list[Any], kind: str) -> Any:
+    """Cells of JSON as a column of the kind that the fit had."""
+    import pandas as pd
+
+    if kind == "number":
+        return np.array([np.nan if c is None else c for c in cells], dtype=np.float64)
+    if kind == "duration":
+        return pd.to_timedelta(pd.Series(cells, dtype=np.float64), unit="D")
+    return pd.Series(cells, dtype=object)
+
+
+def _by_person(found: Any, size: int) -> dict[str, Tensor]:
+    """The parts of a certificate that have an entry per newcomer."""
+    if not is_dataclass(found):
+        return {}
+    parts = {one.name: getattr(found, one.name) for one in fields(found)}
+    return {
+        name: value
+        for name, value in parts.items()
+        if isinstance(value, Tensor) and value.shape == (size,)
+    }

@@ -1,0 +1,49 @@
+"""What a service may do, and for whom."""
+
+import hashlib
+import hmac
+from dataclasses import dataclass, field
+
+from pyg_glif._validate import check_choice, check_count, check_scalar
+
+#: Names under which a machine calls itself.
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Safety and limits of a service; the arguments of ``create_app``."""
+
+    token: str | None = field(default=None, repr=False)
+    show_people: bool = False
+    hosts: tuple[str, ...] = LOOPBACK
+    max_rows: int = 10_000
+    max_bytes: int = 1 << 24
+    threshold: float | None = None
+    reload_seconds: float = 2.0
+
+    def __post_init__(self) -> None:
+        if self.token is not None and len(self.token) < 16:
+            msg = "'token' must have at least 16 characters"
+            remedy = "Let 'secrets.token_urlsafe()' of Python make one"
+            raise ValueError(f"{msg} (got {len(self.token)}). {remedy}")
+        check_choice("show_people", self.show_people, (True, False))
+        check_count("max_rows", self.max_rows)
+        check_count("max_bytes", self.max_bytes)
+        check_scalar("reload_seconds", self.reload_seconds, minimum=0.0)
+        if self.threshold is not None:
+            check_scalar("threshold", self.threshold)
+
+    @property
+    def session(self) -> str:
+        """What a browser keeps in place of the token, once it has shown it."""
+        key = (self.token or "").encode()
+        return hmac.new(key, b"pyg_glif session", hashlib.sha256).hexdigest()
+
+    def is_token(self, text: str) -> bool:
+        """Whether a text is the token, in a time that does not depend on it."""
+        return hmac.compare_digest(text.encode(), (self.token or "").encode())
+
+    def is_session(self, text: str) -> bool:
+        """Whether a text is the session of the token."""
+        return hmac.compare_digest(text.encode(), self.session.encode())

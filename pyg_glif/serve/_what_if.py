@@ -1,0 +1,152 @@
+"""Other strengths and radii than those of the fit, and what they would change."""
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pyg_glif.path import PathPoint, glif_path
+from pyg_glif.serve._served import Served
+
+#: A person is affected if their output moves by more than this share of the range of
+#: all outputs.
+AFFECTED = 0.01
+#: People named for each setting.
+MOST_MOVED = 10
+_STRENGTHS = (0.0, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 10.0)
+_RADII = (0.4, 0.55, 0.7, 0.85, 1.0)
+_CAPS = (0.5, 0.75, 0.9, 1.0)  # with k: shares of the edges that are kept
+_FINE, _BARS = 400, 20
+
+
+class WhatIf:
+    """The fitted people under a grid of settings; computed when it is made.
+
+    Args:
+        served (Served): The fit.
+        decide (callable, optional): Outputs to decisions, whole numbers.
+        stopped (callable): Asked now and then whether nobody wants the result.
+    """
+
+    def __init__(
+        self,
+        served: Served,
+        decide: Callable[[Tensor], Tensor] | None,
+        stopped: Callable[[], bool],
+    ) -> None:
+        post, self._decide = served.post, decide
+        self._y, graph = post.y_hat_, post.similarity_
+        self._row, self._col = graph.edge_index
+        self._weight = graph.weights(post.theta_).double()
+        self._groups = {
+            name: np.unique(np.asarray(value).astype(str), return_inverse=True)
+            for name, value in served.register.attributes.items()
+        }
+        span = float(self._y.max() - self._y.min())
+        self.least, self._span = AFFECTED * span, span or 1.0
+        own = float(post.lam) or 1.0
+        self.lams = [own * factor for factor in _STRENGTHS]
+        self.taus = self._radii(post.tau_, graph.sq_dist)
+        #: Positions of the fit's own settings; its strength may be zero.
+        self.at = (len(self.taus) - 1, self.lams.index(float(post.lam)))
+        self.points: list[dict[str, Any]] = []
+        for tau in self.taus:
+            for point in self._solved(served, graph, tau):
+                if stopped():
+                    return
+                self.points.append(self._judged(point))
+        self._shorten()
+
+    @staticmethod
+    def _radii(tau: float, sq_dist: Tensor) -> list[float]:
+        """Radii up to that of the fit: beyond it, nobody was searched for."""
+        if math.isfinite(tau):
+            return [tau * factor for factor in _RADII]
+        dist = sq_dist.double().sqrt()
+        found = [float(dist.quantile(share)) for share in _CAPS[:-1] if len(dist)]
+        return [*dict.fromkeys(found), tau]
+
+    def _solved(self, served: Served, graph: Any, tau: float) -> Iterator[PathPoint]:
+        """The outputs for one radius and all strengths."""
+        post = served.post
+        theta = post.theta_
+        if theta is not None and post.theta is None:  # the decay follows the radius
+            theta = theta * (post.tau_ / tau) ** 2
+        return glif_path(
+            self._y,
+            graph,
+            lams=self.lams,
+            taus=[tau],
+            theta=theta,
+            normalization=post.normalization,
+            solver=post.solver,
+            link=post.link,
+            progress=False,
+        )
+
+    def _judged(self, point: PathPoint) -> dict[str, Any]:
+        """What a setting does to people."""
+        value = point.value
+        moved = (value - self._y).double().reshape(len(value), -1).norm(dim=1)
+        apart = (value[self._row] - value[self._col]).double()
+        square = apart.reshape(len(apart), -1).square().sum(1)
+        total = float(self._weight.sum())
+        unlike = math.sqrt(float(self._weight @ square) / total) if total else 0.0
+        order = moved.argsort(descending=True, stable=True)[:MOST_MOVED]
+        return {
+            "tau": point.tau,
+            "lam": point.lam,
+            "status": point.status.name,
+            "unlike": unlike,
+            "mean_moved": float(moved.mean()),
+            "affected": int((moved > self.least).sum()),
+            "fine": torch.histc(moved, _FINE, 0.0, self._span).tolist(),
+            "people": order[moved[order] > 0].tolist(),
+            "after": value[order[moved[order] > 0]].tolist(),
+            **self._changed(value),
+        }
+
+    def _changed(self, value: Tensor) -> dict[str, Any]:
+        """Decisions that differ from those of the model, by group."""
+        if self._decide is None:
+            return {"kept": None, "groups": []}
+        before, after = (self._decide(y).numpy() for y in (self._y, value))
+        up, down = after > before, after < before
+        groups = [_count("everybody", slice(None), up, down)]
+        for name, (levels, codes) in self._groups.items():
+            for k, level in enumerate(levels.tolist()):
+                groups.append(_count(f"{name}: {level}", codes == k, up, down))
+        return {"kept": float((before == after).mean()), "groups": groups}
+
+    def _shorten(self) -> None:
+        """Bars of one width for all settings, from the fine ones."""
+        fine = np.array([point.pop("fine") for point in self.points])
+        last = int(np.flatnonzero(fine.sum(axis=0))[-1]) + 1
+        width = max(1, math.ceil(last / _BARS))
+        self.edges = [
+            min(k * width, _FINE) / _FINE * self._span for k in range(_BARS + 1)
+        ]
+        for point, counts in zip(self.points, fine, strict=True):
+            padded = np.zeros(width * _BARS)
+            size = min(len(padded), _FINE)
+            padded[:size] = counts[:size]
+            point["bars"] = (
+                padded.reshape(_BARS, width).sum(axis=1).astype(int).tolist()
+            )
+
+
+def _count(
+    name: str, who: Any, up: NDArray[np.bool_], down: NDArray[np.bool_]
+) -> dict[str, Any]:
+    """Decisions of a group that changed, in both directions."""
+    size = len(up[who])
+    return {
+        "group": name,
+        "people": size,
+        "up": int(up[who].sum()),
+        "down": int(down[who].sum()),
+    }

@@ -1,0 +1,440 @@
+"""The monitor: its bets against the formulas, its bookkeeping, its bad input."""
+
+import math
+import re
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from pyg_glif import GLIFPostProcessor
+from pyg_glif.errors import ClockWarning, DamagedFileError
+from pyg_glif.monitoring import DriftReference, TreatmentMonitor
+
+HALF_LIVES = (math.inf, 1000.0, 100.0)
+
+
+def capital(values: np.ndarray, limit: float) -> list[float]:
+    """Capital after each person, from the definition, in plain arithmetic."""
+    out = []
+    for t in range(1, len(values) + 1):
+        total = 0.0
+        for half in HALF_LIVES:
+            share = [_put_in(s, half) for s in range(1, t + 1)]
+            factors = [
+                1 + _bet(values[:i], limit, half) * (values[i] - limit)
+                for i in range(t)
+            ]
+            grown = sum(share[s] * math.prod(factors[s:]) for s in range(t))
+            total += grown + (1 - sum(share))
+        out.append(total / len(HALF_LIVES))
+    return out
+
+
+def _put_in(t: int, half: float) -> float:
+    if math.isinf(half):
+        return float(t == 1)
+    return 1 / math.log2(t + 1) - 1 / math.log2(t + 2)
+
+
+def _bet(past: np.ndarray, limit: float, half: float) -> float:
+    age = np.arange(len(past))[::-1]
+    weight = 0.5 ** (age / half)
+    y = past - limit
+    raw = (weight * y).sum() / (limit * (1 - limit) + (weight * y * y).sum())
+    return min(max(0.0, raw), 0.5 / limit)
+
+
+def refuted(values: np.ndarray, m: float, alpha: float) -> tuple[bool, bool]:
+    """Whether a mean is refuted from below and from above, from the definition."""
+    up = down = 1.0
+    for t in range(1, len(values) + 1):
+        past = values[: t - 1]
+        means = [(0.5 + past[: i + 1].sum()) / (i + 2) for i in range(len(past))]
+        variance = (0.25 + sum((past[i] - means[i]) ** 2 for i in range(len(past)))) / t
+        bet = math.sqrt(2 * math.log(2 / alpha) / (variance * t * math.log(1 + t)))
+        up *= 1 + min(bet, 0.5 / m) * (values[t - 1] - m)
+        down *= 1 - min(bet, 0.5 / (1 - m)) * (values[t - 1] - m)
+    return up >= 2 / alpha, down >= 2 / alpha
+
+
+def test_capital_is_what_the_formula_says() -> None:
+    values = np.random.default_rng(0).beta(0.6, 3.4, size=60)
+    monitor = TreatmentMonitor(0.1)
+    expected = capital(values, 0.1)
+    for t, value in enumerate(values):
+        monitor.update(value)
+        found = monitor.to_dict()["streams"]["all"]
+        assert found["log_capital"] == pytest.approx(math.log(expected[t]), abs=1e-9)
+        best = max([1.0, *expected[: t + 1]])
+        assert found["p_value"] == pytest.approx(1 / best)
+
+
+def test_interval_is_the_refuted_means_and_one_step_of_the_grid() -> None:
+    values = np.random.default_rng(1).beta(0.6, 3.4, size=120)
+    monitor = TreatmentMonitor(0.1, alpha=0.1)
+    monitor.update(values)
+    low, high = monitor.interval
+    assert 0.0 < low < values.mean() < high < 1.0
+    # Every mean outside is refuted; two steps inside none is.
+    for m in np.linspace(1e-6, low, 5):
+        assert refuted(values, m, 0.1) == (True, False)
+    for m in np.linspace(high, 1 - 1e-6, 5):
+        assert refuted(values, m, 0.1) == (False, True)
+    inside = [(math.sqrt(low) + 2 / 400) ** 2, (math.sqrt(high) - 2 / 400) ** 2]
+    for m in np.linspace(*inside, 5):
+        assert refuted(values, m, 0.1) == (False, False)
+
+
+def test_alarm_is_raised_once_and_stays() -> None:
+    monitor = TreatmentMonitor(0.05, alpha=0.01)
+    monitor.update([0.4] * 50)
+    (at,) = monitor.alarms.values()
+    expected = capital(np.full(50, 0.4), 0.05)
+    assert at == 1 + next(t for t, c in enumerate(expected) if c >= 100)
+    monitor.update([0.0] * 500)
+    assert monitor.alarms == {"all": at}
+    assert str(monitor) == (
+        f"TreatmentMonitor(epsilon=0.05, alpha=0.01, num=550, alarms: all at {at})"
+    )
+    monitor.reset()
+    assert (monitor.alarm, monitor.num, monitor.to_dict()["runs"]) == (False, 0, 2)
+
+
+def test_false_alarms_are_as_rare_as_promised_and_a_naive_test_fails() -> None:
+    from pyg_glif._betting import Capital, MeanSequence
+
+    rng, num, limit, mean = np.random.default_rng(2), 2000, 0.05, 0.05
+    test, held = Capital(limit, num), MeanSequence(0.05, np.full(num, mean), num)
+    wrong = np.zeros(num, dtype=bool)
+    total = np.zeros(num)
+    naive = np.zeros(num, dtype=bool)
+    for t in range(1, 401):
+        x = (rng.random(num) < mean).astype(float)
+        test.step(x)
+        held.step(x)
+        wrong |= (held.above >= math.log(40)) | (held.below >= math.log(40))
+        total += x
+        # A one-sided test of five per cent, looked at after every tenth person.
+        if t >= 30 and t % 10 == 0:
+            error = math.sqrt(mean * (1 - mean) / t)
+            naive |= total / t - mean > 1.645 * error
+    allowed = 0.05 + 3 * math.sqrt(0.05 * 0.95 / num)
+    assert np.mean(test.peak >= math.log(20)) <= allowed
+    assert wrong.mean() <= allowed
+    assert naive.mean() > 2 * allowed
+
+
+def test_a_late_change_is_found() -> None:
+    rng = np.random.default_rng(3)
+    monitor = TreatmentMonitor(0.05)
+    monitor.update(rng.beta(0.12, 3.88, size=3000))
+    assert not monitor.alarm
+    monitor.update(rng.beta(0.8, 3.2, size=200))
+    assert monitor.alarm
+
+
+def test_groups_share_alpha() -> None:
+    monitor = TreatmentMonitor(0.05, alpha=0.06, groups=["f", "m"])
+    rng = np.random.default_rng(4)
+    unfair, fair = rng.beta(1.2, 2.8, size=60), rng.beta(0.04, 3.96, size=60)
+    monitor.update(np.r_[unfair, fair], ["f"] * 60 + ["m"] * 60)
+    found = monitor.to_dict()["streams"]
+    assert {one["level"] for one in found.values()} == {0.06 / 3}
+    assert {name: one["num"] for name, one in found.items()} == {
+        "all": 120,
+        "group f": 60,
+        "group m": 60,
+    }
+    assert "group f" in monitor.alarms
+    assert "group m" not in monitor.alarms
+    alone = TreatmentMonitor(0.05, alpha=0.02)
+    alone.update(unfair)
+    assert monitor.intervals["group f"] == alone.interval
+
+
+def test_a_group_that_is_not_known_counts_for_everybody() -> None:
+    monitor = TreatmentMonitor(0.05, groups=[0, 1])
+    monitor.update([0.1, 0.2], [None, 1])
+    found = monitor.to_dict()["streams"]
+    assert [found[n]["num"] for n in ("all", "group 0", "group 1")] == [2, 0, 1]
+
+
+def test_ids_count_once() -> None:
+    monitor = TreatmentMonitor(0.05, window=3)
+    assert monitor.update([0.1, 0.2, 0.1], id=["a", "b", "a"]) == 2
+    assert monitor.update(0.1, id="b") == 0
+    assert monitor.update(0.1, id=7) == 1
+    assert monitor.update(0.1, id="7") == 0
+    assert monitor.to_dict()["num_repeated"] == 3
+    # The window holds a, b and 7; b was asked for after a.
+    assert monitor.update(0.1, id="new") == 1
+    assert monitor.update(0.1, id="b") == 0
+    assert monitor.update(0.1, id="a") == 1
+    assert monitor.update(0.1) == monitor.update(0.1) == 1
+
+
+def test_memory_does_not_grow() -> None:
+    monitor = TreatmentMonitor(0.05, window=50)
+    monitor.update([0.1] * 100, id=range(100))
+    before = {
+        name: one.numel() for name, one in monitor.state_dict()["streams"].items()
+    }
+    monitor.update([0.1] * 2000, id=range(100, 2100))
+    state = monitor.state_dict()
+    assert {name: one.numel() for name, one in state["streams"].items()} == before
+    assert len(state["recent"]) == 50
+
+
+def test_state_dict_goes_on_where_it_was() -> None:
+    values = np.random.default_rng(5).random(300) / 5
+    whole = TreatmentMonitor(0.08, groups=["a"])
+    half = TreatmentMonitor(0.08, groups=["a"])
+    whole.update(values, ["a"] * 300, range(300))
+    half.update(values[:140], ["a"] * 140, range(140))
+    state = half.state_dict()
+    later = TreatmentMonitor(0.08, groups=["a"])
+    later.load_state_dict(state)
+    half.update(0.9)  # the state is a copy
+    later.update(values[100:], ["a"] * 200, range(100, 300))  # 40 come again
+    expected = whole.to_dict() | {"num_repeated": 40}
+    assert later.to_dict() == expected
+    for name, one in whole.state_dict()["streams"].items():
+        assert torch.equal(one, later.state_dict()["streams"][name])
+
+
+def test_journal_is_found_again(tmp_path: Path) -> None:
+    path = tmp_path / "monitor.db"
+    drift = DriftReference(isolated=0.1, nearest=0.3, reach=2.0)
+    first = TreatmentMonitor(0.05, groups=["a"], drift=drift, journal=path)
+    first.update([0.1, None], ["a", None], ["p", "q"], nearest=[1.0, math.inf])
+    second = TreatmentMonitor.open(path)
+    assert second.to_dict() == first.to_dict()
+    # Both write to it, and neither counts what the other has counted.
+    assert second.update([0.3, 0.1], id=["r", "p"]) == 1
+    assert first.update([0.3, 0.2], id=["r", "s"]) == 1
+    second.refresh()
+    assert second.to_dict() == first.to_dict()
+    assert first.num == 4
+    first.reset()
+    assert first.update(0.3, id="s") == 0
+    assert second.update(0.3, id="t") == 1
+    assert (second.num, second.to_dict()["runs"]) == (1, 2)
+    first.close()
+    second.close()
+
+
+def test_journal_counts_a_whole_call_or_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pyg_glif.monitoring._stream import Stream
+
+    monitor = TreatmentMonitor(0.05, journal=tmp_path / "monitor.db")
+    monitor.update(0.1, id=0)
+    step, calls = Stream.step, []
+
+    def failing(self: Stream, x: float) -> None:
+        calls.append(x)
+        if len(calls) == 3:
+            raise MemoryError
+        step(self, x)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Stream, "step", failing)
+        with pytest.raises(MemoryError):
+            monitor.update([0.1] * 4, id=range(1, 5))
+    assert monitor.update([0.2] * 5, id=range(5)) == 4
+    assert monitor.to_dict()["streams"]["all"]["mean"] == pytest.approx(0.9 / 5)
+    monitor.close()
+
+
+def test_drift_counts_who_is_far() -> None:
+    drift = DriftReference(isolated=0.1, nearest=0.3, reach=2.0)
+    monitor = TreatmentMonitor(0.05, drift=drift)
+    # With peers near and far, with peers at an unknown distance, without peers.
+    monitor.update([0.1, 0.1, 0.0, None], nearest=[1.0, 3.0, None, None])
+    found = monitor.to_dict()["streams"]
+    assert found["drift isolated"]["num"] == 4
+    assert found["drift isolated"]["mean"] == 0.25
+    assert found["drift nearest"]["num"] == 3
+    assert found["drift nearest"]["mean"] == (0.5 + 1.0 + 1.0) / 3
+    assert found["all"]["num"] == 3
+    assert {found[f"drift {n}"]["level"] for n in ("isolated", "nearest")} == {0.0125}
+
+
+def people(num: int, shift: float, generator: torch.Generator) -> torch.Tensor:
+    return torch.rand(num, 2, generator=generator, dtype=torch.float64) + shift
+
+
+@pytest.mark.parametrize("options", [{"tau": 0.05}, {"k": 5}])
+def test_drift_is_found_where_there_is_some(
+    options: dict[str, Any], generator: torch.Generator
+) -> None:
+    x = people(600, 0.0, generator)
+    post = GLIFPostProcessor(**options).fit(x, x.mean(1) / 2)
+    drift = DriftReference.of(post)
+    same = TreatmentMonitor(0.5, drift=drift)
+    new = people(600, 0.0, generator)
+    fair = same.observe(post, new, new.mean(1) / 2)
+    assert torch.equal(fair, post.transform(new, new.mean(1) / 2))
+    assert not same.drift_alarm
+    moved = TreatmentMonitor(0.5, drift=drift)
+    new = people(600, 0.2, generator)
+    moved.observe(post, new, new.mean(1) / 2)
+    assert moved.drift_alarm
+    assert not moved.alarm
+
+
+def test_drift_reference_bounds_what_newcomers_do(generator: torch.Generator) -> None:
+    """Against the chance itself, from very many newcomers."""
+    wrong = 0
+    for _ in range(60):
+        x = people(150, 0.0, generator)
+        post = GLIFPostProcessor(tau=0.06).fit(x, x[:, 0])
+        found = DriftReference.of(post, alpha=0.4, generator=generator)
+        dist = torch.cdist(people(2000, 0.0, generator), x).min(1).values
+        alone = float((dist > 0.06).double().mean())
+        near = float((dist / 0.06).clamp(max=1.0).mean())
+        wrong += alone > found.isolated or near > found.nearest
+    # Each bound fails with probability at most 0.1.
+    assert wrong / 60 <= 0.2 + 3 * math.sqrt(0.2 * 0.8 / 60)
+
+
+def test_watch_counts_what_a_transform_knows(generator: torch.Generator) -> None:
+    x = people(80, 0.0, generator)
+    y = torch.rand(80, 3, generator=generator, dtype=torch.float64)
+    y /= y.sum(1, keepdim=True)
+    post = GLIFPostProcessor(tau=0.2, theta=3.0, lam=0.3).fit(x, y)
+    new = torch.cat([people(9, 0.0, generator), people(1, 9.0, generator)])
+    fair, info = post.transform(new, y[:10], return_info=True)
+    fitted, expected = post.y_fair_.numpy(), []
+    for i in range(9):
+        dist = np.linalg.norm(x.numpy() - new[i].numpy(), axis=1)
+        weight = np.exp(-3.0 * dist**2) * (dist <= 0.2)
+        gap = np.abs(fitted - fair[i].numpy()).sum(1) / 2
+        expected.append((weight * gap).sum() / weight.sum())
+    found = info.peers.disparity(fair)
+    np.testing.assert_allclose(found[:9], expected, rtol=1e-9)
+    assert math.isnan(found[9])
+    monitor = TreatmentMonitor(0.5)
+    assert monitor.watch(fair, info, id=range(10)) == 10
+    shown = monitor.to_dict()
+    assert shown["streams"]["all"]["mean"] == pytest.approx(np.mean(expected))
+    assert shown["num_isolated"] == 1
+    decided = TreatmentMonitor(0.5, threshold=0.5)
+    decided.watch(fair, info)
+    differ = info.peers.disparity(fair, threshold=0.5)[:9]
+    one = (fitted.argmax(1) != fair[0].numpy().argmax()).astype(float)
+    dist = np.linalg.norm(x.numpy() - new[0].numpy(), axis=1)
+    weight = np.exp(-3.0 * dist**2) * (dist <= 0.2)
+    assert float(differ[0]) == pytest.approx((weight * one).sum() / weight.sum())
+
+
+def test_clock_that_goes_back_is_told_once() -> None:
+    monitor = TreatmentMonitor(0.05)
+    moment = datetime(2026, 3, 1, tzinfo=timezone.utc)
+    monitor.update(0.1, time=moment)
+    with pytest.warns(ClockWarning, match="went back by 60 seconds"):
+        monitor.update(0.1, time=moment.timestamp() - 60)
+    monitor.update([0.1, 0.1], time=[moment.timestamp() - 5, moment.timestamp() + 5])
+    found = monitor.to_dict()
+    assert (found["num"], found["num_steps_back"]) == (4, 2)
+    assert found["last_time"] == moment.timestamp() + 5
+
+
+def test_plot_has_a_panel_for_drift() -> None:
+    pytest.importorskip("matplotlib")
+    drift = DriftReference(isolated=0.1, nearest=0.3, reach=2.0)
+    monitor = TreatmentMonitor(0.05, groups=["a"], drift=drift)
+    assert len(monitor.plot().axes) == 4  # before anybody came
+    monitor.update([0.3] * 400, ["a"] * 400, nearest=[0.5] * 400)
+    figure = monitor.plot()
+    assert "alarm: all, group a" in figure.axes[0].get_title()
+    assert "no alarm" in figure.axes[1].get_title()
+    (line, *_) = figure.axes[0].get_lines()
+    assert line.get_xdata()[-1] == 400
+    assert len(line.get_xdata()) <= 129
+
+
+BAD: list[tuple[dict[str, Any], str]] = [
+    ({"epsilon": 0.0}, "'epsilon' must be positive (got 0.0)"),
+    ({"epsilon": 1.0}, "'epsilon' must be below 1.0 (got 1.0)"),
+    ({"alpha": 0.0}, "'alpha' must be positive (got 0.0)"),
+    ({"alpha": 1.5}, "'alpha' must be below 1.0 (got 1.5)"),
+    ({"alpha": math.nan}, "'alpha' must be finite (got nan)"),
+    ({"groups": ["a", "a"]}, "'groups' must be different (got ['a', 'a'])"),
+    ({"window": 0}, "'window' must be at least 1 (got 0)"),
+]
+
+
+@pytest.mark.parametrize(("options", "message"), BAD)
+def test_bad_settings(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        TreatmentMonitor(**{"epsilon": 0.05, **options})
+
+
+NOT_NUMBERS: list[tuple[Any, dict[str, Any], str]] = [
+    ([0.1, math.nan], {}, "'disparity' must be a number (got NaN at index 1)"),
+    (1.5, {}, "'disparity' must be between 0 and 1 (got 1.5 at index 0)"),
+    (-0.1, {}, "'disparity' must be between 0 and 1 (got -0.1 at index 0)"),
+    (math.inf, {}, "'disparity' must be between 0 and 1 (got inf at index 0)"),
+    (0.1, {"group": "c"}, "'group' must be of 'a', 'b' (got 'c')"),
+    ([0.1, 0.2], {"id": ["x"]}, "'id' must have one entry per person (got 1 for 2)"),
+    ([0.1, 0.2], {"id": "xy"}, "'id' must have one entry per person (got one for 2)"),
+    (0.1, {"id": math.nan}, "'id' must be a text or a whole number (got nan)"),
+    (0.1, {"id": ""}, "'id' must not be empty (got '')"),
+    (0.1, {"nearest": -1.0}, "'nearest' must be non-negative (got -1.0)"),
+    (0.1, {"time": math.nan}, "'time' must be finite (got nan)"),
+]
+
+
+@pytest.mark.parametrize(("gap", "options", "message"), NOT_NUMBERS)
+def test_bad_people_are_refused_before_anybody_counts(
+    gap: Any, options: dict[str, Any], message: str
+) -> None:
+    monitor = TreatmentMonitor(0.05, groups=["a", "b"])
+    with pytest.raises(ValueError, match=re.escape(message)):
+        monitor.update(gap, **options)
+    assert monitor.num == 0
+
+
+def test_group_without_groups() -> None:
+    with pytest.raises(ValueError, match="'group' must not be given without 'groups'"):
+        TreatmentMonitor(0.05).update(0.1, "a")
+
+
+def test_other_settings_are_told_apart(tmp_path: Path) -> None:
+    path = tmp_path / "monitor.db"
+    TreatmentMonitor(0.05, journal=path).close()
+    message = "'journal' must be of a monitor with epsilon=0.1 (got 0.05)"
+    with pytest.raises(ValueError, match=re.escape(message)):
+        TreatmentMonitor(0.1, journal=path)
+    state = TreatmentMonitor(0.05, groups=["a"]).state_dict()
+    with pytest.raises(ValueError, match="must be of a monitor with groups"):
+        TreatmentMonitor(0.05).load_state_dict(state)
+    with pytest.raises(ValueError, match="must not be called with a journal"):
+        TreatmentMonitor.open(path).load_state_dict(state)
+
+
+def test_a_file_that_is_no_journal(tmp_path: Path) -> None:
+    path = tmp_path / "people.csv"
+    path.write_text("age,score\n" * 50)
+    with pytest.raises(DamagedFileError, match="is not the journal of a monitor"):
+        TreatmentMonitor(0.05, journal=path)
+    with pytest.raises(OSError, match="unable to open"):
+        TreatmentMonitor(0.05, journal=tmp_path / "absent" / "monitor.db")
+    with pytest.raises(ValueError, match="must be the journal of a monitor"):
+        TreatmentMonitor.open(tmp_path / "new.db")
+
+
+def test_drift_reference_of_mutual_neighbours_is_refused() -> None:
+    x = torch.arange(30.0).unsqueeze(1)
+    post = GLIFPostProcessor(k=3, mutual=True).fit(x, x[:, 0])
+    with pytest.raises(ValueError, match="must not have mutual neighbours"):
+        DriftReference.of(post)
+    few = GLIFPostProcessor(tau=1.0).fit(x[:5], x[:5, 0])
+    with pytest.raises(ValueError, match="'post' must have at least 10 rows"):
+        DriftReference.of(few)
