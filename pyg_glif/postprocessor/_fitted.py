@@ -45,6 +45,8 @@ Names = tuple[Any, ...] | None
 _BLOCK = 1 << 14
 # Relative error of distances, beyond all that a search allows itself.
 _SLACK = 0.01
+# People around those who leave who are solved for first, at most.
+_AROUND = 1024
 
 
 @dataclass(frozen=True, eq=False)
@@ -395,8 +397,48 @@ class Fitted:
         # Of the nearest of those who stay, others take the places of those who left.
         graph = self._reduced_graph(stay) if settings.k is None else settings.search(x)
         people, y_hat = self.people.only(keep), self.y_hat[stay]
-        start = self.f[stay]
-        return _solved(settings, x, y_hat, graph, self.names, people, start)
+        lap = settings.laplacian(graph)
+        if "components" in vars(self.lap):
+            lap.keep_components(self.lap, keep)
+        start = self._mended(lap, people, y_hat, keep, gone)
+        return _solved(settings, x, y_hat, graph, self.names, people, start, lap)
+
+    def _mended(
+        self,
+        lap: LaplacianOperator,
+        people: People,
+        y_hat: Tensor,
+        keep: Tensor,
+        gone: Tensor,
+    ) -> Tensor:  # [N, C]
+        """The present solution of those who stay, solved anew around the gaps.
+
+        A first guess: near those who left, where most is to change, a small system with
+        everybody else held fixed.
+        """
+        f, row, col = self.f[keep], lap.pattern.row, lap.pattern.col
+        old_row, old_col = self.lap.pattern.row, self.lap.pattern.col
+        near = torch.zeros_like(gone)
+        near[old_row[gone[old_col]]] = True
+        near = near[keep]
+        near[row[near[col]]] = True
+        size = int(near.sum())
+        if not 0 < size <= _AROUND or not lap.is_psd:
+            return f
+        t = self.settings.lam * lap.lam_scale * lap.off_diagonal
+        own = people.precision
+        own = torch.ones_like(lap.deg) if own is None else own
+        edge = near[row].nonzero().flatten()
+        i, j, t = row[edge], col[edge], t[edge].unsqueeze(1)
+        apart = torch.zeros_like(f).index_add_(0, i, t * (f[i] - f[j]))
+        eta = self.settings.to_dual(y_hat).double()
+        residual = own.unsqueeze(1) * (eta - f) - apart
+        place = near.cumsum(0) - 1
+        matrix = torch.diag(own[near].index_add(0, place[i], t[:, 0]))
+        inside = near[j]
+        matrix[place[i[inside]], place[j[inside]]] -= t[inside, 0]
+        f[near] += torch.linalg.solve(matrix, residual[near])
+        return f
 
     def _reduced_graph(self, stay: Tensor) -> SimilarityGraph:  # [N] bool
         """The graph of those who stay, without a search."""
@@ -494,9 +536,11 @@ def _solved(
     names: tuple[Names, Names],
     people: People,
     x0: Tensor | None = None,
+    lap: LaplacianOperator | None = None,
 ) -> Fitted:
-    """The fit of people whose graph is known."""
-    lap, lam = settings.laplacian(graph), settings.strength(y_hat)
+    """The fit of people whose graph, and maybe its Laplacian, is known."""
+    lap = settings.laplacian(graph) if lap is None else lap
+    lam = settings.strength(y_hat)
     solver, precision = settings.solver, people.precision
     value, solution = smooth_outputs(
         lap, lam, y_hat, solver, settings.link, x0, precision=precision
