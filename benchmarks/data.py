@@ -2,6 +2,7 @@
 
 import csv
 import gzip
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
@@ -51,6 +52,31 @@ def counterfactual_like(
     directions /= torch.linalg.vector_norm(directions, dim=1, keepdim=True)
     shift = torch.randn(len(group), 25, generator=generator)
     return rows.addmm_(shift, directions), group
+
+
+def embedding_chunks(
+    num_rows: int, num_features: int = 768, *, size: int = 50_000, seed: int = 0
+) -> Iterator[Tensor]:
+    """Rows as in :func:`embedding_like`, some at a time: more than memory holds.
+
+    Twins are in the same chunk; clusters and directions are common to all.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    spectrum = _spectrum(num_features)
+    centres = torch.randn(28, num_features, generator=generator) * spectrum
+    shares = torch.rand(28, generator=generator) + 0.1
+    rotation = torch.randn(num_features, num_features, generator=generator)
+    rotation = torch.linalg.qr(rotation).Q
+    for start in range(0, num_rows, size):
+        count = min(size, num_rows - start)
+        half = (count + 1) // 2
+        label = torch.multinomial(shares, half, replacement=True, generator=generator)
+        rows = torch.randn(half, num_features, generator=generator).mul_(spectrum)
+        rows += 2.0 * centres[label]
+        twins = torch.randn(half, num_features, generator=generator)
+        twins.mul_(0.1 * spectrum).add_(rows)
+        both = torch.cat([rows, twins])[:count] @ rotation
+        yield both[torch.randperm(count, generator=generator)]
 
 
 def outputs(num_rows: int, columns: int = 28) -> Tensor:

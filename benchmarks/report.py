@@ -442,6 +442,47 @@ def task_front(rows: list[dict[str, Any]]) -> str:
     return table(["data", "tau²", *heads], lines)
 
 
+def serve(rows: list[dict[str, Any]]) -> str:
+    """Throughput and times of requests, as ratios to the call in the process."""
+    lines = []
+    for row in rows:
+        if row["part"] != "load":
+            continue
+        unit, first = row["in_process_seconds"], row["clients"][0]["per_second"]
+        for one in row["clients"]:
+            grown = (one["rss_after"] - one["rss_before"]) / 2**20
+            lines.append(
+                [
+                    str(one["clients"]),
+                    f"{one['requests']:,}",
+                    str(one["errors"]),
+                    f"{one['per_second'] * unit:.2f}x",
+                    f"{one['per_second'] / first:.1f}x",
+                    f"{one['p50'] / unit:.1f}x",
+                    f"{one['p99'] / unit:.1f}x",
+                    f"{grown:.0f} MiB",
+                ]
+            )
+    header = ["clients", "requests", "errors", "requests per call", "to one client"]
+    return table([*header, "p50", "p99", "memory grown"], lines)
+
+
+def serve_reload(rows: list[dict[str, Any]]) -> str:
+    """Requests while fits are exchanged."""
+    lines = [
+        [
+            f"{row['requests']:,}",
+            str(row["reloads"]),
+            str(row["errors"]),
+            f"{1e3 * row['p50']:.1f} ms",
+            f"{1e3 * row['p99']:.1f} ms",
+        ]
+        for row in rows
+        if row["part"] == "reload"
+    ]
+    return table(["requests", "fits taken", "errors", "p50", "p99"], lines)
+
+
 def _fill(text: str, name: str, content: str) -> str:
     """Replaces what stands between the markers of one table."""
     pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -468,6 +509,8 @@ def main() -> None:
         "tune_cost": ("tune_promise", tune_cost),
         "task_effect": ("task_effect", task_effect),
         "task_front": ("task_effect", task_front),
+        "serve": ("serve", serve),
+        "serve_reload": ("serve", serve_reload),
         "decay": ("decay", decay),
         "decay_any": ("decay", partial(decay, cap=1000.0)),
         "tables_cost": ("tables", tables_cost),

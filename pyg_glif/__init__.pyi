@@ -4,6 +4,7 @@ from . import (
     cli as cli,
     datasets as datasets,
     distances as distances,
+    distributed as distributed,
     errors as errors,
     experiments as experiments,
     functional as functional,

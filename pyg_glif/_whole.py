@@ -1,9 +1,12 @@
 """Sums over all people, for code that may hold only some of them."""
 
 from collections.abc import Callable
+from typing import Any, Generic, TypeVar, overload
 
 import torch
 from torch import Tensor
+
+_T = TypeVar("_T")
 
 
 class Whole:
@@ -36,3 +39,30 @@ class Whole:
 
     def reached(self, num_iter: int, iterate: Callable[[], Tensor]) -> None:
         """Hears how far a solver is, and may ask for the point it has reached."""
+
+
+class once(Generic[_T]):  # noqa: N801  (used as a decorator)
+    """A property that is computed when it is first asked for.
+
+    Unlike :class:`functools.cached_property` before Python 3.12 it holds no lock while
+    it is computed: processes that run in threads of one would wait for each other.
+    """
+
+    def __init__(self, function: Callable[[Any], _T]) -> None:
+        self._function, self.__doc__ = function, function.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> "once[_T]": ...
+
+    @overload
+    def __get__(self, instance: object, owner: type) -> _T: ...
+
+    def __get__(self, instance: object | None, owner: type) -> "once[_T] | _T":
+        if instance is None:
+            return self
+        found = self._function(instance)
+        instance.__dict__[self._name] = found
+        return found

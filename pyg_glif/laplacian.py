@@ -32,7 +32,7 @@ from pyg_glif._adjacency import to_adjacency
 from pyg_glif._lanczos import smallest_eigenvalue
 from pyg_glif._pattern import Pattern, column_energy, connected_components, spmm
 from pyg_glif._validate import check_batch, check_choice, check_count, check_rank
-from pyg_glif._whole import Whole
+from pyg_glif._whole import Whole, once
 from pyg_glif.typing import Normalization
 
 #: Weight of everybody with themselves, as the authors have it (``W_ii = 1``).
@@ -219,7 +219,7 @@ class LaplacianOperator:
         """What the method multiplies ``lam`` by, one or the average degree."""
         return _lam_scale(self.deg, self.normalization, self.batch)
 
-    @cached_property
+    @once
     def scaled_deg(self) -> Tensor:  # [N]
         r"""Degrees of :math:`\tilde{\mathbf{W}}`, without the self-weight."""
         return self._entries("density")[0]

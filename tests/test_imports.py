@@ -39,6 +39,7 @@ RANKS: dict[str, tuple[int, set[str] | int]] = {
     "baselines": (6, 5),
     "postprocessor": (7, 6),
     "tuning": (7, 6),
+    "distributed": (7, 6),
     "lightning": (8, 7),
     "sklearn": (8, 7),
     "monitoring": (8, 7),

@@ -89,6 +89,24 @@ def alike(text: str) -> str:
     return text
 
 
+def tolerance(text: str) -> str:
+    """A number, or numbers by name; checked, and kept as typed."""
+    try:
+        tolerances(text)
+    except ValueError as error:
+        msg = f"must be like 0.05 or pairs=0.05,gap_by_sex=0.1 (got {text!r})"
+        raise argparse.ArgumentTypeError(msg) from error
+    return text
+
+
+def tolerances(text: str) -> float | dict[str, float]:
+    """What was typed as a tolerance, as the library takes it."""
+    if "=" not in text:
+        return float(text)
+    pairs = (part.rpartition("=") for part in text.split(","))
+    return {name.strip(): float(value) for name, _, value in pairs}
+
+
 def nearest_name(name: str, known: Iterable[str]) -> str | None:
     """The known name that was probably meant, whatever its capitals."""
     by_form = {one.lower(): one for one in known}
@@ -262,6 +280,20 @@ DECISION: Options = {
 }
 
 REPORT: Options = {
+    "--tolerance": {
+        "type": tolerance,
+        "metavar": "S",
+        "help": "audit: share of pairs of similar people that may be treated unlike, "
+        "against which the verdict is given; or by name, as in "
+        "pairs=0.05,gap_by_sex=0.1",
+    },
+    "--difference": {
+        "type": float,
+        "metavar": "D",
+        "help": "audit: similar people are treated unlike if their outputs are more "
+        "than D apart (default: if their decisions differ; without --threshold, half "
+        "the standard deviation of the outputs)",
+    },
     "--nearest": {
         "type": int,
         "metavar": "K",

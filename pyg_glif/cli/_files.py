@@ -16,8 +16,12 @@ from pyg_glif._optional import require
 from pyg_glif.cli._command import UsageError
 from pyg_glif.cli._tables import suffix_of
 
-# Packages that write a file, by its suffix.
-_WRITERS = {".parquet": "pyarrow.parquet", ".xlsx": "openpyxl"}
+# Packages that write a file, by its suffix, and the extra that brings them.
+_WRITERS = {
+    ".parquet": ("pyarrow.parquet", "files"),
+    ".xlsx": ("openpyxl", "files"),
+    ".html": ("vl_convert", "report"),
+}
 # What a spreadsheet takes for a formula, or strips before it looks for one.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 
@@ -37,9 +41,9 @@ def check_targets(
         if suffix_of(path) not in suffixes:
             msg = f"{option} must end in {', '.join(suffixes)} (got '{path}')"
             raise UsageError(msg)
-        package = _WRITERS.get(suffix_of(path))
-        if package is not None:
-            require(package, f"writing {suffix_of(path)}", "files")
+        if suffix_of(path) in _WRITERS:
+            package, extra = _WRITERS[suffix_of(path)]
+            require(package, f"writing {suffix_of(path)}", extra)
         if where.resolve() in taken:
             msg = f"{option} must not be '{taken[where.resolve()]}', which has another"
             raise UsageError(f"{msg} use in this call")

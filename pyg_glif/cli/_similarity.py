@@ -97,7 +97,8 @@ def _face(args: argparse.Namespace, people: People, scale: _Scale) -> SensitiveS
 def _logistic(
     args: argparse.Namespace, people: People, scale: _Scale
 ) -> SensitiveSubspace:
-    columns = torch.stack(list(people.attribute_codes().values()), dim=1)
+    found = [codes for codes, _ in people.attribute_codes().values()]
+    columns = torch.stack(found, dim=1)
     learner = LogisticSubspace(**keywords(args, "--ridge"), progress=progress(args))
     return learner.fit(scale.rows(people.x), columns)
 

@@ -1,6 +1,8 @@
 """``pyg-glif audit``: how similar people are treated."""
 
 import argparse
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyg_glif.cli._command import (
@@ -19,6 +21,7 @@ from pyg_glif.cli._command import (
     default_of,
     keywords,
     progress,
+    tolerances,
 )
 
 if TYPE_CHECKING:
@@ -91,9 +94,9 @@ def run(args: argparse.Namespace) -> Outcome:
         **audit_options(args, people),
     )
     near = {"tau": graph.tau} if graph.k is None else {"k": graph.k}
-    unit = {} if people.table is None else {"unit": people.table.unit_}
-    told = {"columns": ", ".join(people.features), "scale": people.scale}
-    report = completed(report.with_facts(**near, **unit, **told), args, people, after)
+    metric = "Euclidean" if distance is None else type(distance).__name__
+    report = replace(report, setup={"metric": metric, **near, **report.setup})
+    report = completed(report, args, people, after)
     if args.out:
         write_report(args.out, report)
     data = {"command": "audit", **near, **report.to_dict(), "file": args.out}
@@ -108,11 +111,15 @@ def audit_options(args: argparse.Namespace, people: "People") -> dict[str, Any]:
     k = args.nearest
     if k is None:  # few people have fewer others than the default asks for
         k = min(default_of(audit, "k"), len(people) - 1)
+    stated = {}
+    if args.tolerance is not None:
+        stated["tolerance"] = tolerances(args.tolerance)
     return {
         "attributes": people.attribute_codes(),
         "groups": people.group_codes(),
         "k": k or None,
-        **keywords(args, "--threshold", "--num-worst"),
+        **stated,
+        **keywords(args, "--threshold", "--difference", "--num-worst"),
     }
 
 
@@ -122,8 +129,22 @@ def completed(
     people: "People",
     after: "Tensor | None",
 ) -> "AuditReport":
-    """The report with accuracy, where there are labels, and with ids."""
+    """The report with what the files say: columns, accuracy, people."""
+    from pyg_glif.cli._people import input_files
     from pyg_glif.tuning import tune
+
+    report = replace(
+        report,
+        setup={
+            **_columns(people),
+            **{name: v for name, v in report.setup.items() if name != "columns"},
+            "files": {
+                Path(path).name: _sha256(path)
+                for path in input_files(args)
+                if path and Path(path).is_file()
+            },
+        },
+    )
 
     if people.labels is not None:
         threshold = args.threshold
@@ -134,8 +155,28 @@ def completed(
                 right = people.accuracy(y, args.positive, threshold)
                 name = "accuracy" if after is None else f"accuracy{when}"
                 report = report.with_facts(**{name: right})
-    ids = people.first_ids()
-    return report if ids is None else report.with_ids(ids)
+    ids, described = people.first_ids(), people.described()
+    report = report if ids is None else report.with_ids(ids)
+    return report if described is None else report.with_people(described)
+
+
+def _columns(people: "People") -> dict[str, Any]:
+    """Which columns said who is similar, and on which scale."""
+    found: dict[str, Any] = {"columns": people.features, "scale": people.scale}
+    if people.attributes:
+        found["sensitive"] = list(people.attributes)
+    if people.table is not None:
+        summary = people.table.summary(people.frame[people.features])
+        found["unit"] = summary.unit
+        found["table"] = summary.to_frame().to_dict("records")
+    return found
+
+
+def _sha256(path: str) -> str:
+    """The hash of a file, as ``sha256sum`` prints it."""
+    import hashlib
+
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
 
 
 def write_report(path: str, report: "AuditReport") -> None:

@@ -97,6 +97,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="PATH",
         help="path under which a proxy shows the service, such as /fair",
     )
+    group.add_argument(
+        "--log-requests",
+        action="store_true",
+        help="log a line for each request, without what was sent",
+    )
     group = parser.add_argument_group("limits")
     group.add_argument(
         "--max-rows", type=int, metavar="N", help="newcomers in a request"
@@ -145,7 +150,8 @@ def run(args: argparse.Namespace) -> Outcome:
         server_header=False,
         timeout_graceful_shutdown=30,
     )
-    with _logging(args.quiet):
+    level = logging.DEBUG if args.log_requests else logging.INFO
+    with _logging(logging.WARNING if args.quiet else level):
         _server(uvicorn, config, app.state.desk.reload, args).run()
     return Outcome("stopped", {"command": "serve", "fit": args.fit})
 
@@ -203,7 +209,7 @@ def _check_same(path: str, outputs: list[str], frame: Any, post: Any) -> None:
 
 
 @contextlib.contextmanager
-def _logging(quiet: bool) -> Iterator[None]:
+def _logging(level: int) -> Iterator[None]:
     """Writes what the service logs to standard error, a line each."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
@@ -211,13 +217,13 @@ def _logging(quiet: bool) -> Iterator[None]:
     before = [log.level for log in logs]
     for log in logs:
         log.addHandler(handler)
-        log.setLevel(logging.WARNING if quiet else logging.INFO)
+        log.setLevel(level)
     try:
         yield
     finally:
-        for log, level in zip(logs, before, strict=True):
+        for log, old in zip(logs, before, strict=True):
             log.removeHandler(handler)
-            log.setLevel(level)
+            log.setLevel(old)
 
 
 def _server(uvicorn: Any, config: Any, reload: Any, args: argparse.Namespace) -> Any:
@@ -225,6 +231,8 @@ def _server(uvicorn: Any, config: Any, reload: Any, args: argparse.Namespace) ->
     import asyncio
 
     class Server(uvicorn.Server):  # type: ignore[misc]
+        should_exit = force_exit = False
+
         @contextlib.contextmanager
         def capture_signals(self) -> Iterator[None]:
             loop = asyncio.get_running_loop()
@@ -237,7 +245,8 @@ def _server(uvicorn: Any, config: Any, reload: Any, args: argparse.Namespace) ->
             yield
 
         def _stop(self) -> None:
-            self.force_exit = self.should_exit  # the second time means it
+            # Whoever asks a second time means it.
+            self.force_exit = self.should_exit
             self.should_exit = True
 
         async def startup(self, sockets: Any = None) -> None:

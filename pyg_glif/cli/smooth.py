@@ -25,6 +25,7 @@ from pyg_glif.cli._command import (
     check_radius,
     given,
     keywords,
+    name_of,
     note,
     progress,
     short,
@@ -194,12 +195,7 @@ def _fit(args: argparse.Namespace) -> "tuple[dict[str, Any], People]":
     if report is not None:
         write_report(args.audit, report)
     if args.save:
-        # With the names of the columns, so that newcomers may have them in any order.
-        columns = {"features": people.features, "outputs": people.outputs}
-        kept: dict[str, Any] = {"columns": columns}
-        if people.table is not None:
-            kept["table"] = people.table.to_config()
-        post.save(args.save, metadata=kept)
+        post.save(args.save, metadata=people.kept())
     return _facts(people, post, args.metric), people
 
 
@@ -207,7 +203,7 @@ def _correct(args: argparse.Namespace) -> "tuple[dict[str, Any], People]":
     """Corrects newcomers against a fit."""
     from pyg_glif.cli._people import read_people
 
-    post, saved = _load(args)
+    post, saved = load_fit(args, "--post")
     people = read_people(args, saved)
     people.named(people.y)
     with warnings.catch_warnings():
@@ -291,13 +287,16 @@ def _movement(before: "Tensor", after: "Tensor") -> dict[str, float]:
     }
 
 
-def _load(args: argparse.Namespace) -> "tuple[GLIFPostProcessor, dict[str, Any]]":
-    """Loads the fit of ``--post``, and the columns and table saved with it."""
+def load_fit(
+    args: argparse.Namespace, option: str
+) -> "tuple[GLIFPostProcessor, dict[str, Any]]":
+    """Loads the fit that an option names, and columns and table saved with it."""
     from pyg_glif.postprocessor import GLIFPostProcessor
 
-    if not Path(args.post).is_file():
-        raise UsageError(f"--post: '{args.post}' does not exist")
-    post = GLIFPostProcessor.load(args.post, progress=progress(args))
+    path = getattr(args, name_of(option))
+    if not Path(path).is_file():
+        raise UsageError(f"{option}: '{path}' does not exist")
+    post = GLIFPostProcessor.load(path, progress=progress(args))
     names = {"features": "feature_names_in_", "outputs": "output_names_"}
     columns = {
         name: getattr(post, attribute).tolist()

@@ -1,6 +1,7 @@
 """One model of an experiment on a table, and what is done about it."""
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -238,12 +239,17 @@ class Arm:
             for each in split.versions
         ]
         post, peers = corrected.post_, corrected.num_peers(split.versions[0])
-        yield self.record(
+        found = self.record(
             ESTIMATOR,
             log_odds(torch.stack(told, dim=1)),
             {"lam": post.lam, "radius": post.tau_},
             alone=float((peers == 0).mean()),
         )
+        # What its choice said of so many newcomers before they came.
+        choice = corrected.tune_
+        low, high = choice.loss_interval(len(split.y_new))
+        said = {"told_loss": choice.best.loss, "told_low": low, "told_high": high}
+        yield replace(found, metrics={**found.metrics, **said})
 
     def projected(self) -> Iterable[Record]:
         """The IF-constraints, on some newcomers and all versions of them at once."""

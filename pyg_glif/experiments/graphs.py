@@ -46,6 +46,7 @@ from pyg_glif.metrics import (
     laplacian_energy,
     ranking_ndcg,
 )
+from pyg_glif.solvers import CG
 
 _QUALITY = {
     "auc": "AUC",
@@ -112,14 +113,14 @@ class GraphConfig:
     most_similar: int | None = None
     lams: tuple[float, ...] = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
     alphas: tuple[float, ...] = (5e-7, 5e-6, 5e-5)
-    alphas_graph: tuple[float, ...] = (1.0, 10.0)
+    alphas_graph: tuple[float, ...] = (1.0,)
     ranking: tuple[float, ...] = (0.1, 1.0)
     gammas: tuple[float, ...] = (0.5, 0.9)
     guide: tuple[tuple[float, float], ...] = ((5e-6, 1.0),)
-    guide_steps: int = 600
+    guide_steps: int = 300
     layer_lams: tuple[float, ...] = (0.1, 1.0)
-    num_layer_steps: int = 50
-    num_rounds: int = 10
+    num_layer_steps: int = 30
+    num_rounds: int = 5
     num_ranked: int = 256
     max_loss: float = 0.01
 
@@ -155,6 +156,8 @@ class GraphTrial(Comparison):
         self.model: OneLayer | None = None
         self.plain = torch.empty(0)
         self.guide_unfairness = math.nan
+        # Unfairness of balanced GLIF by strength.
+        self.tried: dict[float, float] = {}
 
     def methods(self) -> Mapping[str, Method]:
         """The network as it is, then what is done about it."""
@@ -209,6 +212,7 @@ class GraphTrial(Comparison):
         rows, group = self.judged, self.data.group
         y, yes = self.data.y[rows], (logits[rows] > 0).double()
         f = logits.double()
+        unfairness = laplacian_energy(f, self.lap)
         return {
             "auc": self.auc(logits, "test"),
             "auc_val": self.auc(logits, "val"),
@@ -216,8 +220,9 @@ class GraphTrial(Comparison):
             "accuracy": self.accuracy(logits, "test"),
             "accuracy_val": self.accuracy(logits, "val"),
             "f1": float(binary_f1_score(yes, y)),
-            "unfairness": float(laplacian_energy(f, self.lap)),
-            "unfairness_unit": float(laplacian_energy(f, self.lap, unit_variance=True)),
+            "unfairness": float(unfairness),
+            # As laplacian_energy(..., unit_variance=True) has it.
+            "unfairness_unit": float(unfairness / f.var(correction=0)),
             "disparity": float(group_disparity(f, self.lap, group, definition="guide")),
             "disparity_members": float(group_disparity(f, self.lap, group)),
             "parity_gap": float(group_gap(yes, group[rows])),
@@ -444,34 +449,35 @@ class GraphTrial(Comparison):
         found = (
             ({"lam": lam}, self.smooth(lam, balance=True)) for lam in self.config.lams
         )
-        return self.records(BALANCED, found)
+        records = self.records(BALANCED, found)
+        self.tried = {r.setting["lam"]: r.metrics["unfairness"] for r in records}
+        return records
 
     def matched(self, method: str, goal: float) -> Iterable[Record]:
         """Balanced GLIF, just strong enough for an unfairness on the whole.
 
-        Unfairness needs no labels, so the strength is found on everybody: the weakest
-        of those tried that is no less fair, by interpolation of logarithms.
+        Unfairness needs no labels, so the strength is found on everybody, between those
+        tried already: the weakest found that is no less fair.
         """
-        from scipy.optimize import brentq
-
-        enough: dict[float, Tensor] = {}
-
-        def excess(power: float) -> float:
-            outputs = self.smooth(math.exp(power), balance=True)
-            over = math.log(float(laplacian_energy(outputs, self.lap)) / goal)
-            if over <= 0:
-                enough[math.exp(power)] = outputs
-            return over
-
-        low, high = math.log(1e-4), math.log(10.0)
-        while excess(high) > 0 and high < math.log(1e6):
-            low, high = high, high + math.log(10.0)
-        if enough and excess(low) > 0:
-            brentq(excess, low, high, xtol=1e-3, rtol=1e-6)
-        if not enough:
-            enough[math.exp(high)] = self.smooth(math.exp(high), balance=True)
-        lam = min(enough)
-        return self.records(method, [({"lam": lam}, enough[lam])])
+        low, high = 0.0, math.inf
+        for lam, unfairness in self.tried.items():
+            if unfairness > goal:
+                low = max(low, lam)
+            else:
+                high = min(high, lam)
+        outputs = None
+        while high == math.inf or (low > 0 and high > 1.01 * low):
+            lam = 10.0 * low if high == math.inf else math.sqrt(low * high)
+            found = self.smooth(lam, balance=True)
+            if float(laplacian_energy(found, self.lap)) <= goal:
+                high, outputs = lam, found
+            elif lam > 1e6:
+                high, outputs = lam, found  # nothing is as alike as that
+            else:
+                low = lam
+        if outputs is None:
+            outputs = self.smooth(high, balance=True)
+        return self.records(method, [({"lam": high}, outputs)])
 
     def layer(self) -> Iterable[Record]:
         """Training through GLIF as the last layer, from the network as it is."""
@@ -480,7 +486,7 @@ class GraphTrial(Comparison):
             for lam in self.config.layer_lams:
 
                 def after(logits: Tensor, lam: float = lam) -> Tensor:
-                    return glif_smooth(logits, self.lap, lam=lam)
+                    return glif_smooth(logits, self.lap, lam=lam, solver=CG(rtol=1e-4))
 
                 start, steps = deepcopy(self.model), self.config.num_layer_steps
                 yield (

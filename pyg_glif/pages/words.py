@@ -4,8 +4,8 @@ import math
 from typing import Any
 
 
-def number(value: float) -> str:
-    """A number in four digits, whole numbers in full, thousands apart.
+def number(value: float, digits: int = 4) -> str:
+    """A number in a few digits, whole numbers in full, thousands apart.
 
     Example:
         >>> number(12345), number(0.123456), number(0.0), number(1234.56)
@@ -18,7 +18,7 @@ def number(value: float) -> str:
     size = abs(value)
     if size >= 1000.0:
         return f"{value:,.0f}" if size < 1e15 else f"{value:.3e}"
-    return f"{value:.4g}" if size >= 1e-4 else f"{value:.2e}"
+    return f"{value:.{digits}g}" if size >= 1e-4 else f"{value:.2e}"
 
 
 def percent(share: float) -> str:
@@ -35,6 +35,8 @@ def percent(share: float) -> str:
     if share > 1.0 - 1e-4 and share < 1.0:
         return ">99.99%"
     digits = 1 if 0.01 <= share <= 0.99 else 2
+    if abs(100 * share - round(100 * share)) < 1e-9:
+        digits = 0
     return f"{share:.{digits}%}"
 
 

@@ -1,10 +1,20 @@
 from ._fitted import TransformInfo
-from .audit import Bootstrap, audit
+from ._measures import Bootstrap
+from .audit import audit
 from .certificate import Certificate, NearbyBound, Sensitivity
 from .explanation import Explanation
 from .glif_post_processor import GLIFPostProcessor
 from .peers import Peers
-from .report import AuditReport, Estimate, Measure, Pair, Person
+from .report import (
+    AuditReport,
+    Estimate,
+    GroupTreatment,
+    Lists,
+    Measure,
+    Pair,
+    Person,
+    Verdict,
+)
 from .summary import FitSummary
 
 __all__ = [
@@ -15,6 +25,8 @@ __all__ = [
     "Explanation",
     "FitSummary",
     "GLIFPostProcessor",
+    "GroupTreatment",
+    "Lists",
     "Measure",
     "NearbyBound",
     "Pair",
@@ -22,5 +34,6 @@ __all__ = [
     "Person",
     "Sensitivity",
     "TransformInfo",
+    "Verdict",
     "audit",
 ]

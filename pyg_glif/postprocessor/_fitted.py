@@ -33,6 +33,7 @@ from pyg_glif.solvers import (
     Solution,
     Solver,
     Uncertainty,
+    edge_shares,
     noise_root,
     smooth,
 )
@@ -190,6 +191,17 @@ class Fitted:
         """Precisions of outputs in dual coordinates, where they are not all one."""
         return self.people.precision
 
+    @cached_property
+    def shares(self) -> Tensor | None:  # [G] float64
+        """The factor of ``lam`` for every group, where groups are balanced."""
+        groups, balance = self.people.groups, self.solution.balance
+        return None if groups is None or balance is None else groups.shares(balance)
+
+    @property
+    def graph_lap(self) -> LaplacianOperator:
+        """The Laplacian of the graph; ``lap`` has shares of groups in it."""
+        return self.lap if self.shares is None else self.settings.laplacian(self.graph)
+
     @property
     def isolated(self) -> Tensor:
         """Numbers of the people without a neighbour."""
@@ -258,8 +270,14 @@ class Fitted:
         """``lam`` times the factor by which the Laplacian scales it."""
         return self.settings.lam * self.lap.lam_scale
 
-    def beside(self, x_new: Tensor, *, joint: bool = False) -> GroundedOperator:
-        """The system of new people, each for themselves or all together."""
+    def beside(
+        self, x_new: Tensor, *, joint: bool = False, groups: Tensor | None = None
+    ) -> GroundedOperator:
+        """The system of new people, each for themselves or all together.
+
+        ``groups`` are numbers of their groups, ``[M]``, if the fit is balanced and
+        they are known.
+        """
         settings = self.settings
         found: tuple[Tensor, ...] = self.index.query(x_new, settings.progress)
         outer, inner = found, tuple(part[:0] for part in found)
@@ -269,7 +287,21 @@ class Fitted:
         elif joint:
             outer, inner = self._nearest_together(x_new, *found)
         ties = settings.ties(*outer), settings.ties(*inner)
-        return GroundedOperator(self.lap, *ties, len(x_new))
+        shares = self._shares_of(*ties, groups)
+        return GroundedOperator(self.lap, *ties, len(x_new), shares)
+
+    def _shares_of(
+        self, outer: Ties, inner: Ties, groups: Tensor | None
+    ) -> tuple[Tensor, Tensor] | None:
+        """What balance multiplies the ties of new people by."""
+        if self.shares is None or self.people.groups is None:
+            return None
+        theirs = self.shares[self.people.groups.code[outer.col]]
+        if groups is None:
+            return theirs, torch.ones_like(inner.weight)
+        own = self.shares[groups]
+        within = 0.5 * (own[inner.row] + own[inner.col])
+        return 0.5 * (own[outer.row] + theirs), within
 
     def _nearest_together(self, x_new: Tensor, *found: Tensor) -> tuple[Any, Any]:
         """Pairs of new and fitted people, and of new people, of everybody's nearest."""
@@ -291,6 +323,7 @@ class Fitted:
         x_new: Tensor,
         y_new: Tensor,
         y_std: Tensor | None = None,
+        groups: Tensor | None = None,
         *,
         with_info: bool = False,
         with_std: bool = False,
@@ -304,7 +337,9 @@ class Fitted:
         ties = []
         for start in range(0, len(x_new), _BLOCK):
             rows = slice(start, start + _BLOCK)
-            lap, y, own = self.beside(x_new[rows]), y_new[rows], precision[rows]
+            part = None if groups is None else groups[rows]
+            lap, y = self.beside(x_new[rows], groups=part), y_new[rows]
+            own = precision[rows]
             eta = self._pulled(lap, y, own)
             total = own + self.mu * lap.diagonal
             eta /= total.unsqueeze(1)
@@ -357,13 +392,14 @@ class Fitted:
         x_new: Tensor,
         y_new: Tensor,
         y_std: Tensor | None = None,
+        groups: Tensor | None = None,
         *,
         with_info: bool = False,
     ) -> tuple[Tensor, TransformInfo]:
         """Outputs of new people, solved together while fitted outputs stay fixed."""
         if len(x_new) == 0:
             return self.update(x_new, y_new, y_std, with_info=with_info)
-        lap = self.beside(x_new, joint=True)
+        lap = self.beside(x_new, joint=True, groups=groups)
         own = self.own_weight(y_std, len(x_new))
         rhs, settings = self._pulled(lap, y_new, own), self.settings
         strength, precision = settings.strength(rhs), None if y_std is None else own
@@ -398,9 +434,11 @@ class Fitted:
         graph = self._reduced_graph(stay) if settings.k is None else settings.search(x)
         people, y_hat = self.people.only(keep), self.y_hat[stay]
         lap = settings.laplacian(graph)
-        if "components" in vars(self.lap):
+        if settings.k is None and "components" in vars(self.lap):
             lap.keep_components(self.lap, keep)
-        start = self._mended(lap, people, y_hat, keep, gone)
+        start = self.f[keep]
+        if self.shares is None and lap.is_psd:
+            start = self._mended(lap, people, y_hat, start, gone)
         return _solved(settings, x, y_hat, graph, self.names, people, start, lap)
 
     def _mended(
@@ -408,7 +446,7 @@ class Fitted:
         lap: LaplacianOperator,
         people: People,
         y_hat: Tensor,
-        keep: Tensor,
+        f: Tensor,
         gone: Tensor,
     ) -> Tensor:  # [N, C]
         """The present solution of those who stay, solved anew around the gaps.
@@ -416,14 +454,14 @@ class Fitted:
         A first guess: near those who left, where most is to change, a small system with
         everybody else held fixed.
         """
-        f, row, col = self.f[keep], lap.pattern.row, lap.pattern.col
-        old_row, old_col = self.lap.pattern.row, self.lap.pattern.col
+        row, col, before = lap.pattern.row, lap.pattern.col, self.lap.pattern
         near = torch.zeros_like(gone)
-        near[old_row[gone[old_col]]] = True
-        near = near[keep]
-        near[row[near[col]]] = True
-        size = int(near.sum())
-        if not 0 < size <= _AROUND or not lap.is_psd:
+        near[before.row[gone[before.col]]] = True
+        near = near[~gone]
+        further = near.clone()
+        further[row[near[col]]] = True
+        near = further if int(further.sum()) <= _AROUND else near
+        if not 0 < int(near.sum()) <= _AROUND:
             return f
         t = self.settings.lam * lap.lam_scale * lap.off_diagonal
         own = people.precision
@@ -469,10 +507,10 @@ class Fitted:
         return self._explained(unit)
 
     def row_of_new(
-        self, x_new: Tensor, y_std: Tensor | None = None
+        self, x_new: Tensor, y_std: Tensor | None = None, groups: Tensor | None = None
     ) -> tuple[Solution, float]:
         """Weights of the fitted people in a new person's output, and of their own."""
-        lap = self.beside(x_new)
+        lap = self.beside(x_new, groups=groups)
         weight = self.own_weight(y_std, 1)[0]
         total = weight + self.mu * lap.diagonal[0]
         rhs = torch.zeros_like(self.f[:, :1])
@@ -542,7 +580,19 @@ def _solved(
     lap = settings.laplacian(graph) if lap is None else lap
     lam = settings.strength(y_hat)
     solver, precision = settings.solver, people.precision
+    groups = None if people.groups is None else people.groups.code
     value, solution = smooth_outputs(
-        lap, lam, y_hat, solver, settings.link, x0, precision=precision
+        lap, lam, y_hat, solver, settings.link, x0, groups, precision=precision
     )
+    lap = balanced(lap, people, solution)
     return Fitted(settings, x, y_hat, graph, lap, value, solution, names, people)
+
+
+def balanced(
+    lap: LaplacianOperator, people: People, solution: Solution
+) -> LaplacianOperator:
+    """The Laplacian with the shares of groups in it, if a fit has balanced them."""
+    if people.groups is None or solution.balance is None:
+        return lap
+    shares = people.groups.shares(solution.balance)
+    return lap.reweighted(edge_shares(lap, shares[people.groups.code]))

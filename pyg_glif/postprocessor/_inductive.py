@@ -58,11 +58,17 @@ class Ties:
 class GroundedOperator(LaplacianOperator):
     """Laplacian of new people among themselves, plus their ties to fitted ones.
 
-    The ties add to the diagonal only, so rows do not sum to zero.
+    The ties add to the diagonal only, so rows do not sum to zero. ``shares`` multiply
+    the entries of outer and of inner ties, if groups are balanced.
     """
 
     def __init__(
-        self, fitted: LaplacianOperator, outer: Ties, inner: Ties, num: int
+        self,
+        fitted: LaplacianOperator,
+        outer: Ties,
+        inner: Ties,
+        num: int,
+        shares: tuple[Tensor, Tensor] | None = None,
     ) -> None:
         pattern = Pattern.of(inner.row, inner.col, num)
         self._set(pattern, inner.weight, fitted.normalization, None)
@@ -71,6 +77,16 @@ class GroundedOperator(LaplacianOperator):
         self.diagonal, self.outer, self.off_diagonal = entries_beside(
             fitted, outer.parts, inner.parts, num
         )
+        if shares is not None:  # the weights of balanced groups
+            self.outer, self.off_diagonal = (
+                entry * share
+                for entry, share in zip(
+                    (self.outer, self.off_diagonal), shares, strict=True
+                )
+            )
+            ties = self.pattern.row_sum(self.off_diagonal)
+            self.diagonal = ties.index_add(0, outer.row, self.outer)
+            self._repeats += 4  # as in 'reweighted'
 
     @property
     def keeps_constants(self) -> bool:

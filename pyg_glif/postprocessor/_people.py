@@ -1,6 +1,6 @@
 """What a fit knows about people beside features and outputs."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,9 +9,8 @@ from torch import Tensor
 
 from pyg_glif._arrays import to_tensor
 from pyg_glif._validate import check_finite, check_rank, check_scalar
-
-#: What a person may be called.
-Id = str | int
+from pyg_glif.postprocessor._groups import Groups
+from pyg_glif.postprocessor._labels import Id, as_ids
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,11 +19,12 @@ class People:
 
     ids: tuple[Id, ...] | None = None
     y_std: Tensor | None = None  # [N] float64
+    groups: Groups | None = None  # those to be treated equally alike
 
     @property
     def is_plain(self) -> bool:
         """Whether there is nothing to know."""
-        return self.ids is None and self.y_std is None
+        return self.ids is None and self.y_std is None and self.groups is None
 
     @property
     def precision(self) -> Tensor | None:  # [N] float64
@@ -40,14 +40,20 @@ class People:
         if self.y_std is not None:
             assert other.y_std is not None
             y_std = torch.cat([self.y_std, other.y_std])
-        return People(ids, y_std)
+        groups = None
+        if self.groups is not None:
+            assert other.groups is not None
+            groups = self.groups.joined(other.groups)
+        return People(ids, y_std, groups)
 
     def only(self, rows: Tensor) -> "People":
         """Some of the people, by number."""
         ids = None
         if self.ids is not None:
             ids = tuple(self.ids[row] for row in rows.tolist())
-        return People(ids, None if self.y_std is None else self.y_std[rows])
+        y_std = None if self.y_std is None else self.y_std[rows]
+        groups = None if self.groups is None else self.groups.only(rows)
+        return People(ids, y_std, groups)
 
     def rows_of(self, ids: Any, num_people: int) -> Tensor:  # -> [K] int64
         """Numbers of people by id, or by number if they have none."""
@@ -64,20 +70,6 @@ class People:
             more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
             raise ValueError(f"'ids' must be {what} of the fit (got {shown}{more})")
         return torch.tensor([known[one] for one in wanted], dtype=torch.long)
-
-
-def as_ids(ids: Any) -> list[Id]:
-    """Texts or whole numbers, from any sequence or from one of them."""
-    if isinstance(ids, (str, int)):
-        ids = [ids]
-    if not isinstance(ids, Iterable):
-        raise TypeError(f"'ids' must be a sequence (got {type(ids).__name__})")
-    # Entries of arrays, tensors and series as Python has them.
-    found = [one.item() if hasattr(one, "item") else one for one in ids]
-    for one in found:
-        if isinstance(one, bool) or not isinstance(one, (str, int)):
-            raise TypeError(f"'ids' must be texts or whole numbers (got {one!r})")
-    return found
 
 
 def check_ids(ids: Sequence[Id], num_people: int | None = None) -> tuple[Id, ...]:
@@ -110,20 +102,29 @@ def check_y_std(y_std: Any, num_people: int, like: Tensor) -> Tensor:  # [N] flo
     return out
 
 
-def check_people(known: People, ids: Any, y_std: Any, num: int, like: Tensor) -> People:
+def check_people(
+    known: People, ids: Any, y_std: Any, groups: Any, num: int, like: Tensor
+) -> People:
     """What is said about people to add, as much as is known about the others."""
-    for name, mine, given in (("ids", known.ids, ids), ("y_std", known.y_std, y_std)):
+    for name, mine, given in (
+        ("ids", known.ids, ids),
+        ("y_std", known.y_std, y_std),
+        ("groups", known.groups, groups),
+    ):
         if (mine is None) != (given is None):
             condition = "None, because the fit has none"
             if given is None:
                 condition = "given, because the fit has them"
             raise ValueError(f"'{name}' must be {condition}")
-    return people_of(ids, y_std, num, like)
+    return people_of(ids, y_std, groups, num, like)
 
 
-def people_of(ids: Any, y_std: Any, num: int, like: Tensor) -> People:
+def people_of(ids: Any, y_std: Any, groups: Any, num: int, like: Tensor) -> People:
     """What is said about people to fit."""
+    if y_std is not None and groups is not None:
+        raise ValueError("'y_std' must be None with 'groups'")
     return People(
         None if ids is None else check_ids(as_ids(ids), num),
         None if y_std is None else check_y_std(y_std, num, like),
+        None if groups is None else Groups.of(groups, num, like),
     )

@@ -7,10 +7,10 @@ must be left out when saving and handed in when loading.
 The header holds two texts: ``pyg_glif``, which is JSON, and ``checksum``, the SHA-256
 of that text and of the name, type, shape and content of every tensor. Under ``params``
 are the parameters as they were asked for, under ``tau``, ``theta`` and ``decay`` the
-numbers in use. Version 4 added ``ids`` and the tensor ``y_std``, both of which may be
-missing; a fit that needs neither is written as version 3. In version 2 the decay that
-was asked for was the one in use, and there was no ``k``. Version 1 had a checksum of
-the tensors' content alone, inside the JSON.
+numbers in use. Version 4 added ``ids``, the tensor ``y_std``, and ``groups`` with their
+``balance``, all of which may be missing; a fit that needs none of them is written as
+version 3. In version 2 the decay that was asked for was the one in use, and there was
+no ``k``. Version 1 had a checksum of the tensors' content alone, inside the JSON.
 """
 
 import contextlib
@@ -34,9 +34,11 @@ from pyg_glif._validate import check_choice
 from pyg_glif.errors import DamagedFileError, UnprotectedFileWarning
 from pyg_glif.graph import SimilarityGraph
 from pyg_glif.kinds import Kind, build, describe, registered
-from pyg_glif.postprocessor._fitted import Fitted, Settings
-from pyg_glif.postprocessor._people import People, as_ids, check_ids
-from pyg_glif.solvers import Jacobi, Solution, SolveStatus
+from pyg_glif.postprocessor._fitted import Fitted, Settings, balanced
+from pyg_glif.postprocessor._groups import Groups
+from pyg_glif.postprocessor._labels import as_ids
+from pyg_glif.postprocessor._people import People, check_ids
+from pyg_glif.solvers import Balance, Jacobi, Solution, SolveStatus
 
 _FORMAT = "pyg_glif.GLIFPostProcessor"
 _VERSION = 4
@@ -48,6 +50,8 @@ _OBJECTS = ("distance", "link", "solver")
 _PLAIN = ("tau", "theta", "lam", "normalization", "target_degree")
 # Parameters that version 3 added, and what they were before.
 _ADDED = {"coverage": None, "k": None, "mutual": False}
+# Tensors of the balance of groups.
+_BALANCE = ("group", "beta", "energy")
 # What safetensors calls the types that fits are made of.
 _DTYPES = {
     torch.float64: "F64",
@@ -93,6 +97,12 @@ def write_fitted(
     }
     if fitted.people.ids is not None:
         header["ids"] = fitted.people.ids
+    if fitted.people.groups is not None and solution.balance is not None:
+        header["groups"] = fitted.people.groups.labels
+        header["balance"] = {
+            name: _plain(getattr(solution.balance, name))
+            for name in ("ratio", "gap", "num_solves")
+        }
     try:
         text = json.dumps(header)
     except TypeError as error:
@@ -195,9 +205,20 @@ def _rebuilt(
     y_fair = settings.from_dual(solution.value, y_hat, lap.deg)
     names = features, outputs
     ids = header.get("ids")
+    groups, labels = None, header.get("groups")
+    if labels is not None:
+        groups = Groups(tuple(as_ids(labels, "groups")), tensors["group_code"].long())
+        evidence: dict[str, Any] = {
+            name: tensors[f"balance.{name}"] for name in _BALANCE
+        }
+        found = Balance(**evidence, **header["balance"])
+        solution = replace(solution, balance=found)
     people = People(
-        None if ids is None else check_ids(as_ids(ids), len(x)), tensors.get("y_std")
+        None if ids is None else check_ids(as_ids(ids), len(x)),
+        tensors.get("y_std"),
+        groups,
     )
+    lap = balanced(lap, people, solution)
     fitted = Fitted(settings, x, y_hat, graph, lap, y_fair, solution, names, people)
     return fitted, params, header["metadata"]
 
@@ -223,6 +244,10 @@ def _tensors(fitted: Fitted, with_distance: bool) -> dict[str, Tensor]:
         tensors["scale"] = fitted.graph.scale
     if fitted.people.y_std is not None:
         tensors["y_std"] = fitted.people.y_std
+    groups, balance = fitted.people.groups, fitted.solution.balance
+    if groups is not None and balance is not None:
+        tensors["group_code"] = groups.code
+        tensors |= {f"balance.{name}": getattr(balance, name) for name in _BALANCE}
     distance = fitted.settings.distance
     if with_distance and distance is not None:
         state = distance.state_dict()

@@ -131,6 +131,11 @@ def weight_box(fitted: "Fitted", x: Tensor, delta: float, precision: Tensor) -> 
         )
         scale = (lap.deg[col] + 1.0).rsqrt()
         low, high = low * scale, high * scale
+    if fitted.shares is not None and fitted.people.groups is not None:
+        # Somebody else within 'delta' may be of any group, or of none that is known.
+        theirs = fitted.shares[fitted.people.groups.code[col]]
+        low = low * 0.5 * (fitted.shares.min() + theirs)
+        high = high * 0.5 * (fitted.shares.max() + theirs)
     mu = fitted.mu
     return Box(row, col, mu * low, mu * high, precision * own_low, precision * own_high)
 
@@ -221,6 +226,7 @@ def certify(
     dy: float | None,
     y_range: tuple[float, float] | None,
     y_std: Tensor | None,
+    groups: Tensor | None = None,
 ) -> NearbyBound:
     """Bounds for anybody within ``delta`` of each row; see the post-processor."""
     everything = _everything(fitted, y, y_range)
@@ -232,7 +238,7 @@ def certify(
             other = _around(fitted, y, dy, everything)
     precision = fitted.own_weight(y_std, len(x))
     box = weight_box(fitted, x, delta, precision)
-    lap, f = fitted.beside(x), fitted.f
+    lap, f = fitted.beside(x, groups=groups), fitted.f
     total = precision + fitted.mu * lap.diagonal
     pull, share = fitted.mu * lap.pull(f) / total.unsqueeze(1), precision / total
 

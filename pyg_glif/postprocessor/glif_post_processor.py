@@ -41,6 +41,7 @@ from pyg_glif.postprocessor._doubts import (
     doubt_newcomers,
 )
 from pyg_glif.postprocessor._fitted import Fitted, Settings, fit_people
+from pyg_glif.postprocessor._measures import Bootstrap
 from pyg_glif.postprocessor._people import check_people, people_of
 from pyg_glif.postprocessor._persistence import (
     damage_in,
@@ -49,11 +50,16 @@ from pyg_glif.postprocessor._persistence import (
     write_fitted,
 )
 from pyg_glif.postprocessor._worst_case import certify, sensitivity
-from pyg_glif.postprocessor.audit import Bootstrap, audit
+from pyg_glif.postprocessor.audit import audit
 from pyg_glif.postprocessor.certificate import NearbyBound, Sensitivity
 from pyg_glif.postprocessor.explanation import Explanation, stochastic, strongest
 from pyg_glif.postprocessor.report import AuditReport
-from pyg_glif.postprocessor.summary import FitSummary, share_joined, summarize
+from pyg_glif.postprocessor.summary import (
+    FitSummary,
+    completed_report,
+    share_joined,
+    summarize,
+)
 from pyg_glif.solvers import Solution, Solver
 from pyg_glif.typing import Normalization
 
@@ -118,6 +124,8 @@ class GLIFPostProcessor(Parameters):
         y_hat_ (torch.Tensor): Outputs of the model for them.
         y_fair_ (torch.Tensor): Smoothed outputs of the fitted people.
         solution_ (Solution): The solve behind them: status, residual, error bound.
+        shares_ (dict): What ``lam`` is times for each group, if ``fit`` was given
+            ``groups``; :obj:`None` if not.
         num_isolated_ (int): Fitted people without a neighbour.
         isolated_ (torch.Tensor): Their row numbers.
         ids_ (tuple): What people are called, if ``fit`` was told; else :obj:`None`.
@@ -202,6 +210,7 @@ class GLIFPostProcessor(Parameters):
         *,
         y_std: Any = None,
         ids: Any = None,
+        groups: Any = None,
     ) -> "GLIFPostProcessor":
         """Finds who is similar and smooths their outputs.
 
@@ -218,6 +227,12 @@ class GLIFPostProcessor(Parameters):
             ids (sequence, optional): What people are called, texts or whole numbers,
                 each once, for :meth:`forget`. They are saved with the fit.
                 (default: :obj:`None`, row numbers)
+            groups (sequence, optional): A group for everybody, a text or whole number.
+                The strength is then shared out so that all groups are treated equally
+                alike, see :func:`~pyg_glif.glif_smooth`; ``solution_.balance`` tells
+                how evenly, and ``shares_`` what each group's strength is times. Not
+                with ``"nrw"`` or ``y_std``. Groups are saved with the fit.
+                (default: :obj:`None`)
         """
         columns, known = column_names("x", x), None
         if columns is not None and self.distance is not None:
@@ -229,7 +244,9 @@ class GLIFPostProcessor(Parameters):
         names = columns, column_names("y_hat", y_hat)
         params = _independent(self.get_params())
         doubt_features(features, names[0], params["distance"])
-        people = people_of(ids, y_std, len(features), features)
+        people = people_of(ids, y_std, groups, len(features), features)
+        if groups is not None:
+            check_choice("normalization", self.normalization, (None, "density"))
         settings = self._settings(features, params)
         fitted = fit_people(settings, features, outputs, names, people, graph)
         self._adopt(fitted, params)
@@ -237,13 +254,26 @@ class GLIFPostProcessor(Parameters):
         return self
 
     def fit_transform(
-        self, x: Any, y_hat: Any, *, y_std: Any = None, ids: Any = None
+        self,
+        x: Any,
+        y_hat: Any,
+        *,
+        y_std: Any = None,
+        ids: Any = None,
+        groups: Any = None,
     ) -> Any:
         """Fits, and returns the smoothed outputs as what ``y_hat`` was."""
-        return like(y_hat, self.fit(x, y_hat, y_std=y_std, ids=ids).y_fair_)
+        self.fit(x, y_hat, y_std=y_std, ids=ids, groups=groups)
+        return like(y_hat, self.y_fair_)
 
     def partial_fit(
-        self, x: Any, y_hat: Any, *, y_std: Any = None, ids: Any = None
+        self,
+        x: Any,
+        y_hat: Any,
+        *,
+        y_std: Any = None,
+        ids: Any = None,
+        groups: Any = None,
     ) -> "GLIFPostProcessor":
         """Adds people and solves again, starting from the present solution.
 
@@ -258,12 +288,13 @@ class GLIFPostProcessor(Parameters):
             y_std (float or array-like, optional): As in :meth:`fit`, which has the say
                 whether they are given.
             ids (sequence, optional): Likewise.
+            groups (sequence, optional): Likewise; shares are found anew for everybody.
         """
         if self._fitted is None:
-            return self.fit(x, y_hat, y_std=y_std, ids=ids)
+            return self.fit(x, y_hat, y_std=y_std, ids=ids, groups=groups)
         x_new, y_new, _ = self._new_people(("x", x), ("y_hat", y_hat))
         known = self._fitted.people
-        people = check_people(known, ids, y_std, len(x_new), x_new)
+        people = check_people(known, ids, y_std, groups, len(x_new), x_new)
         if len(x_new):
             y_new = y_new.to(self._fitted.y_hat)
             self._adopt(self._fitted.extended(x_new, y_new, people), self._fit_params)
@@ -320,6 +351,7 @@ class GLIFPostProcessor(Parameters):
         *,
         y_std: Any = None,
         return_std: bool = False,
+        groups: Any = None,
     ) -> Any:
         r"""Smooths the outputs of new people against the fitted ones.
 
@@ -349,6 +381,11 @@ class GLIFPostProcessor(Parameters):
                 given, or with standard deviation 1: multiply it by yours.
                 ``info.uncertainty`` has intervals. Not with ``joint``.
                 (default: :obj:`False`)
+            groups (sequence, optional): Groups of the new people, of those that the
+                fit knows, if it balances groups. Weights :math:`w_{ij}` are then times
+                the mean of the shares of both groups; shares stay those of the fit.
+                (default: :obj:`None`, not known: times the share of the fitted person's
+                group)
 
         A person without neighbours gets ``y_hat_new`` back, exactly; the log and
         ``info.num_isolated`` tell how many there were.
@@ -358,11 +395,12 @@ class GLIFPostProcessor(Parameters):
         y, std = y.to(x.device), self._new_std(y_std, x)
         if joint and return_std:
             raise ValueError("'joint' must be False with 'return_std' (got True)")
+        code = self._new_groups(groups, x)
         if joint:
-            value, info = fitted.solve_jointly(x, y, std, with_info=return_info)
+            value, info = fitted.solve_jointly(x, y, std, code, with_info=return_info)
         else:
             value, info = fitted.update(
-                x, y, std, with_info=return_info, with_std=return_std
+                x, y, std, code, with_info=return_info, with_std=return_std
             )
         if order is not None:
             back = torch.tensor(order).argsort()
@@ -389,6 +427,7 @@ class GLIFPostProcessor(Parameters):
         dy: float | None = None,
         y_range: tuple[float, float] | None = None,
         y_std: Any = None,
+        groups: Any = None,
     ) -> NearbyBound:
         r"""Bounds what people at most ``delta`` from each newcomer can get.
 
@@ -411,6 +450,8 @@ class GLIFPostProcessor(Parameters):
                 column by column)
             y_std (float or array-like, optional): As in :meth:`transform`; the other's
                 output has the same standard deviation.
+            groups (sequence, optional): As in :meth:`transform`; the other may be of
+                any group.
 
         Refuses ``"nrw"``, whose outputs are no averages, and distances without an
         embedding, which may violate the triangle inequality.
@@ -433,7 +474,8 @@ class GLIFPostProcessor(Parameters):
             x, y, order = self._new_features("x_new", x_new), None, None
         else:
             x, y, order = self._new_people(("x_new", x_new), ("y_hat_new", y_hat_new))
-        found = certify(fitted, x, delta, y, dy, y_range, self._new_std(y_std, x))
+        std, code = self._new_std(y_std, x), self._new_groups(groups, x)
+        found = certify(fitted, x, delta, y, dy, y_range, std, code)
         if order is None:
             return found
         back = torch.tensor(order).argsort()
@@ -475,7 +517,12 @@ class GLIFPostProcessor(Parameters):
         return Explanation(index, weight[index], dist, bound)
 
     def explain_new(
-        self, x_new: Any, top: int | None = None, *, y_std: Any = None
+        self,
+        x_new: Any,
+        top: int | None = None,
+        *,
+        y_std: Any = None,
+        groups: Any = None,
     ) -> Explanation:
         r"""Who contributes how much to the output that a new person gets.
 
@@ -487,13 +534,15 @@ class GLIFPostProcessor(Parameters):
             top (int, optional): How many contributors to return.
                 (default: :obj:`None`, all)
             y_std (float or array-like, optional): As in :meth:`transform`.
+            groups (sequence, optional): Likewise.
         """
         fitted = self._require_fit("explain_new")
         row = self._new_features("x_new", x_new)
         if len(row) != 1:
             raise ValueError(f"'x_new' must have one row (got {len(row)})")
         _check_top(top)
-        found, own = fitted.row_of_new(row, self._new_std(y_std, row))
+        std, group = self._new_std(y_std, row), self._new_groups(groups, row)
+        found, own = fitted.row_of_new(row, std, group)
         weight, bound = stochastic(found, own, fitted.lap.is_psd)
         weight = torch.cat([weight, weight.new_tensor([own])])
         index = strongest(weight, top)
@@ -509,6 +558,8 @@ class GLIFPostProcessor(Parameters):
         attributes: Mapping[str, Any] | None = None,
         groups: Any = None,
         threshold: float | None = None,
+        difference: float | None = None,
+        tolerance: float | Mapping[str, float] | None = None,
         k: int | None = 5,
         num_worst: int = 10,
         bootstrap: Bootstrap = Bootstrap(),  # noqa: B008  (immutable)
@@ -518,29 +569,24 @@ class GLIFPostProcessor(Parameters):
         See :func:`~pyg_glif.postprocessor.audit` for the arguments.
         """
         fitted = self._require_fit("audit")
-        named = (attributes or {}).items()
         report = audit(
             fitted.x,
             fitted.y_hat,
             fitted.y_fair,
             graph=fitted.graph,
-            lap=fitted.lap,
+            lap=fitted.graph_lap,
             distance=fitted.settings.distance,
-            attributes={name: to_labels(name, value) for name, value in named},
+            attributes=attributes,
             groups=None if groups is None else to_labels("groups", groups),
             threshold=threshold,
+            difference=difference,
+            tolerance=tolerance,
             k=k,
             num_worst=num_worst,
             bootstrap=bootstrap,
             progress=fitted.settings.progress,
         )
-        certificate = {
-            "status": fitted.solution.status.name,
-            "solver": fitted.solution.solver,
-            "largest_residual": float(fitted.solution.residual.max()),
-            "error_bound": float(fitted.solution.error_bound.max()),
-        }
-        return replace(report, certificate=certificate)
+        return completed_report(report, fitted)
 
     def summary(self, unit: str | None = None) -> FitSummary:
         """What the fit did: who is similar by which columns, degrees, who is alone.
@@ -633,6 +679,15 @@ class GLIFPostProcessor(Parameters):
     def ids_(self) -> tuple[str | int, ...] | None:
         """What the fitted people are called, if the fit was told."""
         return self._require_attribute("ids_").people.ids
+
+    @property
+    def shares_(self) -> dict[str | int, float] | None:
+        """What ``lam`` is times for each group, if the fit balances groups."""
+        fitted = self._require_attribute("shares_")
+        if fitted.people.groups is None or fitted.shares is None:
+            return None
+        labels = fitted.people.groups.labels
+        return dict(zip(labels, fitted.shares.tolist(), strict=True))
 
     @property
     def isolated_(self) -> Tensor:
@@ -743,8 +798,17 @@ class GLIFPostProcessor(Parameters):
     def _new_std(self, y_std: Any, x: Tensor) -> Tensor | None:  # [M] float64
         """Standard deviations of new people's outputs, if the fit has some."""
         known = self._require_fit("transform").people
-        known = replace(known, ids=None)
-        return check_people(known, None, y_std, len(x), x).y_std
+        known = replace(known, ids=None, groups=None)
+        return check_people(known, None, y_std, None, len(x), x).y_std
+
+    def _new_groups(self, groups: Any, x: Tensor) -> Tensor | None:  # [M] int64
+        """Numbers of new people's groups, if they are told."""
+        if groups is None:
+            return None
+        known = self._require_fit("transform").people.groups
+        if known is None:
+            raise ValueError("'groups' must be None, because the fit has none")
+        return known.codes(groups, len(x))
 
     def _new_people(
         self, features: tuple[str, Any], outputs: tuple[str, Any]

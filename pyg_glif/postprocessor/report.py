@@ -1,34 +1,30 @@
-"""What an audit found: numbers, people, evidence."""
+"""What an audit found: a verdict, numbers, people, evidence."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from torch import Tensor
 
-from pyg_glif._markup import Section, html_page, markdown_page
 from pyg_glif._optional import require
+from pyg_glif._plain import plain
+from pyg_glif.postprocessor._features import Features
+
+if TYPE_CHECKING:
+    from pyg_glif.pages import Figure
 
 #: Version of the keys that ``AuditReport.to_dict`` returns.
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
-_TITLE = "Individual fairness audit"
-_WORDS = (
-    "Peers are neighbours in the similarity graph; a person's deviation is the "
-    "distance of their output from the peers' weighted average. This describes these "
-    "people under the chosen distance. It does not certify that a model is fair."
-)
-_IN_WORDS = {
-    "num_people": "people",
-    "num_edges": "edges",
-    "num_isolated": "people without neighbours",
-}
+#: An output: a number, or one for each of several outputs.
+Output = float | tuple[float, ...]
+Id = str | int
 
 
 class Estimate(NamedTuple):
-    """A number, and its bootstrap interval where there is one."""
+    """A number, and its interval where there is one."""
 
     value: float
     low: float | None = None
@@ -64,68 +60,206 @@ class Measure:
 
 
 @dataclass(frozen=True)
+class Verdict:
+    """One comparison in a sentence, and whether it is within a stated tolerance.
+
+    Args:
+        name (str): An identifier, by which a tolerance may name it.
+        title (str): What is compared.
+        words (str): The finding in a sentence.
+        before (Estimate): Share or gap for the model's outputs.
+        after (Estimate, optional): The same for the smoothed outputs.
+        num_before (int, optional): How many pairs or people that is.
+        num_after (int, optional): The same after.
+        total (int, optional): Of how many.
+        tolerance (float, optional): What is tolerated.
+        is_share (bool): Whether it is a share of something. (default: :obj:`True`)
+    """
+
+    name: str
+    title: str
+    words: str
+    before: Estimate
+    after: Estimate | None = None
+    num_before: int | None = None
+    num_after: int | None = None
+    total: int | None = None
+    tolerance: float | None = None
+    is_share: bool = True
+
+    @property
+    def state(self) -> Literal["within", "beyond", "open", "none"]:
+        """Whether all, none or a part of the last interval is within the tolerance.
+
+        For gaps that is the interval of their size. ``"none"``: no tolerance was
+        stated.
+        """
+        if self.tolerance is None:
+            return "none"
+        value, low, high = self.before if self.after is None else self.after
+        ends = [value if end is None else end for end in (low, high)]
+        largest = max(map(abs, ends))
+        least = 0.0 if ends[0] <= 0.0 <= ends[1] else min(map(abs, ends))
+        if largest <= self.tolerance:
+            return "within"
+        return "beyond" if least > self.tolerance else "open"
+
+
+@dataclass(frozen=True)
+class GroupTreatment:
+    """How one group of people fares.
+
+    Args:
+        group (str): What the group is called.
+        num_people (int): How many they are.
+        mean_before (Estimate, optional): Their average output; :obj:`None` where
+            people have several.
+        mean_after (Estimate, optional): The same after.
+        rate_before (Estimate, optional): Share of them with an output above the
+            threshold, if there is one.
+        rate_after (Estimate, optional): The same after.
+        num_raised (int, optional): Whose decision changed from below the threshold to
+            above; of several classes, to a class with a larger number.
+        num_lowered (int, optional): The other way round.
+    """
+
+    group: str
+    num_people: int
+    mean_before: Estimate | None = None
+    mean_after: Estimate | None = None
+    rate_before: Estimate | None = None
+    rate_after: Estimate | None = None
+    num_raised: int | None = None
+    num_lowered: int | None = None
+
+
+@dataclass(frozen=True)
 class Person:
-    """Somebody whose treatment differed much from that of their peers.
+    """Somebody, their outputs, and those of their peers.
 
     Args:
         index (int): Their number.
         num_peers (int): Neighbours in the graph.
-        before (float): How far the model's output was from the peers' average.
-        after (float, optional): How far the smoothed output is from the peers' smoothed
-            average.
+        before (float or tuple): The model's output.
+        peers_before (float or tuple, optional): The peers' weighted average of it;
+            :obj:`None` without peers.
+        deviation_before (float): How far these two are apart.
+        after (float or tuple, optional): The smoothed output.
+        peers_after (float or tuple, optional): The peers' average of that.
+        deviation_after (float, optional): How far these two are apart.
         moved (float, optional): How far smoothing moved the output.
     """
 
     index: int
     num_peers: int
-    before: float
-    after: float | None = None
+    before: Output
+    peers_before: Output | None
+    deviation_before: float
+    after: Output | None = None
+    peers_after: Output | None = None
+    deviation_after: float | None = None
     moved: float | None = None
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Two neighbours and the ratio of their outputs' difference to their distance."""
+    """Two neighbours, and how unlike they are treated.
+
+    Args:
+        first (int): Number of the one.
+        second (int): Number of the other.
+        distance (float): Their fair distance; zero if they are identical in everything
+            that counts.
+        before (tuple): The model's outputs of the two.
+        difference_before (float): How far these are apart.
+        after (tuple, optional): Their smoothed outputs.
+        difference_after (float, optional): How far these are apart.
+    """
 
     first: int
     second: int
-    ratio: float
+    distance: float
+    before: tuple[Output, Output]
+    difference_before: float
+    after: tuple[Output, Output] | None = None
+    difference_after: float | None = None
+
+
+@dataclass(frozen=True)
+class Lists:
+    """The people and pairs that a report names; of equal ones the first come first.
+
+    Args:
+        worst_before (tuple of Person): People furthest from their peers before.
+        worst_after (tuple of Person): People furthest from their peers after.
+        most_moved (tuple of Person): People whose output moved furthest.
+        pairs_before (tuple of Pair): Similar but not identical people whose outputs
+            differ most, before.
+        pairs_after (tuple of Pair): The same after.
+        identical_before (tuple of Pair): Identical people whose outputs differ most,
+            before.
+        identical_after (tuple of Pair): The same after.
+        isolated (tuple of Person): Everybody to whom nobody is similar.
+    """
+
+    worst_before: tuple[Person, ...] = ()
+    worst_after: tuple[Person, ...] = ()
+    most_moved: tuple[Person, ...] = ()
+    pairs_before: tuple[Pair, ...] = ()
+    pairs_after: tuple[Pair, ...] = ()
+    identical_before: tuple[Pair, ...] = ()
+    identical_after: tuple[Pair, ...] = ()
+    isolated: tuple[Person, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
 class AuditReport:
     r"""How similar people are treated, as :func:`audit` found it.
 
-    A report is about one set of outputs or about two, before and after.
+    A report is about one set of outputs or about two, before and after. It holds plain
+    data; ``to_html``, ``to_markdown`` and ``to_dict`` show all of it, and
+    :doc:`/report` says how to read it.
 
     Args:
-        facts (dict): Size of the graph and movement of outputs.
+        facts (dict): Sizes, movement of outputs, and what others added.
+        verdict (tuple of Verdict): What was found, against what is tolerated.
         measures (tuple of Measure): Quantities; ``report["peer_deviation"]`` is the
             one of that name.
-        worst_before (tuple of Person): People furthest from their peers before.
-        worst_after (tuple of Person): People furthest from their peers after.
-        pairs_before (tuple of Pair): Pairs treated most unlike per distance before.
-        pairs_after (tuple of Pair): The same after.
+        groups (dict): For each attribute, how its groups fare.
+        lists (Lists): The people and pairs that are named. ``report.worst_before`` and
+            so on are short for its parts.
+        setup (dict): What was compared, and how.
+        made (dict): When, by which versions, from which data.
         certificate (dict): Status, solver, largest residual and error bound of the
             solve, empty if the outputs came from elsewhere.
+        bins (dict): Data of the charts, as lists of dictionaries.
         level (float): Confidence level of intervals.
         deviation (Tensor): Distance of every person's output from their peers'
             average, before and after, ``[N, 2]`` or ``[N, 1]``; zero without peers.
         moved (Tensor, optional): How far every output moved, ``[N]``.
-        ids (tuple of str, optional): What people are called beside their number.
+        tradeoff (dict, optional): What :func:`~pyg_glif.tuning.tune` tried.
+        ids (tuple, optional): What people are called beside their number.
+        features (Features, optional): What people are like.
+        names_people (bool): Whether people are shown at all; not after
+            :meth:`without_people`. (default: :obj:`True`)
     """
 
     facts: dict[str, Any]
+    verdict: tuple[Verdict, ...]
     measures: tuple[Measure, ...]
-    worst_before: tuple[Person, ...]
-    worst_after: tuple[Person, ...]
-    pairs_before: tuple[Pair, ...]
-    pairs_after: tuple[Pair, ...]
+    groups: dict[str, tuple[GroupTreatment, ...]]
+    lists: Lists = field(repr=False)
+    setup: dict[str, Any]
+    made: dict[str, Any]
     certificate: dict[str, Any]
+    bins: dict[str, list[dict[str, Any]]] = field(repr=False)
     level: float
     deviation: Tensor = field(repr=False)
     moved: Tensor | None = field(default=None, repr=False)
-    ids: tuple[str, ...] | None = field(default=None, repr=False)
+    tradeoff: dict[str, Any] | None = field(default=None, repr=False)
+    ids: tuple[Id, ...] | None = field(default=None, repr=False)
+    features: Features | None = field(default=None, repr=False)
+    names_people: bool = True
 
     def __repr__(self) -> str:
         return (
@@ -141,60 +275,148 @@ class AuditReport:
         names = ", ".join(repr(measure.name) for measure in self.measures)
         raise KeyError(f"{name!r} is not one of {names}")
 
+    def __getattr__(self, name: str) -> Any:
+        # The lists by their own names, as 'report.worst_before'.
+        if name in Lists.__dataclass_fields__:
+            return getattr(self.lists, name)
+        raise AttributeError(f"'AuditReport' has no attribute {name!r}")
+
+    @property
+    def compares(self) -> bool:
+        """Whether the report is about outputs before and after."""
+        return self.moved is not None
+
     def with_ids(self, ids: Iterable[Any]) -> "AuditReport":
         """A copy of the report that names people by ``ids``, one for each person."""
-        names = tuple(str(one) for one in ids)
+        names = tuple(one if isinstance(one, int) else str(one) for one in ids)
         if len(names) != self.facts["num_people"]:
             msg = "'ids' must have one entry per person"
             got = f"{len(names)} for {self.facts['num_people']}"
             raise ValueError(f"{msg} (got {got})")
         return replace(self, ids=names)
 
+    def with_people(self, people: Any) -> "AuditReport":
+        """A copy of the report that shows in which features people differ.
+
+        Args:
+            people (DataFrame): What people are like, a row each, in the values that
+                they know themselves.
+        """
+        features = people if isinstance(people, Features) else Features.of(people)
+        if len(features) != self.facts["num_people"]:
+            msg = "'people' must have one row per person"
+            got = f"{len(features)} for {self.facts['num_people']}"
+            raise ValueError(f"{msg} (got {got})")
+        return replace(self, features=features)
+
+    def without_people(self) -> "AuditReport":
+        """A copy of the report that names and lists nobody: numbers and charts only."""
+        return replace(self, lists=Lists(), ids=None, features=None, names_people=False)
+
     def with_facts(self, **facts: Any) -> "AuditReport":
-        """A copy of the report with more facts, such as a radius or an accuracy."""
+        """A copy of the report with more facts, such as an accuracy."""
         return replace(self, facts={**self.facts, **facts})
 
-    def to_dict(self) -> dict[str, Any]:
-        """Everything but the tensors, for ``json.dumps``; ratios may be infinite.
+    def with_setup(self, **setup: Any) -> "AuditReport":
+        """A copy of the report that says more about what was compared.
 
-        The keys of a report about one set of outputs are ``worst`` and ``pairs``, and
-        its measures have a ``value``.
+        Known are ``columns``, ``ignored``, ``sensitive``, ``table`` (what a
+        :class:`~pyg_glif.tables.TableSummary` holds, as a list of dictionaries),
+        ``scale``, ``metric``, ``unit``, ``tau``, ``k``, ``mutual``, ``theta``,
+        ``lam``, ``normalization``, ``link``, ``threshold``, ``difference`` and
+        ``files`` (a hash for each name); others are shown by their names.
         """
-        measures = []
-        for m in self.measures:
-            values = (one._asdict() for one in _estimates(m))
-            known = zip(self._whens, values, strict=True)
-            words = {"name": m.name, "title": m.title, "better": m.better}
-            measures.append({**words, **dict(known)})
-        listed = {}
-        for when, people, pairs in self._lists():
-            suffix = f"_{when}" if when else ""
-            listed[f"worst{suffix}"] = [self._person(one) for one in people]
-            listed[f"pairs{suffix}"] = [self._pair(one) for one in pairs]
-        return {
+        return replace(self, setup={**self.setup, **setup})
+
+    def with_tradeoff(self, found: Any) -> "AuditReport":
+        """A copy of the report that shows what was tried before this setting.
+
+        Args:
+            found (TuneResult): What :func:`~pyg_glif.tuning.tune` returned.
+        """
+        return replace(self, tradeoff=plain(found.to_dict()))
+
+    def person(self, index: int) -> Id:
+        """What somebody is called: their id, or their number."""
+        return index if self.ids is None else self.ids[index]
+
+    def differing(self, pair: Pair) -> list[dict[str, Any]]:
+        """Features in which two people differ, with both values; none without any."""
+        if self.features is None:
+            return []
+        found = self.features.differing(pair.first, pair.second)
+        return [{"feature": n, "first": a, "second": b} for n, a, b in found]
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it but the tensors as plain data, for ``json.dumps``.
+
+        The schema is in :doc:`/report`. A report about one set of outputs has it as
+        ``before``, and :obj:`None` or nothing as ``after``.
+        """
+        lists: dict[str, Any] = {}
+        for name, entries in vars(self.lists).items():
+            lists[name] = [self._entry(one) for one in entries]
+        out = {
             "schema_version": SCHEMA_VERSION,
-            "facts": dict(self.facts),
-            "measures": measures,
-            **listed,
-            "certificate": dict(self.certificate),
+            "compares": self.compares,
+            "made": self.made,
+            "setup": self.setup,
+            "facts": self.facts,
+            "verdict": [{**_fields(one), "state": one.state} for one in self.verdict],
+            "measures": [_fields(one) for one in self.measures],
+            "groups": {
+                name: [_fields(one) for one in found]
+                for name, found in self.groups.items()
+            },
+            "people": lists if self.names_people else None,
+            "charts": self.bins,
+            "tradeoff": self.tradeoff,
+            "certificate": self.certificate,
             "level": self.level,
+            "limits": self.limits(),
         }
+        return dict(plain(out))
+
+    def limits(self) -> list[str]:
+        """What the report does not show, in plain words."""
+        from pyg_glif.postprocessor._shown import limits_of
+
+        return limits_of(self)
+
+    def figures(self) -> "tuple[Figure, ...]":
+        """The charts of the report, for pages; needs ``pyg_glif[report]``."""
+        from pyg_glif.postprocessor._charts import figures_of
+
+        return figures_of(self)
 
     def to_markdown(self) -> str:
         """The report as text with tables."""
-        return markdown_page(_TITLE, _WORDS, self._sections())
+        from pyg_glif.postprocessor._shown import markdown_of
+
+        return markdown_of(self)
 
     def to_html(self, path: str | PathLike[str] | None = None) -> str:
-        """The report as one page that loads nothing else.
+        """The report as one page with charts that loads nothing else.
+
+        Needs ``pyg_glif[report]``. The page opens offline, on a phone, in the dark and
+        on paper; its content policy forbids it to ask any host for anything.
 
         Args:
             path (str or Path, optional): Where to write it as well.
                 (default: :obj:`None`)
         """
-        page = html_page(_TITLE, _WORDS, self._sections())
+        from pyg_glif.postprocessor._shown import page_of
+
+        page = page_of(self)
         if path is not None:
             Path(path).write_text(page, encoding="utf-8")
         return page
+
+    def _repr_html_(self) -> str:
+        """A short form for notebooks, without charts and people; it says so."""
+        from pyg_glif.postprocessor._shown import fragment_of
+
+        return fragment_of(self)
 
     def plot(self) -> Any:
         """A matplotlib figure: deviations from peers, and movement of outputs."""
@@ -215,75 +437,19 @@ class AuditReport:
             right.set(xlabel="movement of output", ylabel="people", yscale="log")
         return figure
 
-    @property
-    def _whens(self) -> tuple[str, ...]:
-        """Column titles for the estimates of a measure."""
-        return ("value",) if self.moved is None else ("before", "after", "change")
-
-    def _lists(
-        self,
-    ) -> Iterator[tuple[str, tuple[Person, ...], tuple[Pair, ...]]]:
-        """For each set of outputs its name, the worst people and the worst pairs."""
-        if self.moved is None:
-            yield "", self.worst_before, self.pairs_before
-        else:
-            yield "before", self.worst_before, self.pairs_before
-            yield "after", self.worst_after, self.pairs_after
-
-    def _person(self, person: Person) -> dict[str, Any]:
-        """A person of the report as plain data, with the id if there are ids."""
-        out = asdict(person)
-        if self.moved is None:
-            out = {"index": person.index, "num_peers": person.num_peers}
-            out["deviation"] = person.before
-        return out if self.ids is None else {"id": self.ids[person.index], **out}
-
-    def _pair(self, pair: Pair) -> dict[str, Any]:
-        """A pair of the report as plain data, with the ids if there are ids."""
-        out = asdict(pair)
-        if self.ids is None:
-            return out
-        return {"ids": [self.ids[pair.first], self.ids[pair.second]], **out}
-
-    def _sections(self) -> Iterator[Section]:
-        """The tables of the report."""
-        yield _facts("People", self.facts)
-        yield Section(
-            f"Measures, bootstrap intervals at level {self.level:g}",
-            ["measure", "better", *self._whens],
-            [
-                [m.title, m.better or "-", *map(str, _estimates(m))]
-                for m in self.measures
-            ],
-        )
-        for when, people, pairs in self._lists():
-            ending = f" {when}" if when else ""
-            records = [self._person(one) for one in people]
-            yield _records(f"Treated most unlike their peers{ending}", records)
-            records = [self._pair(one) for one in pairs]
-            yield _records(f"Pairs treated most unlike{ending}", records)
-        if self.certificate:
-            yield _facts("Certificate", self.certificate)
+    def _entry(self, one: Person | Pair) -> dict[str, Any]:
+        """A person or pair as plain data, with ids and differing features."""
+        out = asdict(one)
+        if isinstance(one, Pair):
+            names = [self.person(one.first), self.person(one.second)]
+            return {"ids": names, **out, "differing": self.differing(one)}
+        return {"id": self.person(one.index), **out}
 
 
-def _estimates(measure: Measure) -> list[Estimate]:
-    """The estimates of a measure that are not ``None``."""
-    found = (measure.before, measure.after, measure.change)
-    return [one for one in found if one is not None]
-
-
-def _facts(title: str, facts: dict[str, Any]) -> Section:
-    """A section that lists facts and their values."""
-    rows = [[_in_words(name), value] for name, value in facts.items()]
-    return Section(title, ["fact", "value"], rows)
-
-
-def _records(title: str, records: list[dict[str, Any]]) -> Section:
-    """A section with one row per person or pair."""
-    header = [_in_words(name) for name in records[0]] if records else ["none"]
-    return Section(title, header, [list(one.values()) for one in records])
-
-
-def _in_words(name: str) -> str:
-    """A title for an identifier: from a list, or with spaces for underscores."""
-    return _IN_WORDS.get(name, name.replace("_", " "))
+def _fields(one: Any) -> dict[str, Any]:
+    """A dataclass whose estimates are dictionaries."""
+    values: Mapping[str, Any] = vars(one)
+    return {
+        name: value._asdict() if isinstance(value, Estimate) else value
+        for name, value in values.items()
+    }

@@ -1,7 +1,7 @@
 """What a fit did, in numbers and in words."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from torch import Tensor
@@ -9,7 +9,9 @@ from torch import Tensor
 from pyg_glif._markup import markdown_table
 from pyg_glif._plain import plain
 from pyg_glif.distances import FairDistance
+from pyg_glif.postprocessor._features import Features
 from pyg_glif.postprocessor._fitted import Fitted
+from pyg_glif.postprocessor.report import AuditReport
 
 _QUANTILES = {"min": 0.0, "p10": 0.1, "median": 0.5, "p90": 0.9, "max": 1.0}
 _WORDS = {
@@ -163,6 +165,35 @@ def summarize(fitted: Fitted, unit: str | None) -> FitSummary:
         status=fitted.solution.status.name,
         error_bound=float(fitted.solution.error_bound.max()),
     )
+
+
+def completed_report(report: AuditReport, fitted: Fitted) -> AuditReport:
+    """A report of fitted people with what is known about them and about the fit."""
+    settings, found = fitted.settings, summarize(fitted, None)
+    link = settings.link
+    certificate = {
+        "status": fitted.solution.status.name,
+        "solver": fitted.solution.solver,
+        "largest_residual": float(fitted.solution.residual.max()),
+        "error_bound": found.error_bound,
+    }
+    setup = {
+        "columns": list(found.columns),
+        "ignored": list(found.ignored),
+        "metric": found.metric,
+        "tau": settings.tau,
+        "k": settings.k,
+        "mutual": settings.mutual,
+        "theta": settings.theta,
+        "lam": settings.lam,
+        "normalization": settings.normalization,
+        "link": "Identity" if link is None else type(link).__name__,
+        **report.setup,
+    }
+    report = replace(report, certificate=certificate, setup=setup)
+    if fitted.names[0] is not None:
+        report = report.with_people(Features.of_numbers(fitted.names[0], fitted.x))
+    return report
 
 
 def share_joined(fitted: Fitted) -> float:

@@ -1,5 +1,6 @@
 """The routes for programs."""
 
+import asyncio
 import json
 from typing import Any
 
@@ -11,9 +12,11 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 from torch import Tensor
 
-from pyg_glif.serve import _schemas as schemas
+import pyg_glif.serve._schemas as schemas
+from pyg_glif._plain import plain
 from pyg_glif.serve._batching import BusyError
 from pyg_glif.serve._desk import Desk, Service
+from pyg_glif.serve._guard import App, Receive, Scope, Send
 from pyg_glif.serve._metrics import CONTENT_TYPE
 from pyg_glif.serve._served import Answer
 
@@ -21,6 +24,7 @@ _REFUSALS: dict[int | str, dict[str, Any]] = {
     code: {"model": schemas.Refusal, "description": why}
     for code, why in {
         401: "No token.",
+        403: "Not shown to anybody.",
         408: "The body did not come in time.",
         413: "The body is too large.",
         415: "The body is not JSON.",
@@ -28,7 +32,12 @@ _REFUSALS: dict[int | str, dict[str, Any]] = {
         503: "Too many requests wait, or the service is not ready.",
     }.items()
 }
-_FAULTS = {422: {"model": schemas.Faults, "description": "What is wrong, by field."}}
+_LATER: dict[int | str, dict[str, Any]] = {
+    202: {"model": schemas.Health, "description": "It is computed; ask again."}
+}
+_FAULTS: dict[int | str, dict[str, Any]] = {
+    422: {"model": schemas.Faults, "description": "What is wrong, by field."}
+}
 
 
 def api(desk: Desk) -> APIRouter:
@@ -43,19 +52,53 @@ def api(desk: Desk) -> APIRouter:
         openapi_extra=_takes(desk.service.requests.correct),
     )
     async def correct(request: Request) -> Response:
+        return await corrected(desk, request)
+
+    @router.post(
+        "/v1/explain",
+        summary="Why a newcomer gets what they get",
+        response_class=Response,
+        responses={200: {"model": schemas.Explained}, **_FAULTS, **_REFUSALS},
+        openapi_extra=_takes(desk.service.requests.explain),
+    )
+    async def explain(request: Request) -> Response:
         service = desk.service
-        body = await _body(request, service.requests.correct)
+        body = await _body(request, service.requests.explain)
+        if body.names and not desk.settings.show_people:
+            raise HTTPException(403, "people are not shown. See --show-people")
         x, y, notes = _people(service, body)
         answer = await _answered(desk, service, x, y)
-        return _json(
-            {
-                "y_fair": answer.y_fair.tolist(),
-                "num_peers": answer.num_peers.tolist(),
-                "certificate": {k: v.tolist() for k, v in answer.certificate.items()},
-                "notes": notes,
-                "fit": service.served.fit_id,
-            }
+        found = await asyncio.to_thread(
+            service.explain_new, x, y, answer.y_fair, body.top, body.names
         )
+        served = {"notes": notes, "fit": service.served.fit_id}
+        return _json({"y_fair": answer.y_fair.tolist(), **found, **served})
+
+    @router.get(
+        "/v1/audit",
+        summary="How similar fitted people are treated, before and after",
+        response_class=Response,
+        responses={200: {"model": dict[str, Any]}, **_LATER, **_REFUSALS},
+    )
+    async def audit() -> Response:
+        later = desk.service.audit
+        report = later.ask()
+        if report is None:
+            return _not_yet(later.error)
+        return _json(plain(report.to_dict()))
+
+    @router.get(
+        "/v1/what-if",
+        summary="What other strengths and radii would change",
+        response_class=Response,
+        responses={200: {"model": dict[str, Any]}, **_LATER, **_REFUSALS},
+    )
+    async def what_if() -> Response:
+        later = desk.service.what_if
+        grid = later.ask()
+        if grid is None:
+            return _not_yet(later.error)
+        return _json(desk.service.grid(grid))
 
     @router.get("/v1/info", summary="What is served", responses=_REFUSALS)
     async def info() -> schemas.Info:
@@ -83,6 +126,46 @@ def api(desk: Desk) -> APIRouter:
         return Response(desk.metrics.text(), media_type=CONTENT_TYPE)
 
     return router
+
+
+async def corrected(desk: Desk, request: Request) -> Response:
+    """The answer of ``/v1/correct``."""
+    service = desk.service
+    body = await _body(request, service.requests.correct)
+    x, y, notes = _people(service, body)
+    answer = await _answered(desk, service, x, y)
+    return _json(
+        {
+            "y_fair": answer.y_fair.tolist(),
+            "num_peers": answer.num_peers.tolist(),
+            "certificate": {k: v.tolist() for k, v in answer.certificate.items()},
+            "notes": notes,
+            "fit": service.served.fit_id,
+        }
+    )
+
+
+def directly(desk: Desk) -> dict[str, App]:
+    """The same without the framework around it, for those who ask often."""
+
+    async def correct(scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            response = await corrected(desk, Request(scope, receive))
+        except RequestFaultError as error:
+            response = JSONResponse(error.content, 422)
+        except HTTPException as error:
+            content = {"detail": error.detail}
+            response = JSONResponse(content, error.status_code, error.headers)
+        await response(scope, receive, send)
+
+    return {"/v1/correct": correct}
+
+
+def _not_yet(error: str | None) -> Response:
+    """The answer while something is computed, or if that failed."""
+    if error is not None:
+        return JSONResponse({"detail": "it could not be computed"}, 503)
+    return JSONResponse({"status": "computing"}, 202, {"Retry-After": "2"})
 
 
 def _takes(model: type[BaseModel]) -> dict[str, Any]:

@@ -41,7 +41,9 @@ class Batcher:
     """
 
     def __init__(self, seen: Callable[[int, Sequence[Answer]], None]) -> None:
-        self._lanes = {False: _Lane("correct", seen), True: _Lane("correct-many", seen)}
+        # A small search is over before a second core has found its part of it.
+        few, many = _Lane("correct", seen, threads=1), _Lane("correct-many", seen)
+        self._lanes = {False: few, True: many}
 
     async def correct(self, served: Served, x: Tensor, y: Tensor) -> Answer:
         """Corrected outputs of newcomers, once it is their turn."""
@@ -79,10 +81,13 @@ class _Lane(threading.Thread):
     """A queue and the thread that empties it."""
 
     def __init__(
-        self, name: str, seen: Callable[[int, Sequence[Answer]], None]
+        self,
+        name: str,
+        seen: Callable[[int, Sequence[Answer]], None],
+        threads: int | None = None,
     ) -> None:
         super().__init__(name=f"pyg_glif-{name}", daemon=True)
-        self._seen = seen
+        self._seen, self._threads = seen, threads
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
 
     @property
@@ -100,6 +105,8 @@ class _Lane(threading.Thread):
             self.join()
 
     def run(self) -> None:
+        if self._threads is not None:
+            torch.set_num_threads(self._threads)
         left: Job | None = None
         while (first := left or self._jobs.get()) is not None:
             batch, left, ended = self._gathered(first)

@@ -3,6 +3,7 @@
 import threading
 from collections import deque
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -23,7 +24,7 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        shared = {"namespace": "pyg_glif", "registry": self.registry}
+        shared: Any = {"namespace": "pyg_glif", "registry": self.registry}
         self._requests = Histogram(
             "request_seconds",
             "Time from the first byte of a request to the last of its response.",

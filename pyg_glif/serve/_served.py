@@ -5,7 +5,6 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import datetime, timezone
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -72,8 +71,15 @@ class Served:
         self.table = None if config is None else FairTable.from_config(config)
         self.columns = tuple(self._columns(config))
         self.unit = "units of the distance" if self.table is None else self.table.unit_
-        register = Register() if people is None else people(self.post)
-        self.register = register.checked(self.num_people)
+        self.register = Register() if people is None else people(self.post)
+        self.register.check(self.num_people)
+        ids = self.register.ids
+        if ids is None:
+            ids = self.post.ids_
+        #: What the fitted people are called, if need be by their rows.
+        self.ids = [
+            str(one) for one in (range(self.num_people) if ids is None else ids)
+        ]
 
     def _columns(self, config: Mapping[str, Any] | None) -> Iterator[ColumnForm]:
         """The columns by which rows are told; none if nobody named any."""
@@ -132,10 +138,15 @@ class Served:
         ]
         return z, notes
 
-    @cached_property
-    def x(self) -> Tensor:
-        """Features of the fitted people."""
-        return self.post.x_
+    def search(self, text: str, most: int) -> list[int]:
+        """Rows of people whose id contains ``text``, those it starts with first."""
+        text = text.casefold()
+        found = [
+            (not one.casefold().startswith(text), row)
+            for row, one in enumerate(self.ids)
+            if text in one.casefold()
+        ]
+        return [row for _, row in sorted(found)[:most]]
 
 
 def identity(paths: Sequence[Path]) -> Identity:

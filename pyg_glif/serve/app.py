@@ -41,12 +41,14 @@ def create_app(
     """
     require("fastapi", "pyg_glif.serve", "serve")
     require("prometheus_client", "pyg_glif.serve", "serve")
+    require("jinja2", "pyg_glif.serve", "serve")
     from fastapi import FastAPI, Request
     from starlette.responses import JSONResponse, Response
 
-    from pyg_glif.serve._api import RequestFaultError, api
+    from pyg_glif.serve._api import RequestFaultError, api, directly
     from pyg_glif.serve._desk import Desk
     from pyg_glif.serve._guard import Guard
+    from pyg_glif.serve._pages import pages
 
     settings = Settings(
         token=token,
@@ -80,7 +82,10 @@ def create_app(
     )
     app.state.desk = desk
     app.include_router(api(desk))
-    app.add_middleware(Guard, settings=settings, metrics=desk.metrics)
+    app.include_router(pages(desk))
+    app.add_middleware(
+        Guard, settings=settings, metrics=desk.metrics, direct=directly(desk)
+    )
 
     @app.exception_handler(RequestFaultError)
     async def fault(request: Request, error: RequestFaultError) -> Response:

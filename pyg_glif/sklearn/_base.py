@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
+from functools import partial
 from os import PathLike
 from typing import Any, ClassVar, TypeVar
 
@@ -22,7 +23,7 @@ from torch import Tensor
 from pyg_glif._arrays import to_labels
 from pyg_glif._validate import check_count, check_scalar
 from pyg_glif.graph import SimilarityGraph, decay_of, suggest_tau
-from pyg_glif.links import Link
+from pyg_glif.links import Link, dual_of_people
 from pyg_glif.postprocessor import (
     AuditReport,
     Bootstrap,
@@ -31,6 +32,7 @@ from pyg_glif.postprocessor import (
     audit,
 )
 from pyg_glif.sklearn._people import Form, People
+from pyg_glif.sklearn._rehearsal import Rehearsal, fitted_in_two
 from pyg_glif.sklearn._versions import is_frozen, routing_enabled, traits
 from pyg_glif.tables import FairTable
 from pyg_glif.tuning import TuneResult, tune
@@ -47,6 +49,10 @@ _SAMPLE = 10_000
 # A radius within which nearly everybody has a peer is a wide one for most: weights fall
 # faster in it than in others, so that far peers count for those who have no near ones.
 _FASTER = 8.0
+# Up to here the strength is tuned in a rehearsal, which takes ten more fits of the
+# model for five folds and a table for each. Where people are more, the label of one
+# hardly tells in the model.
+_FEW_PEOPLE, _FEW_FOLDS = 10_000, 10
 # Parameters that table and correction have under the same names.
 _OF_TABLE = ("sensitive", "alike", "ignore", "scale", "proxies")
 _OF_POST = ("tau", "k", "theta", "normalization", "progress")
@@ -100,6 +106,7 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     n_jobs: int | None
     random_state: Any
     progress: bool | None
+    rehearse: bool | None
 
     estimator_: Any
     table_: FairTable
@@ -141,20 +148,26 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         table.check(people.frame)
         for_fit, for_split = self._routed(sample_weight, fit_params)
         folds = list(self._splitter(y, seed).split(people.given, y, **for_split))
+        rehearsal = None
         if is_frozen(self.estimator):
             self._check_fitted(self.estimator)
             self.estimator_ = self.estimator
             outputs = self._outputs(self.estimator, people.given)
         else:
             self._check_folds(y, folds)
-            outputs = cross_val_predict(
-                OutputModel(self.estimator, self._outputs),
-                people.given,
-                y,
-                cv=folds,
-                n_jobs=self.n_jobs,
-                params=for_fit,
-            )
+            model = OutputModel(self.estimator, self._outputs)
+            if self._rehearses(y, folds):
+                rehearsal = Rehearsal(model, people, y, folds, for_fit, self.n_jobs)
+                outputs = rehearsal.outputs
+            else:
+                outputs = cross_val_predict(
+                    model,
+                    people.given,
+                    y,
+                    cv=folds,
+                    n_jobs=self.n_jobs,
+                    params=for_fit,
+                )
             self.estimator_ = clone(self.estimator).fit(people.given, y, **for_fit)
         y_hat, link = self._signal(outputs), self._link_for(outputs)
         self.table_ = table.fit(people.frame, self._outputs_of_frame)
@@ -162,7 +175,28 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         if bool((x == x[0]).all()):
             msg = "'estimator' must depend on a column that counts"
             raise ValueError(f"{msg} (got the same coordinates for everybody)")
-        self.post_ = self._corrected(x, y_hat, y, link, folds)
+        tau, theta = self._reach(x)
+        graph = None if self.k is not None else self._similarity(x, tau)
+        self.__dict__.pop("tune_", None)
+        lam = self.lam
+        if lam == "tune":
+            tried = self._tried(x, y_hat, y, folds) | {"graph": graph}
+            if rehearsal is not None:
+                tried = self._staged(rehearsal, tau, y, link, seed) or tried
+            weight = self._weight_of_peers(x, graph, theta)
+            self.tune_ = tune(
+                **tried,
+                **({"taus": [tau]} if self.k is None else {"ks": [self.k]}),
+                lams=[pull / weight for pull in _PULLS] if weight > 0 else [0.0],
+                max_loss=self.max_loss,
+                theta=theta,
+                normalization=self.normalization,
+                link=link,
+                progress=self.progress,
+            )
+            lam = self.tune_.best.lam
+        post = self._new_post(tau=tau, theta=theta, lam=lam, link=link)
+        self.post_ = post.fit(x, y_hat, graph)
         return self
 
     def explain(self, X: Any, top: int | None = None) -> list[Explanation]:  # noqa: N803
@@ -344,8 +378,8 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         """The space in which outputs are averaged."""
 
     @abstractmethod
-    def _judged(self, y: NDArray[Any]) -> dict[str, Any]:
-        """By what ``tune`` judges outputs."""
+    def _judged(self, y: NDArray[Any], new: NDArray[np.int64]) -> dict[str, Any]:
+        """By what ``tune`` judges outputs, those of newcomers at some rows."""
 
     @abstractmethod
     def _scores(self, y: Any, before: Tensor, after: Tensor) -> dict[str, float]:
@@ -416,42 +450,59 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             fit_params = {**fit_params, "sample_weight": sample_weight}
         return fit_params, {}
 
-    def _corrected(
+    def _rehearses(self, y: NDArray[Any], folds: list[Any]) -> bool:
+        """Whether the folds of ``tune`` have models and scales of their own."""
+        if self.lam != "tune" or self.rehearse is False:
+            return False
+        two, why = fitted_in_two(folds), ""
+        come = np.concatenate([new for _, new in folds])
+        if len(folds) < 3 or not np.array_equal(np.sort(come), np.arange(len(y))):
+            why = "three folds or more in which everybody comes once"
+        elif min(len(rows) for rows in two.values()) < 2:
+            why = "people who are fitted in both of every two folds"
+        else:
+            try:
+                self._check_folds(y, [(rows, rows) for rows in two.values()])
+            except ValueError:
+                why = "every class among those who are fitted in both of two folds"
+        if why and self.rehearse:
+            raise ValueError(f"'cv' must have {why} if 'rehearse' is True")
+        few = len(y) <= _FEW_PEOPLE and len(folds) <= _FEW_FOLDS
+        return not why and (few or self.rehearse is True)
+
+    def _reach(self, x: Tensor) -> tuple[float | None, float | None]:
+        """Radius and decay, as given or as the coverage asks for."""
+        if self.tau is not None or self.k is not None:
+            return self.tau, self.theta
+        tau = suggest_tau(x, coverage=self.coverage)
+        decay = _FASTER * float(decay_of(None, tau))
+        return tau, decay if self.theta is None else self.theta
+
+    def _tried(
+        self, x: Tensor, y_hat: Tensor, y: NDArray[Any], folds: list[Any]
+    ) -> dict[str, Any]:
+        """On whom ``tune`` tries strengths, and by what it judges them."""
+        new = np.concatenate([new for _, new in folds])
+        return {"x": x, "y_hat": y_hat, "cv": folds, **self._judged(y, new)}
+
+    def _staged(
         self,
-        x: Tensor,
-        y_hat: Tensor,
+        rehearsal: Rehearsal,
+        tau: float | None,
         y: NDArray[Any],
         link: Link | None,
-        folds: list[Any],
-    ) -> GLIFPostProcessor:
-        """The correction, fitted with the radius, decay and strength chosen."""
-        tau, theta, lam = self.tau, self.theta, self.lam
-        if tau is None and self.k is None:
-            tau = suggest_tau(x, coverage=self.coverage)
-            theta = _FASTER * float(decay_of(None, tau)) if theta is None else theta
-        self.__dict__.pop("tune_", None)
-        graph = None if self.k is not None else self._similarity(x, tau)
-        if lam == "tune":
-            weight = self._weight_of_peers(x, graph, theta)
-            size: Any = {"ks": [self.k]}
-            if self.k is None:
-                size = {"taus": [tau], "graph": graph}
-            self.tune_ = tune(
-                x,
-                y_hat,
-                **self._judged(y),
-                **size,
-                lams=[pull / weight for pull in _PULLS] if weight > 0 else [0.0],
-                max_loss=self.max_loss,
-                cv=folds,
-                theta=theta,
-                normalization=self.normalization,
-                link=link,
-                progress=self.progress,
-            )
-            lam = self.tune_.best.lam
-        post = self._new_post(tau=tau, theta=theta, lam=lam, link=link)
-        return post.fit(x, y_hat, graph)
+        seed: int,
+    ) -> dict[str, Any] | None:
+        """The same in a rehearsal, unless a fold alone has no scale or outputs."""
+        try:
+            stage = rehearsal.stage(partial(self._new_table, seed), self._form, tau)
+            y_hat = self._signal(stage.outputs)
+            dual_of_people(link, y_hat)
+        except ValueError:
+            if self.rehearse:
+                raise
+            return None
+        return self._tried(stage.x, y_hat, y[stage.person], stage.folds)
 
     def _weight_of_peers(
         self, x: Tensor, graph: SimilarityGraph | None, theta: float | None

@@ -48,6 +48,7 @@ class GLIFRegressor(RegressorMixin, GLIFEstimator):  # type: ignore[misc]
         n_jobs (int, optional): Likewise.
         random_state (int, RandomState, optional): Likewise.
         progress (bool, optional): Likewise.
+        rehearse (bool, optional): Likewise.
 
     Attributes:
         estimator_ (object): The trained model.
@@ -92,6 +93,7 @@ class GLIFRegressor(RegressorMixin, GLIFEstimator):  # type: ignore[misc]
         n_jobs: int | None = None,
         random_state: Any = None,
         progress: bool | None = None,
+        rehearse: bool | None = None,
     ) -> None:
         self.estimator = estimator
         self.sensitive = sensitive
@@ -111,6 +113,7 @@ class GLIFRegressor(RegressorMixin, GLIFEstimator):  # type: ignore[misc]
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.progress = progress
+        self.rehearse = rehearse
 
     def predict(self, X: Any) -> NDArray[np.float64]:  # noqa: N803
         """Outputs for people.
@@ -154,9 +157,9 @@ class GLIFRegressor(RegressorMixin, GLIFEstimator):  # type: ignore[misc]
     def _check_folds(self, y: NDArray[Any], folds: list[Any]) -> None:
         pass
 
-    def _judged(self, y: NDArray[Any]) -> dict[str, Any]:
+    def _judged(self, y: NDArray[Any], new: NDArray[np.int64]) -> dict[str, Any]:
         def r2(outputs: Tensor) -> float:
-            return float(r2_score(y, outputs.numpy()))
+            return float(r2_score(y[new], outputs.numpy()[new]))
 
         return {"score": r2}
 

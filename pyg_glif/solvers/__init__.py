@@ -5,6 +5,7 @@ from pyg_glif.solvers.balance import (
     Balance,
     Definition,
     balance,
+    edge_shares,
     group_energies,
     group_sizes,
 )
@@ -36,6 +37,7 @@ __all__ = [
     "System",
     "Uncertainty",
     "balance",
+    "edge_shares",
     "group_energies",
     "group_sizes",
     "noise_root",

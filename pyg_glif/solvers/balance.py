@@ -142,6 +142,11 @@ def group_sizes(
     return 0.5 * entries
 
 
+def edge_shares(lap: LaplacianOperator, beta: Tensor) -> Tensor:  # [N] -> [E]
+    """The mean of ``beta`` at both ends of every edge: what its weight is times."""
+    return 0.5 * (beta[lap.pattern.row] + beta[lap.pattern.col])
+
+
 def balance(
     lap: LaplacianOperator,
     group: Tensor,  # [N]
@@ -204,8 +209,7 @@ class _Search:
 
     def factor(self, b: Tensor) -> Tensor:  # [E]
         """The mean of ``beta`` at both ends of every edge."""
-        ends = self.beta(b)[self.group]
-        return 0.5 * (ends[self.lap.pattern.row] + ends[self.lap.pattern.col])
+        return edge_shares(self.lap, self.beta(b)[self.group])
 
     def energies(self, b: Tensor) -> Tensor:  # [G]
         """Energies over sizes, at the solution of a mixture."""

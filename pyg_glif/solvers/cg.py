@@ -38,6 +38,8 @@ _DROP = {torch.float32: 1e-5, torch.float64: 1e-13}
 # Aim below the tolerance: the scaled norm only estimates the true one.
 _SAFETY = 0.7
 _FINISHED = 0.1
+# Edges whose entries are scaled at once.
+_PART = 1 << 22
 
 
 @register
@@ -260,10 +262,15 @@ class _Scaled:
     def _matrix(self, dtype: torch.dtype) -> Tensor:
         """Off-diagonal part in CSR form, made when first needed."""
         if dtype not in self._csr:
-            pattern, scaling = self.system.pattern, self.scaling
-            value = self.system.off_diagonal * scaling[pattern.row]
-            value *= self.system.whole.seen(scaling)[pattern.col]
-            self._csr[dtype] = pattern.csr(value.to(dtype))
+            pattern, whole = self.system.pattern, self.system.whole
+            left, right = self.scaling, whole.seen(self.scaling)
+            value = torch.empty_like(self.system.off_diagonal, dtype=dtype)
+            # In parts, so that no other vector is as long as there are edges.
+            for start in range(0, pattern.num_edges, _PART):
+                part = slice(start, start + _PART)
+                entry = self.system.off_diagonal[part] * left[pattern.row[part]]
+                value[part] = entry.mul_(right[pattern.col[part]])
+            self._csr[dtype] = pattern.csr(value)
             if self._means is not None:
                 self._factor[dtype] = self._means.factor(self.scaling, dtype)
         return self._csr[dtype]

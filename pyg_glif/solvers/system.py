@@ -18,7 +18,6 @@ with :math:`\lambda`. :doc:`/maths` derives the bounds used here, in terms of
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple
 
 import torch
@@ -26,7 +25,7 @@ from torch import Tensor
 
 from pyg_glif._lanczos import smallest_eigenvalue
 from pyg_glif._pattern import Pattern, unwrapped
-from pyg_glif._whole import Whole
+from pyg_glif._whole import Whole, once
 from pyg_glif.laplacian import LaplacianOperator
 
 _UNIT = 2.0**-53  # largest relative error of one float64 operation
@@ -86,12 +85,12 @@ class System:
         """Sums over all people."""
         return self.op.whole
 
-    @cached_property
+    @once
     def largest_diagonal(self) -> float:
         """The largest entry on the diagonal."""
         return float(self.whole.max(self.diagonal.max()))
 
-    @cached_property
+    @once
     def mean_diagonal(self) -> float:
         """The average entry on the diagonal: how stiff the system is."""
         return float(self.whole.sum(self.diagonal.sum())) / self.num_nodes
@@ -149,7 +148,7 @@ class System:
         noise = 2.0 * self.whole.norm(self._row_noise) * self._peak(y)
         return not bool((noise <= _TOLERABLE * limit).all())
 
-    @cached_property
+    @once
     def _surplus(self) -> Tensor | None:  # [N], or None for zeros
         """What the diagonal has beyond one and the rest of its row."""
         if self.keeps_constants:
@@ -158,7 +157,7 @@ class System:
             return self.surplus
         return self.diagonal - 1.0 - self.pattern.row_sum(self.off_diagonal)
 
-    @cached_property
+    @once
     def _surplus_size(self) -> Tensor:  # [N]
         """How large the numbers are whose sum or difference the surplus is."""
         if self.op.is_psd:
@@ -166,12 +165,12 @@ class System:
             return self._surplus
         return self.diagonal + 1.0 + self.pattern.row_sum(self.off_diagonal)
 
-    @cached_property
+    @once
     def _row_length(self) -> Tensor:  # [N] int64
         """Entries of each row beside the diagonal."""
         return self.pattern.rowptr.diff().long()
 
-    @cached_property
+    @once
     def _row_noise(self) -> Tensor:  # [N]
         """What rounding can make of a row's product, per unit of the largest entry.
 
@@ -238,7 +237,7 @@ class System:
         norm = self.whole.norm(value)
         return Residual(value, norm, self._slack * noise, self._slack * entries)
 
-    @cached_property
+    @once
     def _slack(self) -> float:
         """Factor above 1 that covers rounding in norms and products of errors."""
         longest = self.op.longest_row
@@ -275,7 +274,7 @@ class System:
         # where they do not settle the sign.
         return disc if disc > 0 else self._eigenvalue[0]
 
-    @cached_property
+    @once
     def _eigenvalue(self) -> tuple[float, float]:
         """Estimated bounds on the smallest eigenvalue of the system."""
         if self.op.off_diagonal is not unwrapped(self.op.off_diagonal):

@@ -222,7 +222,8 @@ def ratio(u: Tensor, n: Tensor, cluster: Tensor | None = None) -> Estimate:
 
 def _sq_gap(a: Tensor, b: Tensor) -> Tensor:  # [P] or [P, C] -> [P] float64
     """Squared Euclidean distance of the outputs in each row."""
-    return (a - b).double().square().reshape(len(a), -1).sum(1)
+    apart = (a - b).double().square()
+    return apart if apart.dim() == 1 else apart.sum(1)
 
 
 def _checked(name: str, function: Function) -> Function:

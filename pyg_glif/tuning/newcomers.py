@@ -10,6 +10,7 @@ from torch import Tensor
 
 from pyg_glif._pattern import csr_tensor
 from pyg_glif.distances import FairDistance
+from pyg_glif.functional import smooth_outputs
 from pyg_glif.graph import (
     KNNIndex,
     SimilarityGraph,
@@ -18,10 +19,10 @@ from pyg_glif.graph import (
     local_weights,
 )
 from pyg_glif.graph.knn_index import Neighbors
-from pyg_glif.laplacian import entries_beside
+from pyg_glif.laplacian import LaplacianOperator, entries_beside
 from pyg_glif.links import Link, dual_of_people, outputs_of_people
 from pyg_glif.path import FEW_COLUMNS, solve_strengths
-from pyg_glif.solvers import Solver, SolveStatus, solve_parts
+from pyg_glif.solvers import Auto, Solver, SolveStatus, solve_parts
 from pyg_glif.tuning.folds import Fold
 from pyg_glif.typing import Normalization
 
@@ -174,6 +175,7 @@ class Method:
     solver: Solver | None
     link: Link | None
     references: Sequence[Tensor] | None = None  # outputs of the fitted, fold by fold
+    groups: Tensor | None = None  # [N] from 0, those to be treated equally alike
 
     def fitted(self, k: int, fold: Fold) -> Tensor:
         """Outputs of the people fitted in fold ``k``."""
@@ -191,6 +193,7 @@ class Method:
         """Fits some people and updates the others, fold by fold at all strengths."""
         columns = math.prod(self.y.shape[1:])
         shared = self.solver is None and self.normalization is None
+        shared = shared and self.groups is None
         weight, at_once = None, 1
         if shared and isinstance(source, WithinRadius) and 0 < columns <= FEW_COLUMNS:
             # A fold's matrix is a part of everybody's: folds can share products.
@@ -265,11 +268,23 @@ class Method:
         op = graph.laplacian(theta, self.normalization)
         none = Ties(*(part[:0] for part in ties))
         diagonal, value, _ = entries_beside(op, ties, none, len(fold.new))
-        pull = _matrix(ties, value, (len(fold.new), len(fold.fitted)))
         alone = torch.bincount(ties.row, ties.weight, minlength=len(fold.new)) == 0
         y, y_new = self.fitted(k, fold), self.y[fold.new]
         eta, eta_new = self._dual(y), self._dual(y_new).double()
-        for lam, found, status in solve_strengths(op, eta.double(), lams, self.solver):
+        size = len(fold.new), len(fold.fitted)
+        solved: Iterator[tuple[float, Tensor, SolveStatus]]
+        if self.groups is None:
+            solved = solve_strengths(op, eta.double(), lams, self.solver)
+            pull = _matrix(ties, value, size)
+        else:
+            solved, shares = self._balanced(op, y, self.groups[fold.fitted], lams)
+        for lam, found, status in solved:
+            if self.groups is not None:
+                share = shares[lam][self.groups]
+                ends = share[fold.new][ties.row] + share[fold.fitted][ties.col]
+                shared = 0.5 * ends * value
+                pull = _matrix(ties, shared, size)
+                diagonal = shared.new_zeros(size[0]).index_add(0, ties.row, shared)
             # A fit keeps its solution in the precision of the outputs.
             f = found.to(eta.dtype)
             mu = lam * op.lam_scale
@@ -282,6 +297,38 @@ class Method:
                 self._outputs(new, y_new, alone | keep),
                 status,
             )
+
+    def _balanced(
+        self,
+        op: LaplacianOperator,
+        y: Tensor,
+        groups: Tensor,
+        lams: Sequence[float],
+    ) -> tuple[Iterator[tuple[float, Tensor, SolveStatus]], dict[float, Tensor]]:
+        """Solutions that treat groups equally alike, and shares by strength.
+
+        A group that has nobody among the people fitted has the share one.
+        """
+        assert self.groups is not None
+        shares = {
+            lam: torch.ones(
+                int(self.groups.max()) + 1, dtype=torch.float64, device=y.device
+            )
+            for lam in lams
+        }
+
+        def each() -> Iterator[tuple[float, Tensor, SolveStatus]]:
+            solver = self.solver or Auto()
+            for lam in lams:
+                strength = torch.tensor(lam, dtype=torch.float64, device=y.device)
+                _, found = smooth_outputs(
+                    op, strength, y, solver, self.link, groups=groups
+                )
+                assert found.balance is not None
+                shares[lam][found.balance.group] = found.balance.beta
+                yield lam, found.value, found.status
+
+        return each(), shares
 
     def _dual(self, y: Tensor) -> Tensor:  # [N] or [N, C] -> [N, C]
         """Dual coordinates as a block of columns."""

@@ -1,12 +1,15 @@
 """What a sweep over radii and strengths found."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 from pyg_glif._markup import escaped, markdown_table
 from pyg_glif._optional import require
 from pyg_glif._plain import plain
+from pyg_glif._validate import check_count, check_scalar
 from pyg_glif.solvers import SolveStatus
 
 if TYPE_CHECKING:
@@ -103,6 +106,8 @@ class TuneResult:
         guarantee (Guarantee, optional): What was certified. Points are then those of
             the people who are fitted, and the choice is the fairest that is certified.
             (default: :obj:`None`)
+        num_scored (int, optional): How many people were scored as newcomers.
+            (default: :obj:`None`, there were no folds)
     """
 
     points: tuple[TunePoint, ...]
@@ -116,6 +121,7 @@ class TuneResult:
     shared: Mapping[str, Any] = field(default_factory=dict)
     distances: Mapping[Any, Any] = field(default_factory=dict)
     guarantee: "Guarantee | None" = None
+    num_scored: int | None = None
 
     def __repr__(self) -> str:
         best = f"best=({self.best.describe()})"
@@ -133,6 +139,30 @@ class TuneResult:
             out["distance"] = self.distances[point.distance]
         # The radius would be a cap on the nearest, which nothing here has.
         return out | ({"tau": point.tau} if point.k is None else {"k": point.k})
+
+    def loss_interval(
+        self, num_new: int | None = None, level: float = 0.95
+    ) -> tuple[float, float]:
+        r"""Between which limits the loss of the choice is, with so much confidence.
+
+        Args:
+            num_new (int, optional): Of so many newcomers. Their own loss scatters the
+                more, the fewer they are. (default: :obj:`None`, of people at large)
+            level (float): How often such limits hold. (default: :obj:`0.95`)
+
+        Normal limits from the standard error :math:`s` of the :math:`m` people who
+        were scored: :math:`s^2 + s^2 m / \mathrm{num\_new}` is the variance. They
+        know of no other optimism, such as models that have seen the people scored.
+        """
+        if self.num_scored is None or self.best.loss_se is None:
+            raise ValueError("'cv' must not have been None for an interval (got None)")
+        check_scalar("level", level, above=0.0, below=1.0)
+        few = 0.0
+        if num_new is not None:
+            few = self.num_scored / check_count("num_new", num_new)
+        reach = NormalDist().inv_cdf(0.5 + level / 2) * math.sqrt(1.0 + few)
+        reach *= self.best.loss_se
+        return self.best.loss - reach, self.best.loss + reach
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, ready for JSON."""

@@ -107,6 +107,11 @@ class OnFitted:
         grid, method = self._grid, self._method
         for (key, source), theta in product(grid.sources.items(), grid.thetas):
             for size, graph, radii in source.paths():
+                if method.groups is not None:
+                    yield from self._balanced(
+                        key, source, graph, radii or [size], theta
+                    )
+                    continue
                 path = glif_path(
                     method.y,
                     graph,
@@ -135,9 +140,37 @@ class OnFitted:
                 lam=point.lam,
                 solver=replace(method.solver or Auto(), throw=False),
                 link=method.link,
+                groups=method.groups,
+                balance=method.groups is not None,
                 return_solution=True,
             )
         return self._measured(replace(point, status=found.status), found.value)
+
+    def _balanced(
+        self,
+        key: Any,
+        source: Source,
+        graph: SimilarityGraph,
+        sizes: Sequence[float | None],
+        theta: float | None,
+    ) -> Iterator[TunePoint]:
+        """Every strength and size of a graph, with groups treated equally alike."""
+        method = self._method
+        for size, lam in product(sizes, self._grid.lams):
+            assert size is not None
+            part = graph if graph.k is not None else graph.within(size)
+            found = glif_smooth(
+                method.y,
+                part.laplacian(theta, method.normalization),
+                lam=lam,
+                solver=method.solver,
+                link=method.link,
+                groups=method.groups,
+                balance=True,
+                return_solution=True,
+            )
+            at = Neighborhood(key, source, size, theta)
+            yield self._measured(at.point(lam, found.status), found.value)
 
     def _measured(self, point: TunePoint, outputs: Tensor) -> TunePoint:
         """The point with its numbers, unless there is no solution."""

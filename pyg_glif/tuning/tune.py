@@ -66,6 +66,7 @@ def tune(
     normalization: Normalization = None,
     solver: Solver | None = None,
     link: Link | None = None,
+    groups: Any = None,
     progress: bool | None = None,
     graph: SimilarityGraph | None = None,
     guarantee: RiskControl | None = None,
@@ -141,6 +142,10 @@ def tune(
         normalization (str, optional): Form of the Laplacian. (default: :obj:`None`)
         solver (Solver, optional): See :func:`~pyg_glif.glif_path`.
         link (Link, optional): Output space. (default: :obj:`None`)
+        groups (array-like, optional): Groups that are to be treated equally alike, as
+            by ``GLIFPostProcessor.fit(..., groups=...)``: shares of the strength are
+            found in every fold, and newcomers' groups are known. Each strength is then
+            solved for by itself. Not with ``guarantee``. (default: :obj:`None`)
         progress (bool, optional): Whether to show a progress bar; :obj:`None` shows
             it on a terminal. (default: :obj:`None`)
         graph (SimilarityGraph, optional): What a search for the largest of ``taus``
@@ -153,7 +158,7 @@ def tune(
 
     Shapes:
         - **input:** features :math:`(N, F)`, outputs :math:`(N)` or :math:`(N, C)`,
-          labels, attribute, group and mask :math:`(N)`, pairs :math:`(P, 2)`
+          labels, attribute, group, groups and mask :math:`(N)`, pairs :math:`(P, 2)`
         - **output:** :class:`TuneResult`
 
     **Cost.** One search per distance, at its largest radius, serves all folds, radii
@@ -196,6 +201,8 @@ def tune(
         ['distance', 'lam', 'link', 'normalization', 'solver', 'tau', 'theta']
     """
     if guarantee is not None:
+        if groups is not None:
+            raise ValueError("'groups' must be None with 'guarantee'")
         return with_guarantee(tune, **locals())
     x = check_features("x", x, distance).detach()
     y = check_outputs("y_hat", to_tensor("y_hat", y_hat)).to(x.device)
@@ -217,7 +224,12 @@ def tune(
         _check_graph(graph, len(x), taus, distances)
     sources, yardstick = _searched(x, distance, distances, taus, ks, progress, graph)
     grid = Grid(sources, decays, strengths, progress)
-    shared = grid, Method(y, normalization, solver, link, known), measures
+    if groups is not None:
+        check_choice("normalization", normalization, (None, "density"))
+        groups = check_group("groups", to_labels("groups", groups), len(x))
+        groups = torch.unique(groups, return_inverse=True)[1].to(x.device)
+    method = Method(y, normalization, solver, link, known, groups)
+    shared = grid, method, measures
     trial: OnFitted | OnNewcomers
     if folds is None:
         trial = OnFitted(*shared, yardstick.graph, theta)
@@ -243,6 +255,7 @@ def tune(
             "link": link,
         },
         distances={} if distances is None else dict(distances),
+        num_scored=None if folds is None else sum(len(fold.new) for fold in folds),
     )
 
 

@@ -96,7 +96,7 @@ def test_glif_is_alike_and_balanced_where_it_says_so(run):
     goal = chosen[GUIDE].metrics["unfairness"]
     # No less fair, and hardly fairer; or as it is, if GUIDE is the less fair one.
     assert matched <= goal * (1 + 1e-9)
-    assert matched >= min(goal, plain["unfairness"]) * 0.99
+    assert matched >= min(goal, plain["unfairness"]) * 0.95
     assert (
         chosen[PUBLISHED].metrics["unfairness"]
         <= paper.GRAPHS["credit", "gcn"][GUIDE][1]

@@ -1,6 +1,5 @@
 import json
-import math
-from pathlib import Path
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,7 +14,7 @@ from pyg_glif.metrics import (
     local_lipschitz,
     prediction_consistency,
 )
-from pyg_glif.postprocessor import AuditReport, Bootstrap, Estimate, Person, audit
+from pyg_glif.postprocessor import AuditReport, Bootstrap, Estimate, audit
 from tests import oracles, oracles_inductive as oracle
 from tests.postprocessor.people import People, people
 
@@ -54,8 +53,17 @@ def test_measures_match_their_definitions() -> None:
         measure = found[f"lipschitz_ratio_p{level}"]
         assert measure.after == Estimate(value)
     assert found["lipschitz_ratio_max"].after == Estimate(float(ratios.max))
-    pairs = [[p.first, p.second] for p in found.pairs_after]
-    assert pairs == ratios.worst_pairs.tolist()
+    first, second = edges[:, edges[0] < edges[1]].numpy()
+    apart = np.linalg.norm(after[first] - after[second], axis=1)
+    ranked = np.argsort(-apart)[:10]
+    assert [[p.first, p.second] for p in found.pairs_after] == [
+        [first[at], second[at]] for at in ranked
+    ]
+    for pair, at in zip(found.pairs_after, ranked, strict=True):
+        assert pair.difference_after == pytest.approx(apart[at])
+        dist = np.linalg.norm(z[pair.first] - z[pair.second])
+        assert pair.distance == pytest.approx(dist)
+        assert pair.before == (tuple(before[pair.first]), tuple(before[pair.second]))
     nearest = found["nearest_consistency"]
     for y, value in ((group.y, nearest.before), (post.y_fair_, nearest.after)):
         expected = knn_consistency(group.x, y, 4, distance=distance)
@@ -82,14 +90,14 @@ def test_smoothing_helps_and_intervals_say_so() -> None:
 
 def test_intervals_are_reproducible_and_nested() -> None:
     group = people()
-    first, again = report(group), report(group)
+    first, again = (replace(report(group), made={}) for _ in range(2))
     assert first.to_dict() == again.to_dict()
     wide, narrow = report(group, level=0.99), report(group, level=0.5)
     for a, b in zip(wide.measures, narrow.measures, strict=True):
         if a.before.low is not None:
             assert a.before.low <= b.before.low <= b.before.high <= a.before.high
     other = report(group, generator=torch.Generator().manual_seed(7))
-    assert other.to_dict() != first.to_dict()
+    assert other.to_dict()["measures"] != first.to_dict()["measures"]
 
 
 def test_attributes() -> None:
@@ -153,13 +161,22 @@ def test_people_furthest_from_their_peers() -> None:
     found = post.audit(bootstrap=Bootstrap(num_samples=10), num_worst=3)
     worst = found.worst_before[0]
     assert worst.index == 7
-    assert worst.after < worst.before
+    assert worst.deviation_after < worst.deviation_before
+    assert worst.before == pytest.approx(tuple(group.y[7].tolist()))
+    assert worst.after == pytest.approx(tuple(post.y_fair_[7].tolist()))
+    W = oracle.fitted_weights(group.x.numpy(), 0.9, 0.5)
+    peers = W[7] @ group.y.numpy() / W[7].sum()
+    assert worst.peers_before == pytest.approx(tuple(peers))
+    peers = W[7] @ post.y_fair_.numpy() / W[7].sum()
+    assert worst.peers_after == pytest.approx(tuple(peers))
     assert worst.num_peers == int((post.graph_.edge_index[0] == 7).sum())
     assert worst.moved == pytest.approx(float(found.moved[7]))
     for people_, column in ((found.worst_before, 0), (found.worst_after, 1)):
         top = found.deviation[:, column].topk(3).values.tolist()
-        when = ("before", "after")[column]
+        when = ("deviation_before", "deviation_after")[column]
         assert [getattr(p, when) for p in people_] == pytest.approx(top)
+    most = found.moved.topk(3).values.tolist()
+    assert [p.moved for p in found.most_moved] == pytest.approx(most)
 
 
 def test_a_graph_without_edges() -> None:
@@ -182,9 +199,14 @@ def test_duplicates_treated_unlike() -> None:
     graph = SimilarityGraph(edges, torch.zeros(6), 3, 0.0)
     found = audit(x, y, torch.full((3,), 0.5), graph=graph, k=1)
     largest = found["lipschitz_ratio_max"]
-    assert math.isinf(largest.before.value)
-    assert largest.after.value == 0.0
+    assert largest.before.value == largest.after.value == 0.0  # nobody at a distance
     assert found.certificate == {}
+    assert (found.pairs_before, found.identical_after) == ((), ())
+    shown = [(p.first, p.second, p.difference_before) for p in found.identical_before]
+    assert shown == [(0, 1, 1.0), (0, 2, 1.0)]
+    assert found.facts["num_identical"] == 3
+    assert found.facts["num_identical_apart_before"] == 2
+    assert found.facts["num_identical_apart_after"] == 0
 
 
 def test_report_can_be_exported() -> None:
@@ -195,7 +217,7 @@ def test_report_can_be_exported() -> None:
     names = [m["name"] for m in record["measures"]]
     assert names == [m.name for m in found.measures]
     assert "nearest_consistency" not in names
-    assert len(record["worst_before"]) == 2
+    assert len(record["people"]["worst_before"]) == 2
     assert record["certificate"]["status"] == "CONVERGED"
     bound = float(post.solution_.error_bound.max())
     assert record["certificate"]["error_bound"] == bound
@@ -228,42 +250,22 @@ def test_outputs_as_they_are() -> None:
     for one, two in zip(alone.measures, both.measures, strict=True):
         assert tuple(one.before) == pytest.approx(tuple(two.before))
         assert (one.after, one.change) == (None, None)
-    first = both.worst_before[0]
-    assert alone.worst_before[0] == Person(first.index, first.num_peers, first.before)
+    first, there = both.worst_before[0], alone.worst_before[0]
+    assert (there.index, there.num_peers) == (first.index, first.num_peers)
+    assert there.before == first.before
+    assert there.deviation_before == pytest.approx(first.deviation_before)
+    assert (there.after, there.peers_after, there.moved) == (None, None, None)
     assert (alone.worst_after, alone.pairs_after, alone.moved) == ((), (), None)
     assert torch.equal(alone.deviation, both.deviation[:, :1])
     record = alone.to_dict()
-    assert set(record["measures"][0]) == {"name", "title", "better", "value"}
-    assert list(record["facts"]) == ["num_people", "num_edges", "num_isolated"]
-    assert set(record["worst"][0]) == {"index", "num_peers", "deviation"}
-    assert record["pairs"] == both.to_dict()["pairs_before"]
+    assert record["compares"] is False
+    assert record["measures"][0]["after"] is None
+    assert "mean_movement" not in record["facts"]
     text = alone.to_markdown()
     assert "| measure | better | value |" in text
     assert "after" not in text
     pytest.importorskip("matplotlib")
     assert len(alone.plot().axes) == 1
-
-
-def test_ids_and_facts_are_part_of_every_form(tmp_path: Path) -> None:
-    few = Bootstrap(num_samples=5)
-    found = people().fit().audit(bootstrap=few, num_worst=2, k=None)
-    names = [f"<{i}>|" for i in range(60)]
-    named = found.with_ids(names).with_facts(accuracy_before=0.75)
-    record = named.to_dict()
-    assert record["schema_version"] == 1
-    person, pair = found.worst_after[0], found.pairs_before[0]
-    assert record["worst_after"][0]["id"] == names[person.index]
-    assert record["pairs_before"][0]["ids"] == [names[pair.first], names[pair.second]]
-    assert record["facts"]["accuracy_before"] == 0.75
-    text = named.to_markdown()
-    assert "| accuracy before | 0.75 |" in text
-    assert f"| \\<{person.index}>\\| | {person.index} |" in text
-    page = named.to_html(tmp_path / "report.html")
-    assert (tmp_path / "report.html").read_text(encoding="utf-8") == page
-    assert f"<td>&lt;{person.index}&gt;|</td>" in page
-    assert "id" not in found.to_dict()["worst_after"][0]  # the first is as it was
-    with pytest.raises(ValueError, match=r"'ids' must have one entry .*got 1 for 60"):
-        found.with_ids(["a"])
 
 
 def test_graph_and_people_belong_together() -> None:

@@ -24,7 +24,7 @@ NEW, _ = frame(40, seed=1)
             "alike": {"job": [("cook", "clerk")]},
         },
         {"k": 4, "ignore": [1], "max_loss": 0.01, "normalization": "density"},
-        {"scale": "standard", "coverage": 0.8, "proxies": True},
+        {"scale": "standard", "coverage": 0.8, "proxies": True, "max_loss": 0.1},
     ],
 )
 def test_what_is_loaded_predicts_the_same(params: Any, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import math
 import warnings
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from pyg_glif import GLIFPostProcessor
 from pyg_glif.distances import Mahalanobis
 from pyg_glif.graph import SimilarityGraph
 from pyg_glif.links import Logit
-from pyg_glif.tuning import TunePoint, TuneResult, trials, tune
+from pyg_glif.tuning import RiskControl, TunePoint, TuneResult, trials, tune
 from tests import oracles, oracles_inductive as oracle
 
 TAUS, LAMS, THETA = (0.4, 0.8), (0.1, 1.0, 10.0), 0.5
@@ -138,7 +139,7 @@ def test_fitting_the_folds_by_hand_gives_the_reported_numbers(
     assert moved > 4  # or this tests nothing
 
 
-@pytest.mark.parametrize("kind", ["several", "link", "nearest"])
+@pytest.mark.parametrize("kind", ["several", "link", "nearest", "groups"])
 def test_every_point_is_what_a_post_processor_does(kind: str) -> None:
     x, y, _ = problem()
     options = {"taus": TAUS}
@@ -148,6 +149,10 @@ def test_every_point_is_what_a_post_processor_does(kind: str) -> None:
         options["link"] = Logit()
     if kind == "nearest":
         options = {"ks": [4, 9]}
+    groups = None
+    if kind == "groups":
+        groups = torch.arange(len(x)) % 3 // 2 + 4
+        options["groups"] = groups
     gathered: list[torch.Tensor] = []
 
     def remember(outputs: torch.Tensor) -> float:
@@ -169,8 +174,37 @@ def test_every_point_is_what_a_post_processor_does(kind: str) -> None:
     for point, outputs in zip(found.points, gathered[1:], strict=True):
         post = GLIFPostProcessor(**found.settings(point))
         for known, new in splits():
-            expected = post.fit(x[known], y[known]).transform(x[new], y[new])
+            old, came = (None, None) if groups is None else (groups[known], groups[new])
+            post.fit(x[known], y[known], groups=old)
+            expected = post.transform(x[new], y[new], groups=came)
             torch.testing.assert_close(outputs[new], expected, rtol=1e-5, atol=1e-6)
+            if groups is not None and point.lam > 0:
+                assert len(set(post.shares_.values())) > 1  # or this tests nothing
+
+
+@pytest.mark.parametrize("sizes", [{"taus": TAUS}, {"ks": [4, 9]}])
+def test_groups_are_balanced_where_everybody_is_fitted(sizes: Any) -> None:
+    x, y, _ = problem()
+    groups = torch.arange(len(x)) % 3 // 2
+    gathered: list[torch.Tensor] = []
+
+    def remember(outputs: torch.Tensor) -> float:
+        gathered.append(outputs.clone())
+        return -float(len(gathered))  # the last is the best
+
+    found = tune(
+        x, y, score=lambda f: 0.0, unfairness=remember, cv=None, groups=groups, **sizes
+    )
+    with pytest.raises(ValueError, match="'groups' must be None with 'guarantee'"):
+        tune(x, y, groups=groups, guarantee=RiskControl(0.1, 0.1))
+    with pytest.raises(ValueError, match="'normalization' must be"):
+        tune(x, y, score=lambda f: 0.0, groups=groups, normalization="nrw")
+    for point, outputs in zip(found.points, gathered[1:], strict=False):
+        post = GLIFPostProcessor(**found.settings(point))
+        expected = post.fit(x, y, groups=groups).y_fair_
+        torch.testing.assert_close(outputs, expected, rtol=1e-4, atol=1e-5)
+    post = GLIFPostProcessor(**found.settings()).fit(x, y, groups=groups)
+    torch.testing.assert_close(gathered[-1], post.y_fair_, rtol=1e-4, atol=1e-5)
 
 
 def test_the_walk_stops_at_the_first_that_may_cost_too_much() -> None:

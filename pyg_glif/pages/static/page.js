@@ -86,6 +86,11 @@
     if (window.vegaEmbed) document.querySelectorAll("figure.chart").forEach((f) => draw(f));
   }
 
+  // On paper nothing can be opened: pairs of people are printed side by side.
+  window.addEventListener("beforeprint", function () {
+    document.querySelectorAll("details.pair").forEach((one) => { one.open = true; });
+  });
+
   window.pygGlif = { draw: draw };
   if (document.readyState === "loading") {
     document.addEventListener("DOMContentLoaded", start);

@@ -1,0 +1,256 @@
+"""What does it cost to keep people on disk and work on Ray, and how far does it go?
+
+``python benchmarks/distributed.py time:235842`` times one machine's memory against
+blocks in this process and on Ray; ``limit:1000000`` runs under a limit that the kernel
+enforces on every worker, and shows that the way through memory fails under the same;
+``grow:100000`` measures one size for the growth and for ``pyg-glif plan``. Rows are
+embedding-like, 768 features, written to the folder ``--folder`` block by block and kept
+there. Every run is a process of its own.
+"""
+
+import argparse
+import json
+import multiprocessing
+import resource
+import shutil
+import sys
+import threading
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import torch
+from common import write
+from data import embedding_chunks
+
+FEATURES = 768
+DEGREE = 40
+LIMIT = 3 << 29  # bytes: 1.5 GiB
+STORE = 500 << 20  # bytes of Ray's object store
+LAM = 10.0
+
+
+def rows_of(folder: Path, num_rows: int) -> Path:
+    """The rows, written once."""
+    path = folder / f"rows-{num_rows}.npy"
+    if not path.exists():
+        part = path.with_suffix(".part")
+        shape = (num_rows, FEATURES)
+        array = np.lib.format.open_memmap(part, "w+", np.float32, shape)
+        at = 0
+        for rows in embedding_chunks(num_rows, FEATURES):
+            array[at : at + len(rows)] = rows.numpy()
+            at += len(rows)
+        array.flush()
+        part.rename(path)
+        outputs = np.random.default_rng(1).normal(size=(num_rows, 2))
+        np.save(folder / f"outputs-{num_rows}.npy", outputs.astype(np.float32))
+    return path
+
+
+def radius_of(path: Path) -> float:
+    """A radius at which people have about 40 neighbours, from some against many."""
+    array = np.load(path, mmap_mode="r")
+    few = torch.from_numpy(np.array(array[:: max(1, len(array) // 200)][:200]))
+    near = []
+    for start in range(0, len(array), 20_000):
+        part = torch.from_numpy(np.array(array[start : start + 20_000]))
+        dist = torch.cdist(few, part)
+        near.append(dist.topk(min(2 * DEGREE, len(part)), largest=False).values)
+    dist = torch.cat(near, 1).flatten().sort().values
+    return float(dist[len(few) * (DEGREE + 1)])
+
+
+class Watch:
+    """The largest memory of this process and its children while inside.
+
+    Unique memory (USS): what would be free again without the process. Mapped files
+    that several read, and that the kernel may drop, are not part of it.
+    """
+
+    def __enter__(self) -> "Watch":
+        self.peak: dict[str, int] = {}
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._look, daemon=True)
+        self._thread.start()
+        return self
+
+    def _look(self) -> None:
+        me = psutil.Process()
+        while not self._stop.wait(0.25):
+            for one in [me, *me.children(recursive=True)]:
+                try:
+                    name = one.name()
+                    uss = one.memory_full_info().uss
+                except (psutil.Error, OSError):
+                    continue
+                kind = "driver" if one.pid == me.pid else name
+                kind = "workers" if name.startswith("ray::") else kind
+                self.peak[kind] = max(self.peak.get(kind, 0), uss)
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+
+def limited() -> None:
+    """Has the kernel refuse this process more memory of its own."""
+    resource.setrlimit(resource.RLIMIT_DATA, (LIMIT, LIMIT))
+
+
+def engine_of(kind: str, limit: bool) -> Any:
+    """Where blocks are worked on."""
+    from pyg_glif.distributed import InProcess, RayEngine
+
+    if kind == "process":
+        return InProcess()
+    options: dict[str, Any] = {"num_cpus": 2, "object_store_memory": STORE}
+    options["_temp_dir"] = "/tmp/glif_ray"
+    if limit:
+        options["runtime_env"] = {"worker_process_setup_hook": limited}
+    return RayEngine(num_workers=2, **options)
+
+
+def in_memory(path: Path, tau: float, limit: bool) -> dict[str, Any]:
+    """One machine's way: rows, edges and solve in memory."""
+    from pyg_glif import edge_weights, fair_radius_graph, glif_smooth
+    from pyg_glif.graph import decay_of
+    from pyg_glif.solvers import CG
+
+    if limit:
+        limited()
+    seconds = {}
+    start = time.perf_counter()
+    x = torch.from_numpy(np.load(path))
+    y = np.load(path.with_name(path.name.replace("rows", "outputs")))
+    seconds["read"] = time.perf_counter() - start
+    start = time.perf_counter()
+    edges, sq_dist = fair_radius_graph(x, tau)
+    seconds["search"] = time.perf_counter() - start
+    start = time.perf_counter()
+    weight = edge_weights(sq_dist, float(decay_of(None, tau)))
+    solution = glif_smooth(
+        torch.from_numpy(y), edges, weight, lam=LAM, solver=CG(), return_solution=True
+    )
+    seconds["solve"] = time.perf_counter() - start
+    return {
+        "seconds": seconds,
+        "num_edges": edges.size(1),
+        "num_iter": solution.num_iter,
+        "residual": float(solution.residual.max()),
+        "error_bound": float(solution.error_bound.max()),
+    }
+
+
+def in_blocks(path: Path, tau: float, kind: str, limit: bool) -> dict[str, Any]:
+    """People, edges and outputs in blocks on disk."""
+    from pyg_glif.distributed import ShardedPeople, radius_graph, smooth
+
+    folder = path.with_name(f"work-{path.stem}-{kind}-{int(limit)}")
+    shutil.rmtree(folder, ignore_errors=True)
+    if limit:
+        limited()
+    seconds = {}
+    start = time.perf_counter()
+    engine = engine_of(kind, limit)
+    engine.num_workers  # noqa: B018  (connects)
+    for _ in engine.run(abs, [1, 2], "warm"):
+        pass
+    seconds["start"] = time.perf_counter() - start
+    start = time.perf_counter()
+    people = ShardedPeople.build(folder / "people", path, engine=engine)
+    seconds["build"] = time.perf_counter() - start
+    start = time.perf_counter()
+    graph = radius_graph(people, tau, out=folder / "graph", engine=engine)
+    seconds["search"] = time.perf_counter() - start
+    start = time.perf_counter()
+    outputs = path.with_name(path.name.replace("rows", "outputs"))
+    fair = smooth(graph, outputs, lam=LAM, out=folder / "fair", engine=engine)
+    seconds["solve"] = time.perf_counter() - start
+    found = {
+        "seconds": seconds,
+        "num_edges": graph.num_edges,
+        "num_blocks": people.num_blocks,
+        "num_iter": fair.num_iter,
+        "residual": float(fair.residual.max()),
+        "error_bound": float(fair.error_bound.max()),
+        "parts": fair.manifest["parts"],
+    }
+    size = sum(f.stat().st_size for f in folder.rglob("*") if f.is_file())
+    found["disk"] = size
+    shutil.rmtree(folder, ignore_errors=True)
+    if kind == "ray":
+        import ray
+
+        ray.shutdown()
+    return found
+
+
+def _child(queue: Any, arguments: tuple[Any, ...]) -> None:
+    how, path, tau, limit = arguments
+    try:
+        with Watch() as watch:
+            if how == "memory":
+                found = in_memory(path, tau, limit)
+            else:
+                found = in_blocks(path, tau, how, limit)
+        queue.put({**found, "peak_memory": watch.peak})
+    except BaseException as error:
+        traceback.print_exc()
+        queue.put({"error": f"{type(error).__name__}: {str(error)[:300]}"})
+
+
+def measured(how: str, path: Path, tau: float, limit: bool = False) -> dict[str, Any]:
+    """One way, in a process of its own."""
+    context = multiprocessing.get_context("spawn")
+    queue = context.Queue()
+    child = context.Process(target=_child, args=(queue, (how, path, tau, limit)))
+    child.start()
+    while True:
+        try:
+            found: dict[str, Any] = queue.get(timeout=5)
+            break
+        except Exception:
+            if not child.is_alive():
+                found = {"error": f"ended with code {child.exitcode}"}
+                break
+    child.join()
+    print(how, "limited" if limit else "", json.dumps(found), flush=True)
+    return found
+
+
+def main(arguments: list[str]) -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("cases", nargs="+")
+    parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument("--only", help="one way: memory, process or ray")
+    args = parser.parse_args(arguments)
+    args.folder.mkdir(parents=True, exist_ok=True)
+    for case in args.cases:
+        kind, _, size = case.partition(":")
+        path = rows_of(args.folder, int(size))
+        note = path.with_suffix(".tau")
+        if not note.exists():
+            note.write_text(repr(radius_of(path)))
+        tau = float(note.read_text())
+        record = {"case": kind, "rows": int(size), "features": FEATURES, "tau": tau}
+        if kind == "data":
+            print(record)
+            continue
+        ways = {
+            "time": [("memory", False), ("process", False), ("ray", False)],
+            "grow": [("memory", False), ("ray", False)],
+            "limit": [("memory", True), ("ray", True)],
+        }[kind]
+        for how, limit in ways:
+            if args.only in (None, how):
+                found = measured(how, path, tau, limit)
+                row = {**record, "how": how, "limit": LIMIT if limit else None}
+                write("distributed", [{**row, **found}], ("case", "rows", "how"))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,18 @@
+"""The same graph and the same solve for more people than a machine holds."""
+
+from pyg_glif.distributed.engine import Engine, InProcess
+from pyg_glif.distributed.graph import ShardedGraph, radius_graph
+from pyg_glif.distributed.people import ShardedPeople
+from pyg_glif.distributed.ray_engine import RayEngine
+from pyg_glif.distributed.smoothing import ShardedSolution, smooth
+
+__all__ = [
+    "Engine",
+    "InProcess",
+    "RayEngine",
+    "ShardedGraph",
+    "ShardedPeople",
+    "ShardedSolution",
+    "radius_graph",
+    "smooth",
+]

@@ -1,0 +1,198 @@
+"""From rows in any order to blocks in k-d order, in three passes.
+
+``scan`` looks at every row once: is it finite, how far do coordinates reach, and a
+sample. ``route`` finds the block of each row, from splitters that the sample gave, and
+writes the rows of a piece sorted by block. ``pack`` gathers a block from all pieces and
+puts it into compact order. Each is a function of one piece or one block, which may be
+run twice, anywhere.
+"""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pyg_glif._runtime import without_autocast
+from pyg_glif.distances import FairDistance
+from pyg_glif.distributed._inputs import Piece, Rows, Table
+from pyg_glif.distributed._splitters import Splitters
+from pyg_glif.distributed._store import Record, Store, as_tensor
+from pyg_glif.graph.blocks import (
+    Extent,
+    Frame,
+    box_of,
+    in_compact_order,
+    largest_norm,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """Where rows come from, and what is done with them on the way."""
+
+    store: Store
+    table: Table
+    distance: FairDistance
+    key: str
+    steps: tuple[int, int]  # every how many rows the two samples take one
+
+
+class Scan(NamedTuple):
+    """What is known of a piece."""
+
+    extent: Extent
+    rows: Tensor  # [S, D], every ``steps[0]``-th
+    sample: Tensor  # [T, D], every ``steps[1]``-th
+    position: NDArray[np.int64]  # [T]
+    batch: NDArray[np.int64] | None  # [T]
+
+
+@without_autocast()
+def scan(source: Source, piece: Piece) -> Scan:
+    """Looks at a piece."""
+    rows = source.table.read(piece)
+    z = _embedded(source, rows, piece)
+    position = np.arange(piece.first, piece.first + len(z))
+    first, second = (position % step == 0 for step in source.steps)
+    batch = None if rows.batch is None else rows.batch[second]
+    return Scan(
+        Extent.of(z),
+        z[torch.from_numpy(first)],
+        z[torch.from_numpy(second)],
+        position[second],
+        batch,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Routing:
+    """How rows find their block."""
+
+    source: Source
+    frame: Frame
+    splitters: Splitters
+    num_blocks: int
+    apart: float  # how far graphs are apart for the splitters
+
+
+@without_autocast()
+def route(routing: Routing, task: tuple[int, Piece]) -> dict[str, Any]:
+    """Writes the rows of a piece, sorted by block; says where each block starts."""
+    number, piece = task
+    source = routing.source
+    name = f"{number:05d}"
+    spill = source.store.child("spill")
+    done = spill.record_of(f"{name}.json", source.key)
+    if done is not None and all(map(spill.is_sound, done["files"].values())):
+        return done
+    rows = source.table.read(piece)
+    points = routing.frame.points(_embedded(source, rows, piece))
+    w = routing.frame.bounds(points)
+    position = np.arange(piece.first, piece.first + len(w))
+    leaf = routing.splitters.leaf(
+        labelled(w.numpy(), rows.batch, routing.apart), position
+    )
+    order = np.argsort(leaf, kind="stable")
+    take = torch.from_numpy(order)
+    arrays: dict[str, Any] = {"rows": points.z[take], "bounds": w[take]}
+    arrays |= {"norms": points.sq_norm[take], "place": position[order]}
+    if points.y is not points.z:
+        arrays["near"] = points.y[take]
+    if rows.batch is not None:
+        arrays["batch"] = rows.batch[order]
+    counts = np.bincount(leaf, minlength=routing.num_blocks)
+    record = {
+        "key": source.key,
+        "starts": np.concatenate([[0], counts.cumsum()]).tolist(),
+        "files": {k: spill.save(f"{name}.{k}.npy", a) for k, a in arrays.items()},
+        "ids": None if rows.ids is None else _save_ids(source.store, name, rows.ids),
+        "first": piece.first,
+        "count": len(w),
+    }
+    spill.write_json(f"{name}.json", record)
+    return record
+
+
+class Packing(NamedTuple):
+    """What ``pack`` gathers from."""
+
+    store: Store
+    key: str
+    spills: list[dict[str, Any]]
+
+
+@without_autocast()
+def pack(packing: Packing, block: int) -> dict[str, Any]:
+    """Writes a block in compact order, and returns its record."""
+    folder, name = packing.store.child("blocks"), f"{block:05d}"
+    done = folder.record_of(f"{name}.json", packing.key)
+    if done is not None and all(map(folder.is_sound, done["files"].values())):
+        return done
+    spill = packing.store.child("spill")
+
+    def gathered(what: str) -> Tensor:
+        parts = []
+        for one in packing.spills:
+            start, stop = one["starts"][block : block + 2]
+            if stop > start:
+                parts.append(spill.load(one["files"][what])[start:stop])
+        if not parts:
+            like = spill.load(packing.spills[0]["files"][what])
+            return as_tensor(like[:0])
+        return torch.from_numpy(np.concatenate(parts))
+
+    names = list(packing.spills[0]["files"])
+    w = gathered("bounds")
+    batch = gathered("batch") if "batch" in names else None
+    order, leaf = torch.arange(len(w)), 1
+    if len(w):
+        order, leaf = in_compact_order(w, batch)
+    files = {}
+    for what in names:
+        files[what] = folder.save(f"{name}.{what}.npy", gathered(what)[order])
+    norms = gathered("norms")
+    record = {
+        "key": packing.key,
+        "count": len(w),
+        "leaf": leaf,
+        "box": box_of(w).tolist() if len(w) else None,
+        "largest": largest_norm(norms) if len(w) else 0.0,
+        "graphs": None,
+        "files": files,
+    }
+    if batch is not None and len(w):
+        record["graphs"] = [int(batch.min()), int(batch.max())]
+    folder.write_json(f"{name}.json", record)
+    return record
+
+
+def labelled(
+    w: NDArray[np.float32], batch: NDArray[np.int64] | None, apart: float
+) -> NDArray[np.float32]:
+    """Bound coordinates, with graphs apart along one more."""
+    if batch is None:
+        return w
+    label = (batch * apart).astype(np.float32)
+    return np.concatenate([w, label[:, None]], axis=1)
+
+
+def _embedded(source: Source, rows: Rows, piece: Piece) -> Tensor:
+    """Coordinates of rows, finite, with at least one column."""
+    z = source.distance.embed(as_tensor(rows.values)).detach()
+    bad = ~torch.isfinite(z).all(1)
+    if bool(bad.any()):
+        row = piece.start + int(bad.int().argmax())
+        url = source.table.urls[piece.file]
+        msg = f"'distance' must embed rows as finite numbers (got row {row} of '{url}')"
+        raise ValueError(msg)
+    return z if z.size(1) else z.new_zeros(len(z), 1)
+
+
+def _save_ids(store: Store, name: str, ids: NDArray[Any]) -> Record:
+    """Writes ids in the order of the rows, texts in UTF-8."""
+    if ids.dtype.kind != "i":
+        ids = np.array([str(one).encode() for one in ids])
+    return store.child("ids").save(f"{name}.npy", ids)

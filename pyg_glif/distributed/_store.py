@@ -1,0 +1,303 @@
+"""Folders of arrays with checksums, on disk or wherever fsspec reaches.
+
+A file is written under another name and then renamed, so that it is there as a whole
+or not at all. Beside it goes a record, or its record is part of a manifest: nothing is
+read whose content does not match the checksum that its record has.
+"""
+
+import contextlib
+import functools
+import hashlib
+import io
+import json
+import os
+import shutil
+import uuid
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import metadata
+from typing import Any, BinaryIO
+
+import fsspec
+import numpy as np
+import torch
+from fsspec.implementations.local import LocalFileSystem
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pyg_glif._files import replacing
+from pyg_glif.errors import DamagedFileError
+
+#: Of the layout on disk; raised when a reader of the old one would go wrong.
+FORMAT = 1
+_CHUNK = 1 << 20
+
+#: Size and checksum of a file, as plain data.
+Record = dict[str, Any]
+
+
+class Store:
+    """One folder.
+
+    Args:
+        url: A path, or a URL that fsspec knows.
+    """
+
+    def __init__(self, url: str | os.PathLike[str]) -> None:
+        self.url = os.fspath(url)
+        self._fs, self._root = fsspec.core.url_to_fs(self.url)
+        self._root = self._root.rstrip("/")
+        self.is_local = isinstance(self._fs, LocalFileSystem)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.url!r})"
+
+    def __getstate__(self) -> str:
+        return self.url
+
+    def __setstate__(self, url: str) -> None:
+        self.__init__(url)  # type: ignore[misc]
+
+    def path(self, name: str) -> str:
+        """Where a file is."""
+        return f"{self._root}/{name}"
+
+    def shown(self, name: str) -> str:
+        """A file as messages name it."""
+        return f"{self.url.rstrip('/')}/{name}"
+
+    def child(self, name: str) -> "Store":
+        """A folder inside."""
+        return Store(f"{self.url.rstrip('/')}/{name}")
+
+    def exists(self, name: str) -> bool:
+        """Whether there is such a file."""
+        return bool(self._fs.exists(self.path(name)))
+
+    def names(self) -> list[str]:
+        """Files in the folder, in order."""
+        if not self._fs.isdir(self._root):
+            return []
+        found = self._fs.ls(self._root, detail=False, refresh=True)
+        return sorted(name.rstrip("/").rsplit("/", 1)[-1] for name in found)
+
+    def remove(self, name: str) -> None:
+        """Removes a file, if it is there."""
+        with contextlib.suppress(FileNotFoundError):
+            self._fs.rm_file(self.path(name))
+
+    def clear(self) -> None:
+        """Removes the folder and all in it."""
+        with contextlib.suppress(FileNotFoundError):
+            self._fs.rm(self._root, recursive=True)
+
+    def free_space(self) -> int | None:
+        """Bytes that fit on the disk, if it is one."""
+        if not self.is_local:
+            return None
+        os.makedirs(self._root, exist_ok=True)
+        return shutil.disk_usage(self._root).free
+
+    @contextlib.contextmanager
+    def writing(self, name: str) -> Iterator["_Hashed"]:
+        """A new file, which takes its name when it is complete."""
+        path = self.path(name)
+        if self.is_local:
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            with replacing(path) as file:
+                yield _Hashed(file)
+            return
+        beside = f"{path}.{uuid.uuid4().hex}.part"
+        try:
+            with self._fs.open(beside, "wb") as file:
+                yield _Hashed(file)
+            self._fs.mv(beside, path)
+        except BaseException:
+            with contextlib.suppress(Exception):
+                self._fs.rm_file(beside)
+            raise
+
+    @contextlib.contextmanager
+    def reading(self, name: str) -> Iterator[BinaryIO]:
+        """A file as it is."""
+        with self._fs.open(self.path(name), "rb") as file:
+            yield file
+
+    def save(self, name: str, array: NDArray[Any] | Tensor) -> Record:
+        """Writes an array."""
+        if isinstance(array, Tensor):
+            array = array.detach().numpy()
+        with self.writing(name) as file:
+            np.lib.format.write_array(file, np.ascontiguousarray(array))
+        return file.record(name)
+
+    def load(self, record: Record) -> NDArray[Any]:
+        """An array that matches its record; on a disk it is mapped, not read."""
+        name = record["name"]
+        self.check(record)
+        found: NDArray[Any]
+        if self.is_local:
+            found = np.load(self.path(name), mmap_mode="r", allow_pickle=False)
+        else:
+            found = np.load(io.BytesIO(self._fs.cat_file(self.path(name))))
+        return found
+
+    def tensor(self, record: Record) -> Tensor:
+        """The same as a tensor, which nobody may write to."""
+        return as_tensor(self.load(record))
+
+    def check(self, record: Record) -> None:
+        """Raises unless a file is what was written."""
+        name = record["name"]
+        try:
+            digest = self._digest(name, record["size"])
+        except FileNotFoundError:
+            raise DamagedFileError(
+                f"'{self.shown(name)}' must be there, its record names it (got no file)"
+            ) from None
+        if digest != record["sha256"]:
+            raise DamagedFileError(
+                f"'{self.shown(name)}' must be as it was written (got another checksum)"
+            )
+
+    def is_sound(self, record: Record) -> bool:
+        """Whether a file is what was written."""
+        try:
+            self.check(record)
+        except DamagedFileError:
+            return False
+        return True
+
+    def _digest(self, name: str, size: int) -> str:
+        """The checksum of a file, empty if its size is another."""
+        path = self.path(name)
+        if self.is_local:
+            stat = os.stat(path)
+            if stat.st_size != size:
+                return ""
+            return _local_digest(path, stat.st_ino, stat.st_size, stat.st_mtime_ns)
+        if self._fs.size(path) != size:
+            return ""
+        return hashlib.sha256(self._fs.cat_file(path)).hexdigest()
+
+    def write_json(self, name: str, data: dict[str, Any]) -> None:
+        """Writes plain data, with the checksum of its text."""
+        text = json.dumps(data, sort_keys=True)
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        with self.writing(name) as file:
+            file.write(json.dumps({"sha256": digest, "data": data}).encode())
+
+    def read_json(self, name: str) -> dict[str, Any]:
+        """Plain data that matches its checksum."""
+        text = self._fs.cat_file(self.path(name))
+        try:
+            whole = json.loads(text)
+            data = whole["data"]
+            again = json.dumps(data, sort_keys=True).encode()
+            sound = whole["sha256"] == hashlib.sha256(again).hexdigest()
+        except (ValueError, LookupError, TypeError):
+            sound = False
+        if not sound:
+            raise DamagedFileError(
+                f"'{self.shown(name)}' must be as it was written (got another content)"
+            )
+        found: dict[str, Any] = data
+        return found
+
+    def record_of(self, name: str, key: str) -> dict[str, Any] | None:
+        """Plain data under a key, ``None`` if there is none that is sound."""
+        try:
+            found = self.read_json(name)
+        except (FileNotFoundError, DamagedFileError):
+            return None
+        return found if found.get("key") == key else None
+
+    def manifest(self, kind: str) -> dict[str, Any]:
+        """What a finished folder says about itself."""
+        try:
+            found = self.read_json("manifest.json")
+        except FileNotFoundError:
+            msg = f"'{self.url}' must be a folder of {kind} (got no manifest)"
+            raise FileNotFoundError(msg) from None
+        if found.get("kind") != kind:
+            msg = f"'{self.url}' must be a folder of {kind}"
+            raise DamagedFileError(f"{msg} (got one of {found.get('kind')})")
+        if found.get("format") != FORMAT:
+            msg = f"'{self.url}' must have format {FORMAT} (got {found.get('format')})"
+            raise DamagedFileError(f"{msg}. Build it again with this version")
+        return found
+
+
+class _Hashed(io.RawIOBase):
+    """A file that is being written, and the checksum of what was."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        super().__init__()
+        self._file, self._hash, self._size = file, hashlib.sha256(), 0
+
+    def write(self, data: Any) -> int:
+        """Writes bytes."""
+        view = memoryview(data).cast("B")
+        self._hash.update(view)
+        self._file.write(view)
+        self._size += view.nbytes
+        return view.nbytes
+
+    def writable(self) -> bool:
+        """Always."""
+        return True
+
+    def record(self, name: str) -> Record:
+        """Size and checksum of what was written."""
+        return {"name": name, "size": self._size, "sha256": self._hash.hexdigest()}
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def _local_digest(path: str, inode: int, size: int, mtime: int) -> str:
+    """The checksum of a file, once for each time it was written."""
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        while part := file.read(_CHUNK):
+            digest.update(part)
+    return digest.hexdigest()
+
+
+def as_tensor(array: NDArray[Any]) -> Tensor:
+    """An array as a tensor, without a copy, and without torch's remark on mapped ones.
+
+    Nothing here writes to what was read.
+    """
+    if array.flags.writeable:
+        return torch.from_numpy(array)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The given NumPy array is not writable")
+        return torch.from_numpy(array)
+
+
+def key_of(settings: dict[str, Any]) -> str:
+    """A name for settings: results under another one are not used."""
+    text = json.dumps(settings, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def versions() -> dict[str, str]:
+    """What wrote a folder."""
+    names = ("pyg_glif", "torch", "numpy")
+    return {name: metadata.version(name) for name in names}
+
+
+@dataclass(frozen=True)
+class Scratch:
+    """Arrays in files that have no name any more: larger than memory, gone after."""
+
+    folder: str | None = None
+
+    def array(self, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
+        """A new array of zeros."""
+        import tempfile
+
+        if 0 in shape:
+            return np.zeros(shape, dtype)
+        with tempfile.TemporaryFile(dir=self.folder) as file:
+            return np.memmap(file, dtype=dtype, mode="w+", shape=shape)

@@ -1,0 +1,422 @@
+"""People in blocks on disk: the rows, in an order in which neighbours meet."""
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property, partial
+from itertools import chain
+from os import PathLike
+from typing import Any
+
+import fsspec
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pyg_glif._validate import check_count
+from pyg_glif.distances import FairDistance
+from pyg_glif.distributed._build import (
+    Packing,
+    Routing,
+    Scan,
+    Source,
+    labelled,
+    pack,
+    route,
+    scan,
+)
+from pyg_glif.distributed._ids import check_unique
+from pyg_glif.distributed._inputs import Paths, Piece, Table
+from pyg_glif.distributed._splitters import Splitters
+from pyg_glif.distributed._store import FORMAT, Store, key_of, versions
+from pyg_glif.distributed.engine import Engine, as_engine
+from pyg_glif.graph.blocks import Block, Frame, as_distance, sample_step
+from pyg_glif.kinds import build as build_kind, describe
+
+_KIND = "people"
+_BLOCK_BYTES = 48 << 20
+_FEWEST_ROWS, _MOST_ROWS = 256, 1 << 16
+_SAMPLE = 1 << 14  # people whom splitters, and estimates later, come from
+_PER_BLOCK = 64  # of them, at least, for each block
+
+
+class ShardedPeople:
+    """People in blocks on disk, in k-d order: as many as the disk holds.
+
+    Made by :meth:`build`, found again by :meth:`open`. Every file is checked against
+    the SHA-256 in the manifest before it is used.
+
+    Example:
+        >>> import tempfile, numpy as np
+        >>> folder = tempfile.mkdtemp()
+        >>> rows = np.random.default_rng(0).normal(size=(500, 8)).astype("float32")
+        >>> np.save(f"{folder}/rows.npy", rows)
+        >>> ShardedPeople.build(f"{folder}/people", f"{folder}/rows.npy")
+        ShardedPeople(num_people=500, num_features=8, num_blocks=1)
+    """
+
+    def __init__(self, store: Store, manifest: dict[str, Any]) -> None:
+        self.store, self.manifest = store, manifest
+
+    @classmethod
+    def open(cls, path: str | PathLike[str]) -> "ShardedPeople":
+        """Opens what :meth:`build` made.
+
+        Args:
+            path (str or PathLike): The folder, or a URL that fsspec knows.
+        """
+        store = Store(path)
+        return cls(store, store.manifest(_KIND))
+
+    @classmethod
+    def build(
+        cls,
+        path: str | PathLike[str],
+        rows: Paths,
+        *,
+        features: str | Sequence[str] | None = None,
+        id: str | None = None,
+        batch: str | None = None,
+        distance: FairDistance | None = None,
+        block_rows: int | None = None,
+        engine: Engine | str | None = None,
+        progress: bool | None = None,
+    ) -> "ShardedPeople":
+        r"""Puts people into blocks in k-d order.
+
+        Rows are read twice and written twice; memory holds a block for each worker.
+        What was built before from the same files is used again, also parts of it.
+
+        Args:
+            path (str or PathLike): The folder to write, or a URL that fsspec knows.
+                Workers on other machines must reach it too.
+            rows (str or sequence of str): Parquet files, or ``.npy`` files with a
+                matrix each; ``*`` stands for any name.
+            features (str or sequence of str, optional): Columns that say who is
+                similar, or one column of lists. (default: all numbers)
+            id (str, optional): Column that tells people apart, whole numbers or
+                texts. (default: their position)
+            batch (str, optional): Column with graph numbers; no edge joins two.
+            distance (FairDistance, optional): A distance with an embedding.
+                (default: Euclidean)
+            block_rows (int, optional): People in a block, about.
+                (default: 48 MiB of coordinates)
+            engine (Engine or str, optional): Where the work is done: ``"process"``,
+                ``"ray"`` or an engine. (default: Ray if this process is connected to
+                it, else this process)
+            progress (bool, optional): Whether to show progress bars.
+                (default: on a terminal)
+        """
+        runner = as_engine(engine)
+        table = Table.open("rows", rows, features, id, batch)
+        distance = as_distance(distance)
+        if not distance.is_embedding:
+            msg = "'distance' must have an embedding to search people in blocks"
+            raise TypeError(f"{msg} (got {type(distance).__name__})")
+        if table.num_rows == 0:
+            raise ValueError("'rows' must hold at least one row (got none)")
+        settings = {
+            "inputs": [[url, *stamp_of(url)] for url in table.urls],
+            "columns": [table.columns, id, batch],
+            "distance": _described(distance),
+            "block_rows": block_rows,
+            "format": FORMAT,
+        }
+        store, key = Store(path), key_of(settings)
+        found = _finished(store, key)
+        if found is not None:
+            return cls(store, found)
+        build = _Building(store, table, distance, key, runner, progress)
+        return cls(store, build.run(block_rows))
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}(num_people={self.num_people}, "
+            f"num_features={self.num_features}, num_blocks={self.num_blocks})"
+        )
+
+    @property
+    def num_people(self) -> int:
+        """How many people there are."""
+        return int(self.manifest["num_people"])
+
+    @property
+    def num_features(self) -> int:
+        """Coordinates of each."""
+        return int(self.manifest["num_features"])
+
+    @property
+    def num_blocks(self) -> int:
+        """Blocks they are in."""
+        return len(self.manifest["blocks"])
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Type of the coordinates."""
+        return torch.float64 if self.manifest["dtype"] == "float64" else torch.float32
+
+    @cached_property
+    def starts(self) -> NDArray[np.int64]:  # [num_blocks + 1]
+        """Number of the first person of each block, in k-d order."""
+        counts = [block["count"] for block in self.manifest["blocks"]]
+        return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+
+    @cached_property
+    def frame(self) -> Frame:
+        """What all blocks have in common."""
+        files = self.manifest["files"]
+        centre = files["centre"]
+        return Frame(
+            None if centre is None else self.store.tensor(centre).clone(),
+            self.manifest["scale"],
+            self.store.tensor(files["basis"]).clone(),
+        )
+
+    @property
+    def largest(self) -> float:
+        """A norm that nobody's coordinates exceed, in the frame."""
+        return max(float(block["largest"]) for block in self.manifest["blocks"])
+
+    @cached_property
+    def distance(self) -> FairDistance:
+        """The distance whose coordinates these are."""
+        record = self.manifest["distance"]
+        state = {
+            name: self.store.tensor(file).clone()
+            for name, file in self.manifest["files"]["distance"].items()
+        }
+        try:
+            found: FairDistance = build_kind("distance", record, state=state)
+        except LookupError as error:
+            msg = "'distance' must be of a registered class to be found again"
+            raise ValueError(f"{msg} (got {record['kind']})") from error
+        return found
+
+    def sample(self) -> tuple[Tensor, Tensor | None]:
+        """Coordinates and graph numbers of some people, evenly over the input."""
+        files = self.manifest["files"]
+        batch = files["sample_batch"]
+        rows = self.store.tensor(files["sample"])
+        return rows, None if batch is None else self.store.tensor(batch)
+
+    def boxes(self) -> Tensor:  # [num_blocks, 2, B]
+        """Boxes around the blocks, in bound coordinates."""
+        return torch.tensor([block["box"] for block in self.manifest["blocks"]])
+
+    def block(self, number: int) -> Block:
+        """A block, of which bound coordinates are read at once, points on demand."""
+        record = self.manifest["blocks"][number]
+        folder = self.store.child("blocks")
+        files = record["files"]
+        batch = folder.tensor(files["batch"]) if "batch" in files else None
+
+        def read() -> Any:
+            near = folder.tensor(files["near"]) if "near" in files else None
+            rows, norms = folder.tensor(files["rows"]), folder.tensor(files["norms"])
+            near = rows if near is None else near
+            return self.frame.points(rows, batch, near, norms)
+
+        w = folder.tensor(files["bounds"])
+        return Block(w, record["leaf"], batch, read)
+
+    def place(self, number: int) -> NDArray[np.int64]:
+        """Positions in the input of the people of a block."""
+        files = self.manifest["blocks"][number]["files"]
+        return self.store.child("blocks").load(files["place"])
+
+    def batch(self, number: int) -> Tensor | None:
+        """Graph numbers of the people of a block."""
+        files = self.manifest["blocks"][number]["files"]
+        if "batch" not in files:
+            return None
+        return self.store.child("blocks").tensor(files["batch"])
+
+    @property
+    def id_column(self) -> str | None:
+        """What the column with ids is called, if there is one."""
+        found: str | None = self.manifest["id"]
+        return found
+
+    def ids(self) -> Iterator[tuple[int, NDArray[Any]]]:
+        """Ids in the order of the input, some at a time, and where they start."""
+        for one in self.manifest["ids"]:
+            ids = self.store.child("ids").load(one["file"])
+            yield one["first"], ids
+
+    def check(self) -> None:
+        """Raises :class:`~pyg_glif.errors.DamagedFileError` if a file is damaged."""
+        for folder, record in _files_of(self.store, self.manifest):
+            folder.check(record)
+
+
+class _Building:
+    """One run of :meth:`ShardedPeople.build`."""
+
+    def __init__(
+        self,
+        store: Store,
+        table: Table,
+        distance: FairDistance,
+        key: str,
+        engine: Engine,
+        progress: bool | None,
+    ) -> None:
+        self._store, self._table, self._distance = store, table, distance
+        self._key, self._engine, self._progress = key, engine, progress
+
+    def run(self, block_rows: int | None) -> dict[str, Any]:
+        """All passes; returns the manifest, which is written last."""
+        count = self._table.num_rows
+        if block_rows is None:
+            block_rows = _BLOCK_BYTES // (4 * max(1, self._table.width))
+            block_rows = min(max(block_rows, _FEWEST_ROWS), _MOST_ROWS)
+        check_count("block_rows", block_rows)
+        num_blocks = -(-count // block_rows)
+        wanted = max(_SAMPLE, _PER_BLOCK * num_blocks)
+        steps = (sample_step(count), max(1, count // wanted))
+        source = Source(self._store, self._table, self._distance, self._key, steps)
+        pieces = list(self._table.pieces(block_rows))
+        scans = self._scans(source, pieces)
+        rows = torch.cat([one.rows for one in scans])
+        extent = scans[0].extent
+        for one in scans[1:]:
+            extent = extent | one.extent
+        frame = Frame.of(rows, extent)
+        sample = torch.cat([one.sample for one in scans])
+        batch = None
+        if scans[0].batch is not None:
+            parts = [one.batch for one in scans if one.batch is not None]
+            batch = np.concatenate(parts)
+        w = frame.bounds(frame.points(sample)).numpy()
+        apart = 8.0 * max(1.0, float(np.abs(w).max()))
+        position = np.concatenate([one.position for one in scans])
+        tree = Splitters.of(labelled(w, batch, apart), position, num_blocks)
+        routing = Routing(source, frame, tree, num_blocks, apart)
+        found = self._engine.run(
+            partial(route, routing),
+            list(enumerate(pieces)),
+            "sorting people",
+            self._progress,
+        )
+        spills = [r for _, r in sorted(found, key=lambda one: one[0][0])]
+        if self._table.id is not None:
+            self._check_ids(spills)
+        packing = Packing(self._store, self._key, spills)
+        packed = self._engine.run(
+            partial(pack, packing),
+            list(range(num_blocks)),
+            "writing blocks",
+            self._progress,
+        )
+        blocks = [r for _, r in sorted(packed, key=lambda one: one[0])]
+        return self._finish(frame, sample, batch, spills, blocks)
+
+    def _scans(self, source: Source, pieces: list[Piece]) -> list[Scan]:
+        """What is known of all pieces, in their order."""
+        found = self._engine.run(
+            partial(scan, source), pieces, "reading people", self._progress
+        )
+        return [one for _, one in sorted(found, key=lambda pair: pair[0].first)]
+
+    def _check_ids(self, spills: list[dict[str, Any]]) -> None:
+        """Raises if two people have one id."""
+        folder = self._store.child("ids")
+
+        def stream() -> Iterator[NDArray[Any]]:
+            return (folder.load(one["ids"]) for one in spills)
+
+        check_unique("id", stream, self._table.num_rows)
+
+    def _finish(
+        self,
+        frame: Frame,
+        sample: Tensor,
+        batch: NDArray[np.int64] | None,
+        spills: list[dict[str, Any]],
+        blocks: list[dict[str, Any]],
+    ) -> dict[str, Any]:
+        """Writes the manifest, and removes what is needed no more."""
+        store = self._store
+        state = self._distance.state_dict()
+        centre = frame.centre
+        files = {
+            "basis": store.save("frame/basis.npy", frame.basis),
+            "centre": None,
+            "sample": store.save("frame/sample.npy", sample),
+            "sample_batch": None,
+            "distance": {
+                name: store.save(f"frame/distance.{name}.npy", value)
+                for name, value in state.items()
+            },
+        }
+        if centre is not None:
+            files["centre"] = store.save("frame/centre.npy", centre)
+        if batch is not None:
+            files["sample_batch"] = store.save("frame/sample_batch.npy", batch)
+        # Blocks that nobody is in would only be in the way.
+        blocks = [block for block in blocks if block["count"]]
+        ids = [{"first": one["first"], "file": one["ids"]} for one in spills]
+        manifest = {
+            "kind": _KIND,
+            "format": FORMAT,
+            "key": self._key,
+            "versions": versions(),
+            "num_people": self._table.num_rows,
+            "num_features": sample.size(1),
+            "num_inputs": self._table.width,
+            "input_dtype": self._table.dtype,
+            "dtype": str(sample.dtype).removeprefix("torch."),
+            "scale": frame.scale,
+            "id": self._table.id,
+            "batch": self._table.batch,
+            "distance": _described(self._distance),
+            "ids": ids if self._table.id is not None else [],
+            "files": files,
+            "blocks": blocks,
+        }
+        store.write_json("manifest.json", manifest)
+        store.child("spill").clear()
+        return manifest
+
+
+def _finished(store: Store, key: str) -> dict[str, Any] | None:
+    """The manifest of what was built before, if all of it is sound."""
+    found = store.record_of("manifest.json", key)
+    if found is None:
+        return None
+    for folder, record in _files_of(store, found):
+        if not folder.is_sound(record):
+            store.remove("manifest.json")
+            return None
+    return found
+
+
+def _files_of(
+    store: Store, manifest: dict[str, Any]
+) -> Iterator[tuple[Store, dict[str, Any]]]:
+    """All files that a manifest names, with their folders."""
+    files = manifest["files"]
+    own = [files[name] for name in ("basis", "centre", "sample", "sample_batch")]
+    for record in chain(own, files["distance"].values()):
+        if record is not None:
+            yield store, record
+    for one in manifest["ids"]:
+        yield store.child("ids"), one["file"]
+    for block in manifest["blocks"]:
+        for record in block["files"].values():
+            yield store.child("blocks"), record
+
+
+def _described(distance: FairDistance) -> dict[str, Any] | None:
+    """The distance as plain data; one that is not registered has its name only."""
+    try:
+        return describe(distance)
+    except TypeError:
+        return {"family": "distance", "kind": type(distance).__name__, "config": {}}
+
+
+def stamp_of(url: str) -> tuple[int, str]:
+    """Size and time of a file: another one of the same name is another input."""
+    fs, path = fsspec.core.url_to_fs(url)
+    info = fs.info(path)
+    when = info.get("mtime", info.get("ETag", info.get("LastModified", "")))
+    return int(info["size"]), str(when)

@@ -1,0 +1,549 @@
+"""The certified solve over parts, and its result in the order of the input."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pyg_glif._optional import require
+from pyg_glif._runtime import Progress, available_memory
+from pyg_glif._validate import check_choice, check_count, check_kind, check_scalar
+from pyg_glif.distributed._group import Member
+from pyg_glif.distributed._ids import as_texts, positions_of
+from pyg_glif.distributed._inputs import Paths, Table
+from pyg_glif.distributed._part import Shard, part_of
+from pyg_glif.distributed._store import (
+    FORMAT,
+    Scratch,
+    Store,
+    key_of,
+    versions,
+)
+from pyg_glif.distributed.engine import Engine, as_engine
+from pyg_glif.distributed.graph import ShardedGraph
+from pyg_glif.distributed.people import ShardedPeople, stamp_of
+from pyg_glif.graph.weights import decay_of
+from pyg_glif.kinds import describe
+from pyg_glif.links import Link, dual_of_people, outputs_of_people
+from pyg_glif.solvers import CG, SolveStatus
+from pyg_glif.typing import Normalization
+
+_KIND = "outputs"
+_FILE_ROWS = 1 << 20  # of an output file
+_READ_ROWS = 1 << 18  # of outputs that are read at once
+_BYTES_PER_EDGE = 32  # of a part, in memory
+
+
+@dataclass(frozen=True, eq=False)
+class ShardedSolution:
+    """Fair outputs on disk, with the evidence for them.
+
+    ``status``, ``num_iter``, ``residual``, ``error_bound`` and ``solver`` are those of
+    a :class:`~pyg_glif.solvers.Solution`: the residual was recomputed from its
+    definition in the end, whatever happened on the way.
+
+    Args:
+        store (Store): The folder.
+        manifest (dict): What it says about itself.
+    """
+
+    store: Store
+    manifest: dict[str, Any]
+
+    @classmethod
+    def open(cls, path: str | PathLike[str]) -> "ShardedSolution":
+        """Opens what :func:`smooth` made.
+
+        Args:
+            path (str or PathLike): The folder, or a URL that fsspec knows.
+        """
+        store = Store(path)
+        return cls(store, store.manifest(_KIND))
+
+    @property
+    def status(self) -> SolveStatus:
+        """How the solve ended."""
+        return SolveStatus[self.manifest["solution"]["status"]]
+
+    @property
+    def num_iter(self) -> int:
+        """Iterations since the last restart."""
+        return int(self.manifest["solution"]["num_iter"])
+
+    @property
+    def residual(self) -> Tensor:  # [C] float64
+        """Norm of the residual of each column, from its definition."""
+        return torch.tensor(self.manifest["solution"]["residual"], dtype=torch.float64)
+
+    @property
+    def error_bound(self) -> Tensor:  # [C] float64
+        """Bound on the distance of each column from the exact solution."""
+        bound = self.manifest["solution"]["error_bound"]
+        return torch.tensor(bound, dtype=torch.float64)
+
+    @property
+    def solver(self) -> str:
+        """What did the work."""
+        return str(self.manifest["solution"]["solver"])
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the outputs."""
+        return list(self.manifest["columns"])
+
+    @property
+    def files(self) -> list[str]:
+        """Parquet files with ids and fair outputs, in the order of the input."""
+        return [self.store.shown(one["name"]) for one in self.manifest["files"]]
+
+    def values(self) -> Tensor:  # [N, C]
+        """All fair outputs in memory, in the order of the input."""
+        parquet = require("pyarrow.parquet", "pyg_glif.distributed", "ray")
+        parts = []
+        for record in self.manifest["files"]:
+            self.store.check(record)
+            with self.store.reading(record["name"]) as file:
+                table = parquet.read_table(file, columns=self.columns)
+            columns = [table.column(name).to_numpy() for name in self.columns]
+            parts.append(np.stack(columns, axis=1))
+        return torch.from_numpy(np.concatenate(parts))
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}(status={self.status.name}, "
+            f"num_iter={self.num_iter}, residual={float(self.residual.max()):.1e}, "
+            f"error_bound={float(self.error_bound.max()):.1e})"
+        )
+
+
+def smooth(
+    graph: ShardedGraph,
+    y_hat: Paths,
+    *,
+    lam: float = 1.0,
+    out: str | PathLike[str],
+    outputs: str | Sequence[str] | None = None,
+    id: str | None = None,
+    theta: float | None = None,
+    normalization: Normalization = None,
+    link: Link | None = None,
+    solver: CG | None = None,
+    checkpoint_every: int = 10,
+    engine: Engine | str | None = None,
+    progress: bool | None = None,
+) -> ShardedSolution:
+    r"""Smooths outputs over a graph in shards: :math:`(I + \lambda L)^{-1} \hat y`.
+
+    Every worker holds the rows of consecutive blocks and runs the solver of
+    :func:`~pyg_glif.glif_smooth`; before a product it fetches the rows of neighbours
+    that others hold. If a worker is lost, all go on from the last checkpoint. A call
+    that was stopped goes on from there, too.
+
+    Args:
+        graph (ShardedGraph): The graph.
+        y_hat (str or sequence of str): The model's outputs: Parquet files with the
+            ids of the people in any order, or ``.npy`` files in the order of the
+            people.
+        lam (float): Strength; zero changes nothing. (default: :obj:`1.0`)
+        out (str or PathLike): The folder to write, or a URL that fsspec knows. Fair
+            outputs are Parquet files in the order of the people's rows, with their
+            ids.
+        outputs (str or sequence of str, optional): Columns with the outputs.
+            (default: all numbers)
+        id (str, optional): Column with the ids. (default: as in the people's rows)
+        theta (float, optional): Decay of the weights.
+            (default: as :class:`~pyg_glif.GLIFPostProcessor` has it)
+        normalization (str, optional): :obj:`None`, ``"density"`` or ``"nrw"``, which
+            is refused where the objective has no minimum. (default: :obj:`None`)
+        link (Link, optional): Coordinates in which outputs are averaged.
+        solver (CG, optional): Tolerance and limits. (default: :obj:`CG()`)
+        checkpoint_every (int): Iterations between checkpoints. (default: :obj:`10`)
+        engine (Engine or str, optional): Where the work is done: ``"process"``,
+            ``"ray"`` or an engine. (default: Ray if this process is connected to it,
+            else this process)
+        progress (bool, optional): Whether to show progress bars.
+            (default: on a terminal)
+
+    Example:
+        >>> import tempfile, numpy as np
+        >>> from pyg_glif.distributed import ShardedPeople, radius_graph
+        >>> folder = tempfile.mkdtemp()
+        >>> np.save(f"{folder}/rows.npy", np.array([[0.0], [1.0], [3.0]], "float32"))
+        >>> np.save(f"{folder}/y.npy", np.array([0.0, 3.0, 5.0], "float32"))
+        >>> people = ShardedPeople.build(f"{folder}/people", f"{folder}/rows.npy")
+        >>> graph = radius_graph(people, tau=1.0, out=f"{folder}/graph")
+        >>> fair = smooth(
+        ...     graph, f"{folder}/y.npy", lam=1.0, theta=0.0, out=f"{folder}/fair"
+        ... )
+        >>> fair.status.name, fair.values().flatten().round(decimals=4)
+        ('CONVERGED', tensor([1., 2., 5.]))
+    """
+    lam = check_scalar("lam", lam, minimum=0.0)
+    check_choice("normalization", normalization, (None, "nrw", "density"))
+    check_count("checkpoint_every", checkpoint_every)
+    solver = CG() if solver is None else solver
+    check_kind("solver", solver, CG)
+    if link is not None:
+        check_kind("link", link, Link)
+    if theta is not None:
+        theta = check_scalar("theta", theta, minimum=0.0)
+    decay = float(decay_of(theta, graph.tau))
+    people, runner, store = graph.people, as_engine(engine), Store(out)
+    table = _outputs_table(people, y_hat, outputs, id)
+    settings = {
+        "graph": graph.manifest["key"],
+        "inputs": [[url, *stamp_of(url)] for url in table.urls],
+        "columns": [table.columns, table.id],
+        "solve": [lam, decay, normalization, describe(solver)],
+        "link": None if link is None else describe(link),
+        "format": FORMAT,
+    }
+    key = key_of(settings)
+    found = store.record_of("manifest.json", key)
+    if found is not None and all(map(store.is_sound, found["files"])):
+        return ShardedSolution(store, found)
+    store.remove("manifest.json")
+    columns = _write_blocks(people, table, store.child("work"), key, progress)
+    parts = _parts(graph, runner.num_workers)
+    mapped = _too_large(graph, runner)
+    job = _Job(
+        graph, store, key, lam, decay, normalization, link, solver, parts, mapped,
+        checkpoint_every,
+    )  # fmt: skip
+    reports = runner.together(_solve, [job] * (len(parts) - 1))
+    files = list(_write_outputs(people, store, columns, key, progress))
+    manifest = {
+        "kind": _KIND,
+        "format": FORMAT,
+        "key": key,
+        "versions": versions(),
+        "graph": graph.store.url,
+        "graph_key": graph.manifest["key"],
+        "lam": lam,
+        "theta": decay,
+        "normalization": normalization,
+        "link": None if link is None else describe(link),
+        "columns": columns,
+        "solution": reports[0],
+        "parts": [one["part"] for one in reports],
+        "fit": _fit_records(store, people, key),
+        "files": files,
+    }
+    store.write_json("manifest.json", manifest)
+    store.child("work").clear()
+    return ShardedSolution(store, manifest)
+
+
+@dataclass(frozen=True, eq=False)
+class _Job:
+    """What all parts of a solve have in common."""
+
+    graph: ShardedGraph
+    store: Store
+    key: str
+    lam: float
+    theta: float
+    normalization: Normalization
+    link: Link | None
+    solver: CG
+    parts: list[int]  # first block of each part, and the number of blocks
+    mapped: bool
+    every: int
+
+
+def _parts(graph: ShardedGraph, num_parts: int) -> list[int]:
+    """Consecutive blocks for each part, with about as many people and edges."""
+    blocks = graph.manifest["blocks"]
+    people = np.diff(graph.people.starts)
+    cost = np.array([one["num_edges"] for one in blocks]) + 32.0 * people
+    num_parts = min(num_parts, len(blocks))
+    done = np.concatenate([[0.0], cost.cumsum()]) / cost.sum()
+    cuts = [0]
+    for part in range(1, num_parts):
+        cut = int(np.abs(done - part / num_parts).argmin())
+        cuts.append(min(max(cut, cuts[-1] + 1), len(blocks) - (num_parts - part)))
+    return [*cuts, len(blocks)]
+
+
+def _too_large(graph: ShardedGraph, engine: Engine) -> bool:
+    """Whether the edges of a part had better stay on disk."""
+    size = graph.num_edges * _BYTES_PER_EDGE / max(1, engine.num_workers)
+    return size > 0.5 * available_memory(torch.device("cpu"))
+
+
+def _solve(member: Member, job: _Job) -> dict[str, Any]:
+    """Solves one part with the others, and writes its people's outputs."""
+    graph, people = job.graph, job.graph.people
+    cuts = np.array(job.parts)
+    blocks = range(int(cuts[member.rank]), int(cuts[member.rank + 1]))
+    starts = people.starts[cuts]
+
+    def reader(block: int) -> Callable[[], Shard]:
+        return lambda: graph.shard(block)
+
+    parts = [people.batch(block) for block in blocks]
+    some = [part for part in parts if part is not None]
+    checkpoints = _Checkpoints(job, member, blocks)
+    op = part_of(
+        member,
+        [reader(block) for block in blocks],
+        starts,
+        job.theta,
+        job.normalization,
+        torch.cat(some) if some else None,
+        job.mapped,
+        checkpoints.reached,
+    )
+    work, fit = job.store.child("work"), job.store.child("fit")
+    records = [work.read_json(f"y.{block:05d}.json") for block in blocks]
+    y = torch.cat([work.tensor(one["file"]) for one in records])
+    eta = dual_of_people(job.link, y)
+    alone = op.deg == 0
+    scaled = op.scaled_deg if job.normalization == "nrw" else None
+    system = op.system(job.lam)
+    solution = job.solver.solve(system, eta, checkpoints.latest())
+    f = solution.value
+    value = outputs_of_people(job.link, f, y, alone)
+    value = y if job.lam == 0.0 else value
+    ends = np.cumsum([0, *(people.starts[b + 1] - people.starts[b] for b in blocks)])
+    for block, left, right in zip(blocks, ends[:-1], ends[1:], strict=True):
+        arrays = {"f": f[left:right], "deg": op.deg[left:right]}
+        if job.link is not None:
+            arrays["out"] = value[left:right]
+        if scaled is not None:
+            arrays["scaled_deg"] = scaled[left:right]
+        name = f"{block:05d}"
+        files = {k: fit.save(f"{name}.{k}.npy", a) for k, a in arrays.items()}
+        fit.write_json(f"{name}.json", {"key": job.key, "files": files})
+    scale = op.lam_scale
+    return {
+        "status": solution.status.name,
+        "num_iter": solution.num_iter,
+        "residual": solution.residual.tolist(),
+        "error_bound": solution.error_bound.tolist(),
+        "solver": solution.solver,
+        "restarts": checkpoints.restarts,
+        "lam_scale": float(scale) if scale.dim() == 0 else None,
+        "part": {
+            "people": int(starts[member.rank + 1] - starts[member.rank]),
+            "edges": op.num_edges,
+            "halo": op.whole.num_halo,
+            "sent": op.whole.num_sent,
+        },
+    }
+
+
+class _Checkpoints:
+    """The point that a solve has reached, written now and then, block by block."""
+
+    def __init__(self, job: _Job, member: Member, blocks: range) -> None:
+        self._job, self._member, self._blocks = job, member, blocks
+        self._store = job.store.child("work")
+        self._from = 0
+        self.restarts = 0
+
+    def reached(self, num_iter: int, iterate: Callable[[], Tensor]) -> None:
+        """Writes a checkpoint if one is due, and removes those before the last two."""
+        if num_iter % self._job.every:
+            return
+        x, at = iterate(), 0
+        number = self._from + num_iter
+        starts = self._job.graph.people.starts
+        for block in self._blocks:
+            count = int(starts[block + 1] - starts[block])
+            name = f"x.{number:06d}.{block:05d}"
+            file = self._store.save(f"{name}.npy", x[at : at + count])
+            record = {"key": self._job.key, "iter": number, "file": file}
+            self._store.write_json(f"{name}.json", record)
+            at += count
+            for old in self._numbers(block)[:-2]:
+                for suffix in ("json", "npy"):
+                    self._store.remove(f"x.{old:06d}.{block:05d}.{suffix}")
+
+    def _numbers(self, block: int) -> list[int]:
+        """Iterations of the checkpoints of a block, in order."""
+        end = f".{block:05d}.json"
+        names = [n for n in self._store.names() if n.startswith("x.")]
+        return sorted(int(n.split(".")[1]) for n in names if n.endswith(end))
+
+    def latest(self) -> Tensor | None:
+        """The last point of which everybody has their part."""
+        common = set(self._numbers(self._blocks[0])) if self._member.rank == 0 else {0}
+        mine = torch.tensor(sorted(common or {0}), dtype=torch.int64)
+        numbers = self._member.gather_any(mine)[0].tolist()
+        for number in reversed(numbers):
+            x = self._read(number) if number else None
+            there = self._member.gather(torch.tensor([x is not None]))
+            if all(bool(one) for one in there):
+                self._from, self.restarts = number, 1
+                return x
+        return None
+
+    def _read(self, number: int) -> Tensor | None:
+        """The part of a checkpoint that is ours, if all of it is sound."""
+        parts = []
+        for block in self._blocks:
+            name = f"x.{number:06d}.{block:05d}.json"
+            record = self._store.record_of(name, self._job.key)
+            if record is None or not self._store.is_sound(record["file"]):
+                return None
+            parts.append(self._store.tensor(record["file"]))
+        return torch.cat(parts)
+
+
+def _outputs_table(
+    people: ShardedPeople,
+    y_hat: Paths,
+    outputs: str | Sequence[str] | None,
+    id: str | None,
+) -> Table:
+    """The files with outputs."""
+    id = people.id_column if id is None else id
+    first = y_hat if isinstance(y_hat, (str, PathLike)) else next(iter(y_hat), "")
+    by_position = str(first).lower().endswith(".npy")
+    if by_position or people.id_column is None:
+        id = None
+    table = Table.open("y_hat", y_hat, outputs, id)
+    if table.num_rows != people.num_people:
+        msg = f"'y_hat' must have one row for each of {people.num_people} people"
+        raise ValueError(f"{msg} (got {table.num_rows})")
+    return table
+
+
+def _write_blocks(
+    people: ShardedPeople,
+    table: Table,
+    work: Store,
+    key: str,
+    progress: bool | None,
+) -> list[str]:
+    """Puts outputs into the order of the blocks; returns the names of the columns."""
+    columns = table.names()
+    blocks = range(people.num_blocks)
+    known = [work.record_of(f"y.{block:05d}.json", key) for block in blocks]
+    if all(one is not None and work.is_sound(one["file"]) for one in known):
+        return columns
+    work.clear()
+    count, scratch = people.num_people, Scratch()
+    values = scratch.array((count, table.width), table.dtype)
+    pieces = list(table.pieces(_READ_ROWS))
+    with Progress(len(pieces), "reading outputs", progress) as bar:
+        places = _places(people, table)
+        for piece in pieces:
+            rows = table.read(piece)
+            values[next(places)] = rows.values
+            bar.update()
+        # Says who is missing, once all have been read.
+        next(places, None)
+    for block in blocks:
+        file = work.save(f"y.{block:05d}.npy", values[people.place(block)])
+        work.write_json(f"y.{block:05d}.json", {"key": key, "file": file})
+    return columns
+
+
+def _places(people: ShardedPeople, table: Table) -> Iterator[NDArray[np.int64]]:
+    """Positions among the people of the rows of each piece."""
+    pieces = list(table.pieces(_READ_ROWS))
+    if table.id is None or people.id_column is None or _same_order(people, table):
+        for piece in pieces:
+            yield np.arange(piece.first, piece.first + piece.stop - piece.start)
+        return
+
+    def given() -> Iterator[NDArray[Any]]:
+        for piece in pieces:
+            ids = table.read(piece).ids
+            assert ids is not None
+            yield ids
+
+    def known() -> Iterator[NDArray[Any]]:
+        return (ids for _, ids in people.ids())
+
+    yield from positions_of("y_hat", known, people.num_people, given)
+
+
+def _same_order(people: ShardedPeople, table: Table) -> bool:
+    """Whether ids come in the order of the people."""
+    known = (ids for _, ids in people.ids())
+    rest: NDArray[Any] = np.empty(0, dtype=object)
+    for piece in table.pieces(_READ_ROWS):
+        ids = table.read(piece, values=False).ids
+        assert ids is not None
+        while len(rest) < len(ids):
+            part = as_texts(next(known))
+            rest = part if not len(rest) else np.concatenate([rest, part])
+        if not np.array_equal(rest[: len(ids)], ids):
+            return False
+        rest = rest[len(ids) :]
+    return True
+
+
+def _write_outputs(
+    people: ShardedPeople,
+    store: Store,
+    columns: list[str],
+    key: str,
+    progress: bool | None,
+) -> Iterator[dict[str, Any]]:
+    """Writes Parquet files with ids in the order of the input."""
+    arrow = require("pyarrow", "pyg_glif.distributed", "ray")
+    parquet = require("pyarrow.parquet", "pyg_glif.distributed", "ray")
+    fit = store.child("fit")
+    first = fit.read_json("00000.json")["files"]
+    what = "out" if "out" in first else "f"
+    dtype = fit.load(first[what]).dtype
+    values = Scratch().array((people.num_people, len(columns)), dtype)
+    with Progress(people.num_blocks, "writing outputs", progress) as bar:
+        for block in range(people.num_blocks):
+            files = fit.read_json(f"{block:05d}.json")["files"]
+            values[people.place(block)] = fit.load(files[what])
+            bar.update()
+    named = people.id_column is not None
+    parts = people.ids() if named else _numbered(people.num_people)
+    for number, (at, ids) in enumerate(_rows_of_files(parts)):
+        shown = as_texts(ids)
+        data = {people.id_column or "row": arrow.array(shown)}
+        for j, name in enumerate(columns):
+            data[name] = arrow.array(np.array(values[at : at + len(ids), j]))
+        name = f"part-{number:05d}.parquet"
+        with store.writing(name) as file:
+            parquet.write_table(arrow.table(data), file)
+        yield file.record(name)
+
+
+def _numbered(count: int) -> Iterator[tuple[int, NDArray[Any]]]:
+    """Positions in place of ids."""
+    for start in range(0, count, _FILE_ROWS):
+        yield start, np.arange(start, min(start + _FILE_ROWS, count))
+
+
+def _rows_of_files(
+    parts: Iterator[tuple[int, NDArray[Any]]],
+) -> Iterator[tuple[int, NDArray[Any]]]:
+    """The same ids, about as many at a time as a file is to hold."""
+    held: list[NDArray[Any]] = []
+    at, count = 0, 0
+    for start, ids in parts:
+        if count and count + len(ids) > _FILE_ROWS:
+            yield at, np.concatenate(held)
+            held, count = [], 0
+        at = start if not count else at
+        held.append(ids)
+        count += len(ids)
+    if count:
+        yield at, np.concatenate(held)
+
+
+def _fit_records(store: Store, people: ShardedPeople, key: str) -> list[dict[str, Any]]:
+    """The files of the solution in k-d order, which newcomers need."""
+    fit = store.child("fit")
+    out = []
+    for block in range(people.num_blocks):
+        record = fit.record_of(f"{block:05d}.json", key)
+        assert record is not None
+        out.append(record["files"])
+    return out
