@@ -90,7 +90,7 @@ def certificate_of(
 
 
 @dataclass(frozen=True, eq=False)
-class WorstCase:
+class NearbyBound:
     r"""What another newcomer within a fair distance may get, at worst.
 
     Args:
@@ -117,7 +117,7 @@ class WorstCase:
     num_shared: Tensor = field(repr=False)
     num_possible: Tensor = field(repr=False)
 
-    def reordered(self, columns: Tensor) -> "WorstCase":
+    def reordered(self, columns: Tensor) -> "NearbyBound":
         """The same with output columns in another order."""
         names = ("low", "high", "gap", "dual_gap")
         changed = {name: getattr(self, name)[:, columns] for name in names}

@@ -103,6 +103,22 @@ def test_gnn_head(
     assert not table
 
 
+def test_ensemble(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = run("ensemble", monkeypatch, capsys)
+    rows = [line.split() for line in out.splitlines() if line.startswith("known")]
+    assert [row[1] for row in rows] == ["well", "badly"] * 2
+    for well, badly in zip(rows[::2], rows[1::2], strict=True):
+        deviation, moved, weighted, error = (
+            [float(r[i]) for r in (well, badly)] for i in range(2, 6)
+        )
+        assert weighted[0] < moved[0]  # known well: moved less
+        assert weighted[1] > moved[1]
+        assert error[0] < deviation[0]
+        assert error[1] < deviation[1]
+
+
 @pytest.mark.usefixtures("no_data")
 def test_deploy(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
