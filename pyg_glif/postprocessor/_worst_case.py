@@ -362,7 +362,7 @@ def sensitivity(fitted: "Fitted") -> Sensitivity:
     if fitted.precision is None:  # what everybody gets of a person adds up to one
         others = torch.minimum(others, 1.0 - own_low)
     leaving = None
-    if lap.normalization is None:
+    if lap.normalization is None and fitted.shares is None:
         leaving = _leaving(fitted, precision).reshape(fitted.y_hat.shape)
     return Sensitivity(own, own_low, others, leaving)
 

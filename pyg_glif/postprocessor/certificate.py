@@ -139,7 +139,10 @@ class Sensitivity:
         others (Tensor): Nobody else's output moves by more than ``others`` times
             :math:`\Delta`.
         leaving (Tensor, optional): Nobody's output moves by more if this person leaves;
-            :obj:`None` for ``"density"``, where everybody's weights change.
+            :obj:`None` for ``"density"`` and for balanced groups, where everybody's
+            weights change.
+
+    Shares of balanced groups are taken as given.
 
     Shapes:
         - **own**, **own_low**, **others:** :math:`(N)`
