@@ -8,7 +8,7 @@ import pytest
 import torch
 from sklearn.metrics import f1_score, roc_auc_score
 
-from pyg_glif.experiments import EXPERIMENTS, Run, _paper as paper
+from pyg_glif.experiments import EXPERIMENTS, Record, Run, _paper as paper
 from pyg_glif.experiments._gnn import NETWORKS, GraphRecipe, energy, gathered
 from pyg_glif.experiments.graphs import (
     BALANCED,
