@@ -442,6 +442,29 @@ def task_front(rows: list[dict[str, Any]]) -> str:
     return table(["data", "tau²", *heads], lines)
 
 
+def graphs(rows: list[dict[str, Any]]) -> str:
+    """Seconds, how many times longer GUIDE trains, and memory beside a dense matrix."""
+    lines = []
+    for row in rows:
+        seconds, held = row["seconds"], row["memory_mib"]
+        for name, value in seconds.items():
+            times = [
+                f"{value['median'] / seconds[ours]['median']:.0f}x"
+                if name.startswith("GUIDE")
+                else ""
+                for ours in held
+            ]
+            memory = ""
+            if name in held:
+                share = held[name] / row["dense_mib"]
+                memory = f"{held[name]:.0f} MiB, {share:.1%} of dense"
+            cells = [row["data"], f"{row['people']:,}", f"{row['pairs']:,}", name]
+            lines.append([*cells, _spread(value), *times, memory])
+    header = ["graph", "people", "similar pairs", "what", "seconds"]
+    header += ["over GLIF", "over balanced GLIF", "extra memory"]
+    return table(header, lines)
+
+
 def serve(rows: list[dict[str, Any]]) -> str:
     """Throughput and times of requests, as ratios to the call in the process."""
     lines = []
@@ -575,6 +598,7 @@ def main() -> None:
         "decay": ("decay", decay),
         "decay_any": ("decay", partial(decay, cap=1000.0)),
         "tables_cost": ("tables", tables_cost),
+        "graphs": ("graphs", graphs),
     }
     scales = {
         "tables_scales": ("tables", tables_scales),
