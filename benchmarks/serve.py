@@ -1,7 +1,7 @@
 """How much does the service add to the call it stands for, and how many may ask?
 
 Run ``python benchmarks/serve.py`` (about five minutes on two cores, 2 GiB), or name
-parts: ``python benchmarks/serve.py load reload fuzz``. Fitted people: 78,686 x 768,
+parts: ``python benchmarks/serve.py load reload``. Fitted people: 78,686 x 768,
 average degree about 40. The service is a process of its own, started by ``pyg-glif
 serve`` on a free port of 127.0.0.1, and stopped at the end. Clients share its two
 cores, so they are as light as can be: requests are made beforehand, and one asyncio
@@ -16,22 +16,26 @@ import re
 import statistics
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any
+from urllib.request import urlopen
 
 import psutil
 import torch
+from common import write
+from data import embedding_like
 from torch import Tensor
 
 from pyg_glif import GLIFPostProcessor
 
 FITTED, NEW, DEGREE, LAM = 78_686, 2_000, 40, 10.0
 CLIENTS = (1, 8, 64)
-REQUESTS = {1: 300, 8: 1000, 64: 4000}
+REQUESTS = {1: 2_000, 8: 4_000, 64: 10_000}
 SECONDS = 120.0  # at most, for each number of clients
-PARTS = ("load", "reload", "fuzz")
+PARTS = ("load", "reload")
 
 
 class Client(asyncio.Protocol):
@@ -127,8 +131,7 @@ class Server:
             if found:
                 self.port = int(found[1])
                 self._up.set()
-            elif " 200 " not in line:
-                self.lines.append(line)
+            self.lines.append(line)
 
     def __enter__(self) -> "Server":
         if not self._up.wait(120):
@@ -152,28 +155,45 @@ def quantile(values: list[float], share: float) -> float:
     return sorted(values)[min(len(values) - 1, int(share * len(values)))]
 
 
-def load(
-    folder: str, new: tuple[Tensor, Tensor], single: list[float]
-) -> dict[str, Any]:
+class Served:
+    """A fit in a file, people it has not seen, and the call that the service makes."""
+
+    def __init__(self, folder: str) -> None:
+        x = embedding_like(FITTED + NEW)
+        generator = torch.Generator().manual_seed(1)
+        mix = torch.randn(x.size(1), generator=generator) / 28.0
+        noise = torch.randn(len(x), generator=generator)
+        y = torch.sigmoid(x @ mix + 0.3 * noise)
+        self.post = GLIFPostProcessor(target_degree=DEGREE, lam=LAM)
+        self.post.fit(x[:FITTED], y[:FITTED])
+        self.path = os.path.join(folder, "fit.safetensors")
+        self.post.save(self.path)
+        self.x, self.y = x[FITTED:].clone(), y[FITTED:].clone()
+
+    def in_process(self, count: int = 300) -> list[float]:
+        """Seconds of the call for one newcomer, without a service around it."""
+        seconds = []
+        for k in range(count + 20):
+            start = time.perf_counter()
+            row = slice(k, k + 1)
+            self.post.transform(self.x[row], self.y[row], return_info=True)
+            seconds.append(time.perf_counter() - start)
+        return seconds[20:]
+
+
+def load(served: Served) -> dict[str, Any]:
     """One-row requests from several numbers of clients."""
-    unit = statistics.median(single)
-    row: dict[str, Any] = {
-        "part": "load",
-        "rows": FITTED,
-        "in_process_seconds": unit,
-        "in_process_p99": quantile(single, 0.99),
-        "clients": [],
-    }
-    path = os.path.join(folder, "fit.safetensors")
-    with Server(path) as server:
-        requests = bodies(*new, server.port)
-        asyncio.run(ask(server.port, requests, 8, 400))  # warm
+    single = served.in_process()
+    found = []
+    with Server(served.path) as server:
+        requests = bodies(served.x, served.y, server.port)
+        asyncio.run(ask(server.port, requests, 64, 1000))  # warm
         for clients in CLIENTS:
             before = server.rss
             seconds, total, errors = asyncio.run(
                 ask(server.port, requests, clients, REQUESTS[clients])
             )
-            row["clients"].append(
+            found.append(
                 {
                     "clients": clients,
                     "requests": len(seconds),
@@ -185,29 +205,63 @@ def load(
                     "rss_after": server.rss,
                 }
             )
-            print(row["clients"][-1], flush=True)
-    return row
+            print(found[-1], flush=True)
+    return {
+        "part": "load",
+        "rows": FITTED,
+        "in_process_seconds": statistics.median(single),
+        "in_process_p99": quantile(single, 0.99),
+        "clients": found,
+    }
+
+
+def reload(served: Served) -> dict[str, Any]:
+    """The same requests while the fit is saved again and taken, three times."""
+    with Server(served.path, "--reload-seconds", "0.5") as server:
+        requests = bodies(served.x, served.y, server.port)
+        stop = threading.Event()
+
+        def save() -> None:
+            for _ in range(3):
+                served.post.save(served.path)
+                if stop.wait(6.0):
+                    return
+
+        saver = threading.Thread(target=save)
+        saver.start()
+        seconds, _, errors = asyncio.run(ask(server.port, requests, 8, REQUESTS[64]))
+        stop.set()
+        saver.join()
+        taken = _metric(server.port, 'pyg_glif_reloads_total{result="taken"}')
+    return {
+        "part": "reload",
+        "requests": len(seconds),
+        "errors": errors,
+        "reloads": int(taken),
+        "p50": quantile(seconds, 0.5),
+        "p99": quantile(seconds, 0.99),
+    }
+
+
+def _metric(port: int, name: str) -> float:
+    """A number that the service counts."""
+    with urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+        for line in answer.read().decode().splitlines():
+            if line.startswith(f"{name} "):
+                return float(line.rpartition(" ")[2])
+    return 0.0
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("parts", nargs="*", choices=[*PARTS, []], default=[])
-    parser.add_argument("--try-fit", help=argparse.SUPPRESS)
-    args = parser.parse_args()
-    post = GLIFPostProcessor.load(args.try_fit)
-    new = torch.load("/tmp/wt/desk_tmp/new.pt")
-    x, y = new
-    single = []
-    for k in range(210):
-        s = time.perf_counter()
-        post.transform(x[k : k + 1], y[k : k + 1], return_info=True)
-        single.append(time.perf_counter() - s)
-    for b in (8, 64, 256):
-        s = time.perf_counter()
-        for k in range(20):
-            post.transform(x[k : k + b], y[k : k + b], return_info=True)
-        print(b, (time.perf_counter() - s) / 20)
-    print(load(os.path.dirname(args.try_fit), new, single[10:]))
+    parser.add_argument("parts", nargs="*", default=[], help=", ".join(PARTS))
+    wanted = parser.parse_args().parts or list(PARTS)
+    with tempfile.TemporaryDirectory() as folder:
+        served = Served(folder)
+        rows = [{"load": load, "reload": reload}[part](served) for part in wanted]
+    write("serve", rows, key=("part",))
+    for row in rows:
+        print(row)
 
 
 if __name__ == "__main__":

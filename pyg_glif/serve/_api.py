@@ -1,5 +1,6 @@
 """The routes for programs."""
 
+import asyncio
 import json
 from typing import Any
 
@@ -23,6 +24,7 @@ _REFUSALS: dict[int | str, dict[str, Any]] = {
     code: {"model": schemas.Refusal, "description": why}
     for code, why in {
         401: "No token.",
+        403: "Not shown to anybody.",
         408: "The body did not come in time.",
         413: "The body is too large.",
         415: "The body is not JSON.",
@@ -51,6 +53,26 @@ def api(desk: Desk) -> APIRouter:
     )
     async def correct(request: Request) -> Response:
         return await corrected(desk, request)
+
+    @router.post(
+        "/v1/explain",
+        summary="Why a newcomer gets what they get",
+        response_class=Response,
+        responses={200: {"model": schemas.Explained}, **_FAULTS, **_REFUSALS},
+        openapi_extra=_takes(desk.service.requests.explain),
+    )
+    async def explain(request: Request) -> Response:
+        service = desk.service
+        body = await _body(request, service.requests.explain)
+        if body.names and not desk.settings.show_people:
+            raise HTTPException(403, "people are not shown. See --show-people")
+        x, y, notes = _people(service, body)
+        answer = await _answered(desk, service, x, y)
+        found = await asyncio.to_thread(
+            service.explain_new, x, y, answer.y_fair, body.top, body.names
+        )
+        served = {"notes": notes, "fit": service.served.fit_id}
+        return _json({"y_fair": answer.y_fair.tolist(), **found, **served})
 
     @router.get(
         "/v1/audit",

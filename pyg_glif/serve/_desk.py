@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import logging
 import threading
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import cached_property
 from importlib.metadata import version
@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from pyg_glif._plain import plain
-from pyg_glif.postprocessor import AuditReport, GLIFPostProcessor
+from pyg_glif.postprocessor import AuditReport, Explanation, GLIFPostProcessor
 from pyg_glif.serve._batching import Batcher
 from pyg_glif.serve._later import Later
 from pyg_glif.serve._metrics import Metrics
@@ -26,6 +26,8 @@ from pyg_glif.serve._settings import Settings
 from pyg_glif.serve._what_if import WhatIf
 from pyg_glif.serve.register import Register
 
+# People who are named as those who count most.
+_MOST = 20
 _log = logging.getLogger("pyg_glif.serve")
 
 
@@ -155,9 +157,10 @@ class Service:
             threshold=threshold,
             k=min(5, size - 1) or None,
         )
-        if self.settings.show_people:
-            return report.with_ids(self.served.ids)
-        return report
+        if not self.settings.show_people:
+            return report.without_people()
+        report = report.with_ids(self.served.ids)
+        return report if register.frame is None else report.with_people(register.frame)
 
     def _explored(self, stopped: Callable[[], bool]) -> WhatIf:
         """The fitted people under other settings."""
@@ -244,6 +247,90 @@ class Service:
             "num_peers": int(self.num_peers[row]),
         }
 
+    def letter(self, row: int) -> dict[str, Any]:
+        """A fitted person's page: their letter, who counts most, their columns."""
+        told = self._told(self.served.post.explain(row), row, self.y_fair[row])
+        person, frame = self.person(row), self.served.register.frame
+        columns = (
+            {} if frame is None else dict(zip(frame, frame.iloc[row], strict=True))
+        )
+        facts = [("peers", person["num_peers"]), ("moved by", person["moved"])]
+        pairs = zip(person["scores"][::2], person["scores"][1::2], strict=True)
+        for name, (before, after) in zip(self.output_names, pairs, strict=True):
+            facts += [(f"{name} of the model", before), (f"{name}, corrected", after)]
+        return {
+            "facts": facts,
+            "letter": told["text"].split("\n\n"),
+            "peers": self._named(told["index"], told["weight"], columns),
+            "header": ["id", "share", *self.output_names, *columns],
+            "numbers": range(1, 2 + len(self.output_names)),
+            "columns": list(columns.items()),
+        }
+
+    def explain_new(
+        self, x: Tensor, y: Tensor, y_fair: Tensor, top: int, names: bool
+    ) -> dict[str, Any]:
+        """Why a newcomer gets what they get; peers only if they may be shown."""
+        told = self._told(self.served.post.explain_new(x), -1, y_fair[0], y[0])
+        index, weight = told.pop("index"), told.pop("weight")
+        if names:
+            peers = self._named(index[:top], weight[:top], {})
+            told["peers"] = [
+                {"id": one["id"], "share": one["cells"][0]} for one in peers
+            ]
+        return told
+
+    def _told(
+        self, found: Explanation, own: int, after: Tensor, before: Tensor | None = None
+    ) -> dict[str, Any]:
+        """What an explanation says in words and numbers, without naming anybody."""
+        before = self.y_hat[own] if before is None else before
+        others = found.index != own
+        share = float(found.weight[~others].sum())
+        index, weight = found.index[others], found.weight[others]
+        y = self.y_hat[index].double().reshape(len(index), -1)
+        mean = (weight @ y / weight.sum()).tolist() if len(index) else None
+        words = [f"The output goes from {_shown(before)} to {_shown(after)}."]
+        if mean is None:
+            words.append("Nobody among the fitted people is similar, so it stays.")
+        else:
+            people = "1 person" if len(index) == 1 else f"{len(index):,} people"
+            rest = f"{1.0 - share:.0%} comes from {people} like them"
+            words.append(
+                f"{share:.0%} of it is their own; {rest}, whose outputs average "
+                f"{_shown(torch.tensor(mean))}."
+            )
+        return {
+            "text": "\n\n".join(words),
+            "own_share": share,
+            "num_peers": len(index),
+            "peers_mean": mean,
+            "index": index.tolist(),
+            "weight": weight.tolist(),
+        }
+
+    def _named(
+        self, index: list[int], weight: list[float], columns: Mapping[str, Any]
+    ) -> list[dict[str, Any]]:
+        """Those who count most, and where they differ from somebody."""
+        frame, found = self.served.register.frame, []
+        for row, share in list(zip(index, weight, strict=True))[:_MOST]:
+            values = [share, *self.y_hat[row].reshape(-1).tolist()]
+            cells = [] if not columns else frame.iloc[row].tolist()
+            own = list(columns.values())
+            marks = [
+                k + len(values) + 1 for k, cell in enumerate(cells) if cell != own[k]
+            ]
+            found.append(
+                {
+                    "row": row,
+                    "id": self.served.ids[row],
+                    "cells": [*values, *cells],
+                    "marks": marks,
+                }
+            )
+        return found
+
     @cached_property
     def info(self) -> dict[str, Any]:
         """What ``/v1/info`` says about the fit."""
@@ -267,3 +354,8 @@ class Service:
             "max_bytes": self.settings.max_bytes,
             "show_people": self.settings.show_people,
         }
+
+
+def _shown(y: Tensor) -> str:
+    """One output or several, in four digits."""
+    return ", ".join(f"{value:.4g}" for value in y.reshape(-1).tolist())

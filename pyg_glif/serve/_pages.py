@@ -83,6 +83,7 @@ def pages(desk: Desk) -> APIRouter:
             "overview.html",
             "/",
             report=report,
+            facts=_facts(desk.service),
             figures=await asyncio.to_thread(report.figures),
             charts=True,
         )
@@ -299,6 +300,21 @@ def _figures(grid: Mapping[str, Any]) -> list[Figure]:
         )
     )
     return found
+
+
+def _facts(service: Service) -> list[tuple[str, Any]]:
+    """What was fitted, in a few lines."""
+    info = service.info
+    near = f"within {number(info['tau'])} {info['unit']}" if info["tau"] else ""
+    if info["k"] is not None:
+        near = f"the {info['k']} nearest{', ' if near else ''}{near}"
+    counted = [one.name for one in service.served.columns if one.counts]
+    return [
+        ("who is similar", near or "everybody"),
+        ("told by", counted or f"{info['num_features']} features"),
+        ("strength", info["lam"]),
+        ("people without anybody similar", info["num_isolated"]),
+    ]
 
 
 def _fields(service: Service) -> list[dict[str, Any]]:

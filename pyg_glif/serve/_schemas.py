@@ -56,6 +56,26 @@ class Corrected(BaseModel):
     fit: str = Field(description="Which fit answered: the start of its SHA-256.")
 
 
+class Peer(BaseModel):
+    """Somebody who counts, and how much."""
+
+    id: str
+    share: float
+
+
+class Explained(BaseModel):
+    """Why a newcomer gets what they get."""
+
+    y_fair: list[float] | list[list[float]]
+    text: str = Field(description="A letter that names nobody.")
+    own_share: float = Field(description="How much of the result is their own output.")
+    num_peers: int = Field(description="Fitted people who contribute.")
+    peers_mean: list[float] | None = Field(description="Average of their outputs.")
+    peers: list[Peer] | None = Field(None, description="Only with 'names'.")
+    notes: list[str]
+    fit: str
+
+
 class Health(BaseModel):
     """Whether the service runs."""
 

@@ -228,6 +228,12 @@ def test_report_and_figures_come_from_files(run, tmp_path):
     experiment = EXPERIMENTS["credit"]
     text = experiment.report([again]).to_markdown()
     assert "GLIF, balanced, at GUIDE's IF" in text
-    assert "Published (GUIDE's repository" in text
-    assert "0.6776 / 1,886 / 1.003" in text
+    assert "Published by GUIDE's authors" in text
+    assert "| GUIDE | - | 0.6776 | 1886 | 1.003 |" in text
+    assert "| GUIDE | - | 0.6320 | 337 | 1.003 | 0.665 |" in text
+    gap = [
+        chosen[MATCHED].metrics["auc"] - chosen[GUIDE].metrics["auc"]
+        for chosen in (_chosen(run),)
+    ]
+    assert f"seed by seed: {gap[0]:+.4f} on average" in text
     assert list(experiment.draw([again])) == ["trade_off", "front"]
