@@ -32,9 +32,10 @@ def test_bad_options(
     people, kept = table
     assert fails(capsys, tmp_path / "none") == f"'{tmp_path / 'none'}' does not exist"
     assert fails(capsys, fit, "--id", "name") == "--id goes with --people"
-    assert fails(
-        capsys, fit, "--port", "70000"
-    ) == "--port must be from 0 to 65535 (got 70000)"
+    assert (
+        fails(capsys, fit, "--port", "70000")
+        == "--port must be from 0 to 65535 (got 70000)"
+    )
     message = fails(capsys, kept, "--people", people, "--id", "nam")
     assert message.endswith("Did you mean 'name'?")
     message = fails(capsys, fit, "--people", people)
