@@ -2,6 +2,7 @@
 # make demo-tables  the same for people in a table, who are made up
 # make test   sets everything up and runs the tests (COVERAGE=1 measures coverage)
 # make torture  hostile random cases for MINUTES=n (SEED=n, CASE=campaign:n repeats one)
+# make chaos  kills workers, nodes, drivers and files of a run on Ray (SEED=n)
 # make browser  installs what the tests in a browser need, where apt and npm are
 # make lint   format, lint, types        make docs   builds the documentation
 # make hooks  lets git run the linters before each commit
@@ -36,7 +37,7 @@ SEED ?= 0
 MINUTES ?= 3
 CASE ?=
 
-.PHONY: demo demo-tables test torture browser lint hooks docs oldest sparse benchmark clean
+.PHONY: demo demo-tables test torture chaos browser lint hooks docs oldest sparse benchmark clean
 
 $(READY): pyproject.toml constraints.txt
 	test -x $(PY) || $(PYTHON) -m venv $(VENV)
@@ -77,6 +78,9 @@ $(AXE):
 
 torture: $(READY)
 	$(PY) -m tests.torture --seed $(SEED) --minutes $(MINUTES) $(if $(CASE),--case $(CASE))
+
+chaos: $(READY)
+	mkdir -p results && OMP_NUM_THREADS=1 $(PY) -m tests.distributed.chaos --seed $(SEED) --record results/chaos.json
 
 lint: $(READY)
 	$(PY) -m ruff format --check .

@@ -6,6 +6,7 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pyg_glif.cli._blocks import ENGINE, check as check_engine, run_in_blocks
 from pyg_glif.cli._command import (
     DECISION,
     LINK,
@@ -55,6 +56,9 @@ examples:
   keep the fit, and correct those who come later one by one:
     pyg-glif smooth people.csv --outputs score --out fair.csv --save fit.safetensors
     pyg-glif smooth new.csv --post fit.safetensors --out new_fair.csv
+  more people than memory holds, on a cluster:
+    pyg-glif smooth rows/ scores/ --features emb --id id --tau 0.3 --lam 10 \\
+        --engine ray --address 10.0.0.1:6379 --out fair
 """
 # Options of a fit, which one that was kept brings along.
 _FIT = (
@@ -109,10 +113,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add(parser, "smoothing", WEIGHTS, LINK)
     add(parser, "audit", DECISION, REPORT)
+    add(parser, "many people", ENGINE)
 
 
 def run(args: argparse.Namespace) -> Outcome:
     """Fits and writes, or corrects newcomers and writes."""
+    check_engine(args)
+    if args.engine is not None:
+        return run_in_blocks(args)
     from pyg_glif.cli._files import check_targets
     from pyg_glif.cli._people import input_files
     from pyg_glif.cli._tables import SUFFIXES as TABLES, suffix_of
