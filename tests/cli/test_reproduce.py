@@ -48,6 +48,7 @@ def test_reproduce_calls_the_runner(shell: Shell, calls: list[dict[str, Any]]) -
             "variant": "nyc",
             "limit": None,
             "out": folder,
+            "resume": False,
             "progress": None,
         }
     ]
