@@ -90,7 +90,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--audit", metavar="FILE", help="before and after: .md, .html or .json"
     )
     parser.add_argument(
-        "--save", metavar="FILE", help="keep the fit for newcomers: .safetensors"
+        "--save",
+        metavar="FILE",
+        help="keep the fit for newcomers and letters: .safetensors, which holds "
+        "features, outputs and ids of these people",
     )
     parser.add_argument(
         "--post", metavar="FILE", help="correct newcomers by a fit that was kept"
@@ -199,15 +202,25 @@ def _fit(args: argparse.Namespace) -> "tuple[dict[str, Any], People]":
         kept: dict[str, Any] = {"columns": columns}
         if people.table is not None:
             kept["table"] = people.table.to_config()
+        _describe(post, people)
         post.save(args.save, metadata=kept)
     return _facts(people, post, args.metric), people
+
+
+def _describe(post: "GLIFPostProcessor", people: "People") -> None:
+    """Keeps what people are like and what they are called, for letters."""
+    frame, ids = people.described(), people.first_ids()
+    if ids is not None and len(set(ids)) < len(ids):
+        ids = None  # several rows of one person: they go by number
+    if frame is not None:
+        post.describe(frame[people.features], ids=ids, table=people.table)
 
 
 def _correct(args: argparse.Namespace) -> "tuple[dict[str, Any], People]":
     """Corrects newcomers against a fit."""
     from pyg_glif.cli._people import read_people
 
-    post, saved = _load(args)
+    post, saved = load_fit(args)
     people = read_people(args, saved)
     people.named(people.y)
     with warnings.catch_warnings():
@@ -291,12 +304,14 @@ def _movement(before: "Tensor", after: "Tensor") -> dict[str, float]:
     }
 
 
-def _load(args: argparse.Namespace) -> "tuple[GLIFPostProcessor, dict[str, Any]]":
+def load_fit(
+    args: argparse.Namespace, option: str = "--post"
+) -> "tuple[GLIFPostProcessor, dict[str, Any]]":
     """Loads the fit of ``--post``, and the columns and table saved with it."""
     from pyg_glif.postprocessor import GLIFPostProcessor
 
     if not Path(args.post).is_file():
-        raise UsageError(f"--post: '{args.post}' does not exist")
+        raise UsageError(f"{option}: '{args.post}' does not exist")
     post = GLIFPostProcessor.load(args.post, progress=progress(args))
     names = {"features": "feature_names_in_", "outputs": "output_names_"}
     columns = {
