@@ -2,6 +2,8 @@
 # make demo-tables  the same for people in a table, who are made up
 # make test   sets everything up and runs the tests (COVERAGE=1 measures coverage)
 # make torture  hostile random cases for MINUTES=n (SEED=n, CASE=campaign:n repeats one)
+# make chaos  kills workers, nodes, drivers and files of a run on Ray (SEED=n)
+# make browser  installs what the tests in a browser need, where apt and npm are
 # make lint   format, lint, types        make docs   builds the documentation
 # make hooks  lets git run the linters before each commit
 # make oldest runs the tests with the oldest versions allowed, in .venv-oldest
@@ -35,7 +37,7 @@ SEED ?= 0
 MINUTES ?= 3
 CASE ?=
 
-.PHONY: demo demo-tables test torture lint hooks docs oldest sparse benchmark clean
+.PHONY: demo demo-tables test torture chaos browser lint hooks docs oldest sparse benchmark clean
 
 $(READY): pyproject.toml constraints.txt
 	test -x $(PY) || $(PYTHON) -m venv $(VENV)
@@ -55,8 +57,30 @@ test oldest: export OMP_NUM_THREADS = 1
 test: $(READY)
 	$(PY) $(PYTEST)
 
+# The tests of the service look for a browser and for axe-core, and say so where they
+# are missing. A registry of one's own is npm's setting.
+AXE := .browser/node_modules/axe-core/axe.min.js
+AXE_VERSION := 4.10.3
+
+browser: $(AXE)
+	@if command -v chromium >/dev/null && command -v chromedriver >/dev/null; then :; \
+	elif command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
+		apt-get update -qq && apt-get install -y -qq --no-install-recommends \
+			chromium chromium-driver; \
+	else echo "no chromium and no way to install it: its tests will be skipped"; fi
+
+$(AXE):
+	@mkdir -p .browser
+	@if command -v npm >/dev/null; then \
+		npm install --silent --no-audit --no-fund --prefix .browser \
+			axe-core@$(AXE_VERSION); \
+	else echo "no npm: the tests with axe-core will be skipped"; fi
+
 torture: $(READY)
 	$(PY) -m tests.torture --seed $(SEED) --minutes $(MINUTES) $(if $(CASE),--case $(CASE))
+
+chaos: $(READY)
+	mkdir -p results && OMP_NUM_THREADS=1 $(PY) -m tests.distributed.chaos --seed $(SEED) --record results/chaos.json
 
 lint: $(READY)
 	$(PY) -m ruff format --check .
@@ -66,9 +90,16 @@ lint: $(READY)
 hooks: $(READY)
 	$(PY) -m pre_commit install
 
-docs: $(READY)
-	$(PY) -m sphinx -W --keep-going -q -b doctest docs docs/_build/doctest
+# What draws formulas while the pages are built.
+docs/node_modules/.ready: docs/package.json
+	npm install --prefix docs --no-package-lock --no-audit --no-fund --silent
+	touch $@
+
+# The doctests need no pictures of the gallery.
+docs: $(READY) docs/node_modules/.ready
+	$(PY) -m sphinx -W --keep-going -q -D plot_gallery=0 -b doctest docs docs/_build/doctest
 	$(PY) -m sphinx -W --keep-going -q -b html docs docs/_build/html
+	PYG_GLIF_PAGES=docs/_build/html $(PY) -m pytest -q tests/site
 
 # Without the extra "text", whose oldest versions are not tried.
 $(OLDEST)/.ready: pyproject.toml constraints-oldest.txt
@@ -99,4 +130,4 @@ benchmark: $(READY)
 	$(PY) benchmarks/report.py
 
 clean:
-	rm -rf $(VENV) $(OLDEST) build dist docs/_build docs/api/generated
+	rm -rf $(VENV) $(OLDEST) build dist docs/_build docs/api/generated docs/auto_gallery docs/node_modules

@@ -189,12 +189,30 @@ def in_blocks(path: Path, tau: float, kind: str, limit: bool) -> dict[str, Any]:
     return found
 
 
+def planned(path: Path, tau: float) -> dict[str, Any]:
+    """What ``pyg-glif plan`` says about the run, from a sample of the rows."""
+    from pyg_glif.distributed import plan
+
+    size = len(np.load(path, mmap_mode="r"))
+    found = plan(path, people=size, workers=1, cores=2, tau=tau)
+    hours = {"build": found.build_hours, "search": found.search_hours}
+    hours["solve"] = found.solve_hours
+    return {
+        "seconds": {name: 3600.0 * value for name, value in hours.items()},
+        "exponent": found.exponent,
+        "measured": found.measured,
+        "left": found.left,
+    }
+
+
 def _child(queue: Any, arguments: tuple[Any, ...]) -> None:
     how, path, tau, limit = arguments
     try:
         with Watch() as watch:
             if how == "memory":
                 found = in_memory(path, tau, limit)
+            elif how == "plan":
+                found = planned(path, tau)
             else:
                 found = in_blocks(path, tau, how, limit)
         queue.put({**found, "peak_memory": watch.peak})
@@ -226,7 +244,7 @@ def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("cases", nargs="+")
     parser.add_argument("--folder", type=Path, required=True)
-    parser.add_argument("--only", help="one way: memory, process or ray")
+    parser.add_argument("--only", help="one way: memory, process, ray or plan")
     args = parser.parse_args(arguments)
     args.folder.mkdir(parents=True, exist_ok=True)
     for case in args.cases:
@@ -242,7 +260,7 @@ def main(arguments: list[str]) -> None:
             continue
         ways = {
             "time": [("memory", False), ("process", False), ("ray", False)],
-            "grow": [("memory", False), ("ray", False)],
+            "grow": [("plan", False), ("memory", False), ("ray", False)],
             "limit": [("memory", True), ("ray", True)],
         }[kind]
         for how, limit in ways:

@@ -2,12 +2,15 @@
 
 import importlib
 import inspect
+import logging
 import pkgutil
 import re
-from functools import cache
+import sys
+from functools import cache, cached_property
 from importlib import metadata
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from docutils import nodes
 from sphinx.addnodes import pending_xref
@@ -15,6 +18,13 @@ from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 
 import pyg_glif
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE / "_extensions"))
+import inventories  # noqa: E402
+import pictures  # noqa: E402
+
+logging.getLogger("pyg_glif").setLevel(logging.WARNING)  # examples of the gallery
 
 project = "pyg_glif"
 author = "The pyg_glif authors"
@@ -24,20 +34,53 @@ release = version = metadata.version("pyg_glif")
 extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
     "sphinx.ext.doctest",
-    "sphinx.ext.mathjax",
+    "sphinx.ext.intersphinx",
     "sphinx.ext.napoleon",
+    "sphinx.ext.viewcode",
+    "sphinx_copybutton",
+    "sphinx_design",
+    "sphinx_gallery.gen_gallery",
+    "formulas",
 ]
-exclude_patterns = ["_build", "results/*.md"]  # these are parts of pages
+# Parts of pages are no pages.
+exclude_patterns = ["_build", "node_modules", "results/*.md", "gallery/*"]
 
 html_theme = "furo"
 html_title = f"pyg_glif {release}"
+html_static_path = ["_static"]
+html_css_files = ["pages.css"]
+html_math_renderer = "katex"
 html_copy_source = False
 html_show_sphinx = False
 python_maximum_signature_line_length = 72
 
 myst_enable_extensions = ["colon_fence", "dollarmath"]
 myst_heading_anchors = 3
+
+intersphinx_mapping = inventories.write(HERE / "_build" / "inventories")
+# Prompts and what examples print are not copied.
+copybutton_exclude = ".linenos, .gp, .go"
+viewcode_line_numbers = True
+autosummary_generate = False  # the pages are written below
+
+sphinx_gallery_conf = {
+    "examples_dirs": "gallery",
+    "gallery_dirs": "auto_gallery",
+    "image_scrapers": ("matplotlib", "pictures.own_figures"),
+    "ignore_repr_types": r"matplotlib\.|pyg_glif\.sklearn",
+    "within_subsection_order": "FileNameSortKey",
+    "min_reported_time": 600,
+    "show_memory": False,
+    "show_signature": False,
+    "download_all_examples": False,
+    "remove_config_comments": True,
+    "abort_on_example_error": True,
+    "write_computation_times": False,
+    "copyfile_regex": "",
+}
+suppress_warnings = ["config.cache"]  # the scraper is a function
 
 SCIKIT_LEARN = ("BaseEstimator", "ClassifierMixin", "RegressorMixin")
 SCIKIT_LEARN += ("MetaEstimatorMixin",)
@@ -56,7 +99,10 @@ napoleon_use_rtype = False
 # Examples in docstrings are run by pytest, with the names of their module.
 doctest_test_doctest_blocks = ""
 
-GENERATED = Path(__file__).parent / "api" / "generated"
+MANY_NAMES = 4  # are shown in the table of modules
+MANY_METHODS = 4  # classes with so many have a table of them
+PRIVATE_DEFAULT = re.compile(r"(\w+)=(_[A-Z]\w*)")
+GENERATED = HERE / "api" / "generated"
 
 
 def public_modules() -> list[ModuleType]:
@@ -70,7 +116,8 @@ def public_modules() -> list[ModuleType]:
 
 def summary(value: object) -> str:
     """First paragraph of a docstring, on one line; the type of a constant."""
-    if not (inspect.isclass(value) or inspect.isroutine(value)):
+    documented = inspect.isclass(value) or inspect.isroutine(value)
+    if not (documented or inspect.ismodule(value)):
         return f"A constant, ``{type(value).__name__}``."
     return " ".join((inspect.getdoc(value) or "").split("\n\n")[0].split())
 
@@ -106,6 +153,25 @@ def overview(module: ModuleType) -> list[str]:
     return [*lines, ""]
 
 
+def method_table(value: type) -> list[str]:
+    """A table of a class's own methods and properties, if it has some."""
+    owners = [c for c in value.__mro__ if c.__module__.startswith("pyg_glif")]
+    shown = owners[::-1] if value.__module__.startswith("pyg_glif.sklearn") else [value]
+    members = {
+        member: None
+        for owner in shown
+        for member, found in vars(owner).items()
+        if (inspect.isroutine(found) or isinstance(found, property | cached_property))
+        and not member.startswith("_")
+        and not is_generated(member, found)
+        and inspect.getdoc(getattr(value, member))
+    }
+    if len(members) < MANY_METHODS:
+        return []
+    names = (f"      {member}" for member in members)
+    return ["   .. autosummary::", "", *names, ""]
+
+
 def entry(module: ModuleType, name: str) -> str:
     """The autodoc directive of one export."""
     value = getattr(module, name)
@@ -118,7 +184,8 @@ def entry(module: ModuleType, name: str) -> str:
     lines = [f".. auto{kind}:: {module.__name__}.{name}"]
     if module.__name__ == "pyg_glif.sklearn":  # its own classes are told there
         lines.append(f"   :inherited-members: {', '.join(SCIKIT_LEARN)}")
-    return "\n".join([*lines, ""])
+    table = method_table(value) if kind == "class" else []
+    return "\n".join([*lines, "", *table])
 
 
 def page(module: ModuleType) -> str:
@@ -133,12 +200,27 @@ def page(module: ModuleType) -> str:
     return "\n".join(lines)
 
 
+def module_table(modules: list[ModuleType]) -> str:
+    """What each module is for, in Markdown, with its first exports."""
+    rows = ["| module | what is there | names |", "|---|---|---|"]
+    for module in modules:
+        name, found = module.__name__, exports(module)
+        some = ", ".join(f"`{export}`" for export in found[:MANY_NAMES])
+        more = "" if len(found) <= MANY_NAMES else ", …"
+        link = f"[`{name}`](generated/{name}.rst)"
+        what = summary(module).split(". ")[0].rstrip(".")
+        what = re.sub(r":\w+:`~?([^`]*)`", r"`\1`", what).replace("``", "`")
+        rows.append(f"| {link} | {what} | {some}{more} |")
+    return "\n".join([*rows, ""])
+
+
 def write_api_pages(app: Sphinx) -> None:
     """Writes one page per module, so that no export can be forgotten."""
     modules = [pyg_glif, *public_modules()]
     pages = {f"{module.__name__}.rst": page(module) for module in modules}
+    pages["modules.txt"] = module_table(modules)
     GENERATED.mkdir(parents=True, exist_ok=True)
-    for old in GENERATED.glob("*.rst"):
+    for old in GENERATED.iterdir():
         if old.name not in pages:
             old.unlink()
     for name, text in pages.items():
@@ -164,9 +246,36 @@ def resolve_reexport(
 def skip_generated(
     app: Sphinx, what: str, name: str, value: object, skip: bool, options: object
 ) -> bool | None:
-    """Leaves out fields of named tuples and scikit-learn's requests for metadata."""
+    """Leaves out what :func:`is_generated`."""
+    return True if is_generated(name, value) else None
+
+
+def is_generated(name: str, value: object) -> bool:
+    """Whether it is a field of a named tuple or scikit-learn's request for metadata."""
     alias = str(getattr(value, "__doc__", "")).startswith("Alias for field number")
-    return True if alias or re.fullmatch(r"set_\w+_request", name) else None
+    return alias or re.fullmatch(r"set_\w+_request", name) is not None
+
+
+def show_defaults(
+    app: Sphinx,
+    what: str,
+    name: str,
+    value: Any,
+    options: object,
+    signature: str | None,
+    returns: str | None,
+) -> tuple[str, str | None] | None:
+    """Writes the values of defaults that the source calls by a private name."""
+    if signature is None or not PRIVATE_DEFAULT.search(signature):
+        return None
+    names = inspect.unwrap(
+        value.__init__ if inspect.isclass(value) else value
+    ).__globals__
+
+    def shown(match: re.Match[str]) -> str:
+        return f"{match[1]}={names[match[2]]!r}"
+
+    return PRIVATE_DEFAULT.sub(shown, signature), returns
 
 
 def mark_examples(app: Sphinx, doctree: nodes.document) -> None:
@@ -183,7 +292,9 @@ def mark_examples(app: Sphinx, doctree: nodes.document) -> None:
 
 def setup(app: Sphinx) -> None:
     """Connects the hooks above."""
+    app.connect("builder-inited", lambda app: pictures.draw_landing(HERE / "_static"))
     app.connect("builder-inited", write_api_pages)
     app.connect("autodoc-skip-member", skip_generated)
+    app.connect("autodoc-process-signature", show_defaults)
     app.connect("doctree-read", mark_examples)
     app.connect("missing-reference", resolve_reexport)

@@ -18,6 +18,7 @@ __all__ = [
     "fair_radius_graph",
     "glif_path",
     "glif_smooth",
+    "glif_worst_case",
     "laplacian_penalty",
     "suggest_tau",
 ]

@@ -241,6 +241,16 @@ class LaplacianOperator:
         """Adds up over components of which others hold a part, if there are any."""
         return None
 
+    def keep_components(self, known: "LaplacianOperator", rows: Tensor) -> None:
+        """Takes over the components of an operator that has more nodes than this one.
+
+        Without some nodes a component may fall apart. What is constant on all of its
+        parts has a product of zero as before, so that solvers may take them for one.
+        """
+        label = known.components[0][rows]
+        _, label, size = torch.unique(label, return_inverse=True, return_counts=True)
+        self.__dict__["components"] = label, size
+
     @cached_property
     def scaled_eigenvalue(self) -> tuple[float, float]:
         """Bounds on the smallest eigenvalue of the Laplacian times ``lam_scale``."""

@@ -29,6 +29,7 @@ from pyg_glif import (
     distances,
     glif_path,
     glif_smooth,
+    glif_worst_case,
     graph,
     laplacian_penalty,
     links,
@@ -104,6 +105,19 @@ def _post(p: People) -> tuple[Tensor, ...]:
         new.dist,
     )
     return (*before, post.partial_fit(p.x[:9] + 0.01, p.score[:9]).y_fair_)
+
+
+def _guarantees(p: People) -> list[Tensor]:
+    """What a fit with standard deviations knows of newcomers and of those who leave."""
+    post = GLIFPostProcessor(tau=TAU, lam=0.5).fit(p.x, p.score, y_std=p.score + 0.5)
+    new = {"y_std": 0.7}
+    bound = post.certify(p.x + 0.01, 0.1, p.score, **new)
+    value, std, info = post.transform(
+        p.x + 0.01, p.score, return_std=True, return_info=True, **new
+    )
+    share = info.certificate.own_share.to(p.device)
+    found = [value, std, share, bound.gap.to(p.device), post.sensitivity().own]
+    return [*found, post.forget([0, 1]).y_fair_]
 
 
 def _peers(p: People) -> tuple[Tensor, ...]:
@@ -213,7 +227,7 @@ CASES: dict[str, Callable[[People], Any]] = {
     "FairTable": _table,
     "GLIFConv": lambda p: GLIFConv(lam=0.5).to(p.device)(p.y, p.edges, p.weight),
     "GLIFClassifier": lambda p: _estimator(p, GLIFClassifier, LogisticRegression()),
-    "GLIFPostProcessor": _post,
+    "GLIFPostProcessor": lambda p: (*_post(p), *_guarantees(p)),
     "GLIFRegressor": lambda p: _estimator(p, GLIFRegressor, LinearRegression()),
     "GLIFSmooth": lambda p: GLIFSmooth(0.5)(FairRadiusGraph(TAU)(_data(p))).y_fair,
     "GroupDisparity": lambda p: _metric(
@@ -281,6 +295,9 @@ CASES: dict[str, Callable[[People], Any]] = {
     "fair_radius_graph": lambda p: [
         graph.fair_radius_graph(p.x, TAU, strategy=s, batch=p.group % 2)  # type: ignore[arg-type]
         for s in ("auto", "plain", "projected")
+    ],
+    "glif_worst_case": lambda p: glif_worst_case(p.y, [(p.edges, p.weight), p.edges])[
+        0
     ],
     "glif_path": lambda p: [
         point.value
@@ -359,6 +376,8 @@ NO_CALL = {
     "Jacobi", "Link", "LipschitzRatios", "LogisticFit", "Measure", "MetricFit", "Pair",
     "PathPoint", "Person", "Projection", "Solution", "SolveStatus", "Solver",
     "SubspaceFit", "System", "TransformInfo", "TunePoint", "TuneResult", "Violations",
+    "Certificate", "Disagreement", "NearbyBound", "Noise", "NoiseRoot", "Sensitivity",
+    "Uncertainty", "noise_root", "own_shares", "smooth_worst_case",
     "WorstCase", "free_directions", "smooth", "smooth_outputs",
     "solve_parts", "solve_together",
     "Guarantee", "RiskControl", "RiskTest",

@@ -51,8 +51,9 @@ def inform_debias(
             float64. What comes back is of the same kind.
         similarity (torch.Tensor, array or sparse matrix): Symmetric, non-negative
             similarities: a dense matrix, a ``torch.sparse`` or SciPy matrix, a
-            ``SparseTensor``, or edges with both directions as whole numbers
-            :math:`(2, E)`. The diagonal does not matter.
+            ``SparseTensor``, edges with both directions as whole numbers
+            :math:`(2, E)`, or a :class:`~pyg_glif.laplacian.LaplacianOperator`. The
+            diagonal does not matter.
         alpha (float or torch.Tensor): Strength :math:`\alpha \ge 0`. Zero returns
             ``result``.
         edge_weight (torch.Tensor, optional): Similarities of the edges, if
@@ -76,7 +77,8 @@ def inform_debias(
     value = result if isinstance(result, Tensor) else to_tensor("result", result)
     check_signal("result", value)
     check_coefficient("alpha", alpha, minimum=0.0)
-    graph = _to_graph(similarity)
+    known = isinstance(similarity, LaplacianOperator)
+    graph = similarity if known else _to_graph(similarity)
     if isinstance(graph, Tensor):
         graph = graph.to(value.device)
         if graph.layout == torch.strided:

@@ -31,7 +31,10 @@ if TYPE_CHECKING:
     from pyg_glif.tables import FairTable
 
 # Columns that are not features, by the option that names them.
-_ROLES = ("--id", "--attributes", "--sensitive", "--group", "--labels", "--mask")
+_ROLES = (
+    *("--id", "--attributes", "--sensitive", "--group", "--labels", "--mask"),
+    "--time",
+)
 # Features that people can look at one by one.
 _READABLE = 64
 _TRUTH = {"true": "1", "false": "0"}
@@ -54,6 +57,7 @@ class People:
     group: NDArray[Any] | None = None
     labels: NDArray[Any] | None = None
     mask: NDArray[Any] | None = None
+    time: NDArray[Any] | None = None
 
     def __len__(self) -> int:
         return len(self.x)
@@ -77,6 +81,12 @@ class People:
             msg = f"--id must not name {listed(both)}, which is the name of an output"
             raise UsageError(f"{msg}: a file holds one column of a name")
         return {**self.ids, **outputs}
+
+    def kept(self) -> dict[str, Any]:
+        """What a fit has to keep, so that newcomers may have columns in any order."""
+        columns = {"features": self.features, "outputs": self.outputs}
+        table = {} if self.table is None else {"table": self.table.to_config()}
+        return {"columns": columns, **table}
 
     def attribute_codes(self) -> "dict[str, tuple[Tensor, list[str]]]":
         """Protected attributes: a number for each person, a name for each number."""
@@ -156,7 +166,7 @@ class People:
 
 def input_files(args: argparse.Namespace) -> list[str | None]:
     """All files that a call reads, for those who must not overwrite them."""
-    known = ("data", "outputs_file", "after", "pairs", "post")
+    known = ("data", "outputs_file", "after", "pairs", "post", "fit")
     metric = ("matrix", "directions", "side_rows")
     files = [getattr(args, name, None) for name in known + metric]
     return [*files, *(name for option in _ROLES for name in _named(args, option))]
@@ -215,6 +225,7 @@ def read_people(args: argparse.Namespace, fit: dict[str, Any] | None = None) -> 
         group=single["--group"],
         labels=single["--labels"],
         mask=single["--mask"],
+        time=single["--time"],
     )
 
 

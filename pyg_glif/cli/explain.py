@@ -2,6 +2,7 @@
 
 import argparse
 import warnings
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyg_glif.cli._command import PEOPLE, Outcome, UsageError, add
@@ -65,7 +66,9 @@ def run(args: argparse.Namespace) -> Outcome:
     if args.person is None and args.new is None:
         raise UsageError("--person must say who (or --new names a file of newcomers)")
     check_targets({"--out": (args.out, LETTERS)}, [args.post, args.new])
-    post, saved = load_fit(args, "FIT")
+    if not Path(args.post).is_file():
+        raise UsageError(f"FIT: '{args.post}' does not exist")
+    post, saved = load_fit(args, "--post")
     found = _newcomers(args, post, saved) if args.new else [_fitted(args, post)]
     letters = [
         {**why.to_dict(names=args.names), "person": who, "text": _text(args, why)}

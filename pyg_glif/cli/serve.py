@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import gc
 import logging
 import os
 import signal
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pyg_glif.cli._command import Outcome, UsageError, listed, names, nearest_name, note
 
 if TYPE_CHECKING:
+    from pyg_glif.monitoring import TreatmentMonitor
     from pyg_glif.postprocessor import GLIFPostProcessor
     from pyg_glif.serve import Register
 
@@ -69,6 +71,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="show ids and features of the fitted people to whoever may ask",
     )
+    group = parser.add_argument_group("monitor")
+    group.add_argument(
+        "--monitor",
+        type=float,
+        metavar="EPSILON",
+        help="raise an alarm once served people are found to differ from their peers "
+        "by more than this on average; outputs from 0 to 1",
+    )
+    group.add_argument(
+        "--journal",
+        metavar="FILE",
+        help="where the monitor keeps its state over restarts",
+    )
     group = parser.add_argument_group("network")
     group.add_argument(
         "--host",
@@ -96,6 +111,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="",
         metavar="PATH",
         help="path under which a proxy shows the service, such as /fair",
+    )
+    group.add_argument(
+        "--log-requests",
+        action="store_true",
+        help="log a line for each request, without what was sent",
     )
     group = parser.add_argument_group("limits")
     group.add_argument(
@@ -131,6 +151,7 @@ def run(args: argparse.Namespace) -> Outcome:
         args.fit,
         people=(lambda post: read_register(args, post)) if args.people else None,
         watch=[args.people] if args.people else [],
+        monitor=_monitor(args),
         token=token or None,
         show_people=args.show_people,
         **{name: value for name, value in options.items() if value is not None},
@@ -145,8 +166,21 @@ def run(args: argparse.Namespace) -> Outcome:
         server_header=False,
         timeout_graceful_shutdown=30,
     )
-    with _logging(args.quiet):
-        _server(uvicorn, config, app.state.desk.reload, args).run()
+    level = logging.DEBUG if args.log_requests else logging.INFO
+    # The collector of garbage would look at all packages now and then, for a tenth of
+    # a second or two, in which nobody is answered.
+    gc.collect()
+    gc.freeze()
+    before = sys.getswitchinterval()
+    # The thread that searches asks for the interpreter some hundred times per search,
+    # and each time would wait so long for the one that answers.
+    sys.setswitchinterval(1e-4)
+    try:
+        with _logging(logging.WARNING if args.quiet else level):
+            _server(uvicorn, config, app.state.desk.reload, args).run()
+    finally:
+        sys.setswitchinterval(before)
+        gc.unfreeze()
     return Outcome("stopped", {"command": "serve", "fit": args.fit})
 
 
@@ -157,11 +191,22 @@ def _check(args: argparse.Namespace, token: str | None) -> None:
     for flag in ("--id", "--attributes"):
         if getattr(args, flag[2:]) and not args.people:
             raise UsageError(f"{flag} goes with --people")
+    if args.journal and args.monitor is None:
+        raise UsageError("--journal goes with --monitor")
     if args.host not in ("127.0.0.1", "localhost", "::1") and not token:
         msg = f"--host {args.host} lets other machines ask, so --token must be given"
         raise UsageError(f"{msg}, or the variable {_TOKEN} be set")
     if not 0 <= args.port < 1 << 16:
         raise UsageError(f"--port must be from 0 to 65535 (got {args.port})")
+
+
+def _monitor(args: argparse.Namespace) -> "TreatmentMonitor | None":
+    """What counts served people, if it is wanted."""
+    if args.monitor is None:
+        return None
+    from pyg_glif.monitoring import TreatmentMonitor
+
+    return TreatmentMonitor(args.monitor, journal=args.journal)
 
 
 def read_register(args: argparse.Namespace, post: "GLIFPostProcessor") -> "Register":
@@ -181,9 +226,10 @@ def read_register(args: argparse.Namespace, post: "GLIFPostProcessor") -> "Regis
     kept = post.metadata_.get("columns", {}).get("outputs", [])
     if len(frame) == len(post.y_hat_) and all(name in table.names for name in kept):
         _check_same(args.people, kept, frame, post)
+    shown = [name for name in frame if name != args.id and name not in kept]
     return Register(
         ids=frame[args.id].tolist() if args.id else None,
-        frame=frame,
+        frame=frame[shown],
         attributes={name: frame[name].to_numpy() for name in args.attributes or []},
     )
 
@@ -203,7 +249,7 @@ def _check_same(path: str, outputs: list[str], frame: Any, post: Any) -> None:
 
 
 @contextlib.contextmanager
-def _logging(quiet: bool) -> Iterator[None]:
+def _logging(level: int) -> Iterator[None]:
     """Writes what the service logs to standard error, a line each."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
@@ -211,13 +257,13 @@ def _logging(quiet: bool) -> Iterator[None]:
     before = [log.level for log in logs]
     for log in logs:
         log.addHandler(handler)
-        log.setLevel(logging.WARNING if quiet else logging.INFO)
+        log.setLevel(level)
     try:
         yield
     finally:
-        for log, level in zip(logs, before, strict=True):
+        for log, old in zip(logs, before, strict=True):
             log.removeHandler(handler)
-            log.setLevel(level)
+            log.setLevel(old)
 
 
 def _server(uvicorn: Any, config: Any, reload: Any, args: argparse.Namespace) -> Any:
@@ -225,6 +271,8 @@ def _server(uvicorn: Any, config: Any, reload: Any, args: argparse.Namespace) ->
     import asyncio
 
     class Server(uvicorn.Server):  # type: ignore[misc]
+        should_exit = force_exit = False
+
         @contextlib.contextmanager
         def capture_signals(self) -> Iterator[None]:
             loop = asyncio.get_running_loop()
@@ -237,7 +285,8 @@ def _server(uvicorn: Any, config: Any, reload: Any, args: argparse.Namespace) ->
             yield
 
         def _stop(self) -> None:
-            self.force_exit = self.should_exit  # the second time means it
+            # Whoever asks a second time means it.
+            self.force_exit = self.should_exit
             self.should_exit = True
 
         async def startup(self, sockets: Any = None) -> None:

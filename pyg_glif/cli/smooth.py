@@ -6,6 +6,7 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pyg_glif.cli._blocks import ENGINE, check as check_engine, run_in_blocks
 from pyg_glif.cli._command import (
     DECISION,
     LINK,
@@ -25,6 +26,7 @@ from pyg_glif.cli._command import (
     check_radius,
     given,
     keywords,
+    name_of,
     note,
     progress,
     short,
@@ -54,6 +56,9 @@ examples:
   keep the fit, and correct those who come later one by one:
     pyg-glif smooth people.csv --outputs score --out fair.csv --save fit.safetensors
     pyg-glif smooth new.csv --post fit.safetensors --out new_fair.csv
+  more people than memory holds, on a cluster:
+    pyg-glif smooth rows/ scores/ --features emb --id id --tau 0.3 --lam 10 \\
+        --engine ray --address 10.0.0.1:6379 --out fair
 """
 # Options of a fit, which one that was kept brings along.
 _FIT = (
@@ -111,10 +116,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add(parser, "smoothing", WEIGHTS, LINK)
     add(parser, "audit", DECISION, REPORT)
+    add(parser, "many people", ENGINE)
 
 
 def run(args: argparse.Namespace) -> Outcome:
     """Fits and writes, or corrects newcomers and writes."""
+    check_engine(args)
+    if args.engine is not None:
+        return run_in_blocks(args)
     from pyg_glif.cli._files import check_targets
     from pyg_glif.cli._people import input_files
     from pyg_glif.cli._tables import SUFFIXES as TABLES, suffix_of
@@ -197,13 +206,8 @@ def _fit(args: argparse.Namespace) -> "tuple[dict[str, Any], People]":
     if report is not None:
         write_report(args.audit, report)
     if args.save:
-        # With the names of the columns, so that newcomers may have them in any order.
-        columns = {"features": people.features, "outputs": people.outputs}
-        kept: dict[str, Any] = {"columns": columns}
-        if people.table is not None:
-            kept["table"] = people.table.to_config()
         _describe(post, people)
-        post.save(args.save, metadata=kept)
+        post.save(args.save, metadata=people.kept())
     return _facts(people, post, args.metric), people
 
 
@@ -220,7 +224,7 @@ def _correct(args: argparse.Namespace) -> "tuple[dict[str, Any], People]":
     """Corrects newcomers against a fit."""
     from pyg_glif.cli._people import read_people
 
-    post, saved = load_fit(args)
+    post, saved = load_fit(args, "--post")
     people = read_people(args, saved)
     people.named(people.y)
     with warnings.catch_warnings():
@@ -305,14 +309,15 @@ def _movement(before: "Tensor", after: "Tensor") -> dict[str, float]:
 
 
 def load_fit(
-    args: argparse.Namespace, option: str = "--post"
+    args: argparse.Namespace, option: str
 ) -> "tuple[GLIFPostProcessor, dict[str, Any]]":
-    """Loads the fit of ``--post``, and the columns and table saved with it."""
+    """Loads the fit that an option names, and columns and table saved with it."""
     from pyg_glif.postprocessor import GLIFPostProcessor
 
-    if not Path(args.post).is_file():
-        raise UsageError(f"{option}: '{args.post}' does not exist")
-    post = GLIFPostProcessor.load(args.post, progress=progress(args))
+    path = getattr(args, name_of(option))
+    if not Path(path).is_file():
+        raise UsageError(f"{option}: '{path}' does not exist")
+    post = GLIFPostProcessor.load(path, progress=progress(args))
     names = {"features": "feature_names_in_", "outputs": "output_names_"}
     columns = {
         name: getattr(post, attribute).tolist()

@@ -11,6 +11,7 @@ from pyg_glif.cli._command import (
     METRIC,
     PEOPLE,
     WEIGHTS,
+    Options,
     Outcome,
     UsageError,
     add,
@@ -45,9 +46,42 @@ examples:
   pairs of rows that ought to get the same decision, and a plot:
     pyg-glif tune people.csv --outputs score --standardize --labels repaid \\
         --pairs pairs.csv --plot front.png
+  a promise: newcomers lose at most two points, but for a chance of one in ten:
+    pyg-glif tune people.csv --outputs score --sensitive sex --labels repaid \\
+        --guarantee 0.02 --delta 0.1 --save fit.safetensors
   settings of your own:
     pyg-glif tune x.npy y.npy --labels labels.npy --taus 0.3,0.5 --lams 0.1,1,10
 """
+
+
+PROMISE: Options = {
+    "--guarantee": {
+        "type": float,
+        "metavar": "A",
+        "help": "choose the fairest setting that people who are set aside prove to "
+        "cost newcomers at most A, in place of --max-loss",
+    },
+    "--delta": {
+        "type": float,
+        "metavar": "D",
+        "help": "chance that the promise is broken (default: 0.1)",
+    },
+    "--risk": {
+        "choices": ["loss", "unlike", "both"],
+        "help": "what A is about: accuracy that is lost (loss, the default), the share "
+        "of peers who are decided on unlike (unlike), or both",
+    },
+    "--share": {
+        "type": float,
+        "metavar": "S",
+        "help": "share of people who are set aside (default: 0.3)",
+    },
+    "--save": {
+        "metavar": "FILE",
+        "help": "keep the fit that the promise is about, to those who were not set "
+        "aside: .safetensors",
+    },
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -84,6 +118,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="A",
         help="accuracy that may be lost (default: 0.01, one point)",
     )
+    add(parser, "promise to newcomers", PROMISE)
     add(parser, "what is known", DECISION)
     parser.add_argument(
         "--pairs",
@@ -107,10 +142,18 @@ def run(args: argparse.Namespace) -> Outcome:
     if args.labels is None:
         raise UsageError("--labels must name the column with the true class")
     check_metric(args)
-    check_targets({"--plot": (args.plot, (".png", ".pdf", ".svg"))}, input_files(args))
+    _check_promise(args)
+    targets = {
+        "--plot": (args.plot, (".png", ".pdf", ".svg")),
+        "--save": (args.save, (".safetensors",)),
+    }
+    check_targets(targets, input_files(args))
     if args.plot:
         require("matplotlib.figure", "--plot", "plots")
-    found = _sweep(args, read_people(args))
+    people = read_people(args)
+    found = _sweep(args, people)
+    if args.save:
+        _keep(args, people, found)
     if args.plot:
         with replacing(args.plot) as file:
             suffix = Path(args.plot).suffix[1:].lower()
@@ -134,6 +177,11 @@ def _sweep(args: argparse.Namespace, people: "People") -> "TuneResult":
     found = keywords(args, *options, *WEIGHTS)
     if args.cv is not None:
         found["cv"] = args.cv or None
+    if args.guarantee is not None:
+        found["guarantee"] = _promise(args)
+        if people.table is not None or args.metric in ("face", "logistic"):
+            msg = "who is similar was learned from everybody, those set aside included"
+            note(args, f"{msg}; the proof asks for a scale that comes from others")
     return tune(
         people.x,
         people.y,
@@ -146,6 +194,39 @@ def _sweep(args: argparse.Namespace, people: "People") -> "TuneResult":
         progress=progress(args),
         **found,
     )
+
+
+def _check_promise(args: argparse.Namespace) -> None:
+    """Raises on options that do not go together."""
+    if args.guarantee is not None:
+        if args.max_loss is not None:
+            raise UsageError("--max-loss does not go with --guarantee")
+        return
+    for flag in given(args, [flag for flag in PROMISE if flag != "--guarantee"]):
+        raise UsageError(f"{flag} goes with --guarantee")
+
+
+def _promise(args: argparse.Namespace) -> Any:
+    """The promise that the options ask for."""
+    from pyg_glif.tuning import RiskControl
+
+    risk = ("loss", "unlike") if args.risk == "both" else args.risk or "loss"
+    return RiskControl(
+        args.guarantee, risk=risk, **keywords(args, "--delta", "--share")
+    )
+
+
+def _keep(args: argparse.Namespace, people: "People", found: "TuneResult") -> None:
+    """Saves the fit that the promise is about, if there is one."""
+    from pyg_glif.postprocessor import GLIFPostProcessor
+
+    promise = found.guarantee
+    if promise is None or promise.chosen is None:
+        raise UsageError(f"--save: nothing to keep. {promise and promise.to_text()}")
+    rows = promise.fitted
+    post = GLIFPostProcessor(**found.settings(), progress=progress(args))
+    post.fit(people.x[rows], people.y[rows])
+    post.save(args.save, metadata=people.kept())
 
 
 def _mask(cells: list[Any]) -> "Tensor":
@@ -176,7 +257,7 @@ def _call(args: argparse.Namespace, found: "TuneResult") -> str | None:
     """The command that applies the choice, ``None`` if it is the model as it is."""
     from pyg_glif.cli._tables import suffix_of
 
-    if found.best == found.baseline:
+    if found.best == found.baseline or found.guarantee is not None:
         return None
     tables = (PEOPLE, METRIC, WEIGHTS, LINK)
     shared = given(args, *tables)
@@ -203,7 +284,12 @@ def _text(args: argparse.Namespace, found: "TuneResult", call: str | None) -> st
     lines = [found.to_markdown(), ""]
     names = f"{found.names[0]} %.4g, {found.names[1]} %.4g"
     lines.append("model as it is: " + names % (base.score, base.unfairness))
-    if call is None:
+    if found.guarantee is not None:
+        lines += ["chosen: " + best.describe(), "", found.guarantee.to_text() + "."]
+        if args.save:
+            lines += ["", f"written  {args.save}", "For newcomers:", ""]
+            lines += [f"pyg-glif smooth NEWCOMERS --post {shlex.quote(args.save)}"]
+    elif call is None:
         lines.append(
             "chosen: the model as it is; nothing tried is fairer at that price"
         )

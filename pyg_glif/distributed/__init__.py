@@ -2,17 +2,22 @@
 
 from pyg_glif.distributed.engine import Engine, InProcess
 from pyg_glif.distributed.graph import ShardedGraph, radius_graph
+from pyg_glif.distributed.index import ShardedIndex
 from pyg_glif.distributed.people import ShardedPeople
+from pyg_glif.distributed.planning import Plan, plan
 from pyg_glif.distributed.ray_engine import RayEngine
 from pyg_glif.distributed.smoothing import ShardedSolution, smooth
 
 __all__ = [
     "Engine",
     "InProcess",
+    "Plan",
     "RayEngine",
     "ShardedGraph",
+    "ShardedIndex",
     "ShardedPeople",
     "ShardedSolution",
+    "plan",
     "radius_graph",
     "smooth",
 ]

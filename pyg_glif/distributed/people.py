@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pyg_glif._validate import check_count
+from pyg_glif._validate import check_count, check_scalar
 from pyg_glif.distances import FairDistance
 from pyg_glif.distributed._build import (
     Packing,
@@ -29,13 +29,14 @@ from pyg_glif.distributed._inputs import Paths, Piece, Table
 from pyg_glif.distributed._splitters import Splitters
 from pyg_glif.distributed._store import FORMAT, Store, key_of, versions
 from pyg_glif.distributed.engine import Engine, as_engine
-from pyg_glif.graph.blocks import Block, Frame, as_distance, sample_step
+from pyg_glif.graph.blocks import Block, Frame, as_distance, sample_of, sample_step
 from pyg_glif.kinds import build as build_kind, describe
 
 _KIND = "people"
 _BLOCK_BYTES = 48 << 20
 _FEWEST_ROWS, _MOST_ROWS = 256, 1 << 16
 _SAMPLE = 1 << 14  # people whom splitters, and estimates later, come from
+_FEWEST_PAIRS = 8  # of the sample within a radius, to tell a degree from
 _PER_BLOCK = 64  # of them, at least, for each block
 
 
@@ -197,6 +198,21 @@ class ShardedPeople:
         batch = files["sample_batch"]
         rows = self.store.tensor(files["sample"])
         return rows, None if batch is None else self.store.tensor(batch)
+
+    def suggest_tau(self, degree: float) -> float:
+        """A radius at which people have about so many neighbours, from a sample.
+
+        Args:
+            degree (float): Neighbours each, on average.
+        """
+        check_scalar("degree", degree, above=0.0)
+        rows, batch = self.sample()
+        pairs = sample_of(self.frame, rows, batch, self.num_people)
+        rank = pairs.rank(degree * self.num_people)
+        if rank < _FEWEST_PAIRS:
+            msg = "'tau' must be given where a sample has too few pairs that near"
+            raise ValueError(f"{msg} (got {rank} for degree {degree:g})")
+        return pairs.radius(degree * self.num_people)
 
     def boxes(self) -> Tensor:  # [num_blocks, 2, B]
         """Boxes around the blocks, in bound coordinates."""

@@ -5,6 +5,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
@@ -44,6 +45,18 @@ def gathered(
         return torch.cat([spmm(pattern, weight, x) / deg.clamp(min=1e-12), x], dim=1)
     root = (deg + 1.0).rsqrt()
     return root * (spmm(pattern, weight, root * x) + root * x)
+
+
+def near_first(edge_index: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]:
+    """An order in which joined people are near each other, and everybody's place."""
+    from scipy.sparse import csr_matrix
+    from scipy.sparse.csgraph import reverse_cuthill_mckee
+
+    row, col = edge_index.numpy()
+    matrix = csr_matrix((np.ones(len(row)), (row, col)), shape=(num_nodes, num_nodes))
+    found = reverse_cuthill_mckee(matrix, symmetric_mode=True)
+    order = torch.from_numpy(found.astype(np.int64))
+    return order, order.argsort()
 
 
 class OneLayer(nn.Module):

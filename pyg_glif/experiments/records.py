@@ -128,7 +128,7 @@ class Summary:
 
     def cell(self, metric: str, digits: int = 3) -> str:
         """``0.910 ± 0.006``, the mean alone for one seed, ``-`` for no answer."""
-        mean, std = self.mean[metric], self.std[metric]
+        mean, std = self.mean[metric], self.std.get(metric, math.nan)
         if math.isnan(mean):
             return "-"
         text = f"{mean:.{digits}f}"

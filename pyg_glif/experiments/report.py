@@ -28,9 +28,10 @@ class ResultTable:
     def to_markdown(self) -> str:
         """A GitHub table below its title."""
         heads = ["method", "setting", *self.columns.values()]
+        most = max((row.num_seeds for row in self.rows), default=0)
         rows = [
             [
-                _label(row),
+                _label(row, most),
                 describe(row.setting),
                 *(row.cell(m, self.digits.get(m, 3)) for m in self.columns),
             ]
@@ -101,8 +102,10 @@ class Report:
         }
 
 
-def _label(row: Summary) -> str:
-    """The method, and a warning where some of its solutions are none."""
+def _label(row: Summary, most: int) -> str:
+    """The method, and a warning where some solutions are none or seeds are fewer."""
+    if row.num_failed == 0 and row.num_seeds < most:
+        return f"{row.method} ({row.num_seeds} of {most} seeds)"
     if row.num_failed == 0:
         return row.method
     if row.num_seeds == 1:

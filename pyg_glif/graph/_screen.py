@@ -179,6 +179,10 @@ class Screen:
         gap = torch.maximum(self._lo[first:] - hi, lo - self._hi[first:]).clamp_(min=0)
         return gap.square_().sum(1)
 
+    def share_left(self, tile: Tile) -> float:
+        """The share of all leaves that are within reach of a tile."""
+        return float((self._sq_gap(tile.w, 0) <= tile.reach**2).float().mean())
+
     def candidates(
         self, tile: Tile, upper: tuple[Tensor, Tensor] | None = None
     ) -> Iterator[tuple[Tensor, Tensor]]:

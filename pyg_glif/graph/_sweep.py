@@ -17,7 +17,7 @@ from pyg_glif.graph._screen import Tile
 
 #: Numbers of rows for which a sweep is faster than the boxes of a screen.
 SWEPT = range(2, 257)
-_BLOCK_ENTRIES = 1 << 18  # float32 entries of one block of squared distances
+_BLOCK_ENTRIES = 1 << 20  # float32 entries of one block of squared distances
 
 
 class Sweep:
@@ -40,7 +40,7 @@ class Sweep:
         self._b = torch.cat([w, sq], dim=1)
 
     def candidates(self, others: Points) -> tuple[Tile, Tensor, Tensor]:
-        """Pairs that may be within the radius: rows of ``others``, nodes."""
+        """Pairs that may be within the radius: rows in order, and nodes."""
         w, _, moved = bound_coordinates(others, self._basis)
         largest = math.sqrt(float(others.sq_norm.max()))
         # The sum of the largest norms stands in for an infinite radius.

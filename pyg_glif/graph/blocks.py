@@ -196,6 +196,12 @@ class BlockSearch:
                     for found in finish(a, b, tile, [(r, j)]):
                         yield decide(a, b, *found, self._tau)
 
+    def share_left(self, block: Block) -> float:
+        """The share of the pairs of a block that boxes do not rule out."""
+        screen = self._screen(block)
+        shares = [screen.share_left(tile) for tile in screen.own_tiles()]
+        return sum(shares) / len(shares)
+
     def _screen(self, block: Block) -> Screen:
         """The screen of a block."""
         return Screen.stored(self._bounds(block), block.leaf, self._reach, _TILE)

@@ -1,7 +1,7 @@
 from ._fitted import TransformInfo
 from ._measures import Bootstrap
 from .audit import audit
-from .certificate import Certificate, Sensitivity, WorstCase
+from .certificate import Certificate, NearbyBound, Sensitivity
 from .explanation import Contribution, Difference, Explanation
 from .glif_post_processor import GLIFPostProcessor
 from .peers import Peers
@@ -30,12 +30,12 @@ __all__ = [
     "GroupTreatment",
     "Lists",
     "Measure",
+    "NearbyBound",
     "Pair",
     "Peers",
     "Person",
     "Sensitivity",
     "TransformInfo",
     "Verdict",
-    "WorstCase",
     "audit",
 ]

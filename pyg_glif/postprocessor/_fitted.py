@@ -46,6 +46,8 @@ Names = tuple[Any, ...] | None
 _BLOCK = 1 << 14
 # Relative error of distances, beyond all that a search allows itself.
 _SLACK = 0.01
+# People around those who leave who are solved for first, at most.
+_AROUND = 1024
 
 
 @dataclass(frozen=True, eq=False)
@@ -431,8 +433,50 @@ class Fitted:
         # Of the nearest of those who stay, others take the places of those who left.
         graph = self._reduced_graph(stay) if settings.k is None else settings.search(x)
         people, y_hat = self.people.only(keep), self.y_hat[stay]
-        start = self.f[stay]
-        return _solved(settings, x, y_hat, graph, self.names, people, start)
+        lap = settings.laplacian(graph)
+        if settings.k is None and "components" in vars(self.lap):
+            lap.keep_components(self.lap, keep)
+        start = self.f[keep]
+        if self.shares is None and lap.is_psd:
+            start = self._mended(lap, people, y_hat, start, gone)
+        return _solved(settings, x, y_hat, graph, self.names, people, start, lap)
+
+    def _mended(
+        self,
+        lap: LaplacianOperator,
+        people: People,
+        y_hat: Tensor,
+        f: Tensor,
+        gone: Tensor,
+    ) -> Tensor:  # [N, C]
+        """The present solution of those who stay, solved anew around the gaps.
+
+        A first guess: near those who left, where most is to change, a small system with
+        everybody else held fixed.
+        """
+        row, col, before = lap.pattern.row, lap.pattern.col, self.lap.pattern
+        near = torch.zeros_like(gone)
+        near[before.row[gone[before.col]]] = True
+        near = near[~gone]
+        further = near.clone()
+        further[row[near[col]]] = True
+        near = further if int(further.sum()) <= _AROUND else near
+        if not 0 < int(near.sum()) <= _AROUND:
+            return f
+        t = self.settings.lam * lap.lam_scale * lap.off_diagonal
+        own = people.precision
+        own = torch.ones_like(lap.deg) if own is None else own
+        edge = near[row].nonzero().flatten()
+        i, j, t = row[edge], col[edge], t[edge].unsqueeze(1)
+        apart = torch.zeros_like(f).index_add_(0, i, t * (f[i] - f[j]))
+        eta = self.settings.to_dual(y_hat).double()
+        residual = own.unsqueeze(1) * (eta - f) - apart
+        place = near.cumsum(0) - 1
+        matrix = torch.diag(own[near].index_add(0, place[i], t[:, 0]))
+        inside = near[j]
+        matrix[place[i[inside]], place[j[inside]]] -= t[inside, 0]
+        f[near] += torch.linalg.solve(matrix, residual[near])
+        return f
 
     def _reduced_graph(self, stay: Tensor) -> SimilarityGraph:  # [N] bool
         """The graph of those who stay, without a search."""
@@ -530,9 +574,11 @@ def _solved(
     names: tuple[Names, Names],
     people: People,
     x0: Tensor | None = None,
+    lap: LaplacianOperator | None = None,
 ) -> Fitted:
-    """The fit of people whose graph is known."""
-    lap, lam = settings.laplacian(graph), settings.strength(y_hat)
+    """The fit of people whose graph, and maybe its Laplacian, is known."""
+    lap = settings.laplacian(graph) if lap is None else lap
+    lam = settings.strength(y_hat)
     solver, precision = settings.solver, people.precision
     groups = None if people.groups is None else people.groups.code
     value, solution = smooth_outputs(

@@ -140,10 +140,11 @@ def read_fitted(
 
 
 def omitted_in(path: str | PathLike[str]) -> tuple[list[str], dict[str, Any]]:
-    """Which settings a file leaves out, and its metadata."""
-    header, _ = _read(Path(path))
-    with damage_in(path):
-        return list(header["omitted"]), dict(header["metadata"])
+    """Which settings a file leaves out, and its metadata, from the header alone."""
+    with open(path, "rb") as file, damage_in(path):
+        layout = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+        header = json.loads(layout["__metadata__"][_HEADER])
+        return list(header["omitted"]), dict(header.get("metadata", {}))
 
 
 def _kinds_in(header: dict[str, Any]) -> dict[str, str | None]:

@@ -28,14 +28,14 @@ from torch import Tensor
 from pyg_glif._validate import check_choice, check_scalar
 from pyg_glif.graph import edge_weights
 from pyg_glif.links import Identity, Link
-from pyg_glif.postprocessor.certificate import Sensitivity, WorstCase
+from pyg_glif.postprocessor.certificate import NearbyBound, Sensitivity
 from pyg_glif.solvers import own_shares
 
 if TYPE_CHECKING:
     from pyg_glif.postprocessor._fitted import Fitted
 
-# Pairs times columns that are worked on at once.
-_ENTRIES = 1 << 23
+# Pairs times columns that are worked on at once: stays in cache.
+_ENTRIES = 1 << 18
 # Newcomers whose distances to everybody are held at once.
 _ROWS = 128
 
@@ -51,53 +51,58 @@ class Box:
     own_low: Tensor  # [M] float64
     own_high: Tensor  # [M] float64
 
-    def largest(self, y: Tensor, f: Tensor) -> Tensor:  # [M, C], [N, C] -> [M, C]
-        """Largest averages of ``y`` and of the rows of ``f``."""
-        out = torch.empty_like(y)
-        per_row = torch.bincount(self.row, minlength=len(y)).cumsum(0)
-        limit, start, first = max(1, _ENTRIES // max(1, y.size(1))), 0, 0
-        while start < len(y):
-            # As many newcomers as fit, but one at least.
-            stop = int(torch.searchsorted(per_row, first + limit, right=True))
-            stop = min(max(stop, start + 1), len(y))
-            last = int(per_row[stop - 1])
-            part = slice(first, last)
-            out[start:stop] = _largest_average(
-                y[start:stop],
-                (self.own_low[start:stop], self.own_high[start:stop]),
-                f.index_select(0, self.col[part]),
-                (self.low[part], self.high[part]),
-                self.row[part] - start,
-            )
-            start, first = stop, last
-        return out
+    def extremes(
+        self, low: Tensor, high: Tensor, f: Tensor
+    ) -> tuple[Tensor, Tensor]:  # [M, C] twice, [N, C] -> [M, C] twice
+        """Smallest averages of ``low``, largest of ``high``, with the rows of ``f``."""
+        smallest, largest = torch.empty_like(low), torch.empty_like(high)
+        count = torch.bincount(self.row, minlength=len(low))
+        first = count.cumsum(0) - count
+        # Newcomers with as many peers side by side: little is padded.
+        order, start = count.argsort(descending=True), 0
+        while start < len(low):
+            width = int(count[order[start]])
+            size = max(1, _ENTRIES // max(1, width * f.size(1)))
+            rows = order[start : start + size]
+            place = torch.arange(width, device=count.device)
+            real = place < count[rows].unsqueeze(1)
+            pair = torch.where(real, first[rows].unsqueeze(1) + place, 0)
+            value = f[self.col[pair]] if width else f.new_zeros(len(rows), 0, f.size(1))
+            base = self._ends(rows, pair, real)
+            largest[rows] = _largest_average(high[rows], value, *base)
+            smallest[rows] = -_largest_average(-low[rows], -value, *base)
+            start += size
+        return smallest, largest
 
-    def smallest(self, y: Tensor, f: Tensor) -> Tensor:  # [M, C], [N, C] -> [M, C]
-        """Smallest averages of ``y`` and of the rows of ``f``."""
-        return self.largest(-y, -f).neg_()
+    def _ends(
+        self, rows: Tensor, pair: Tensor, real: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Lower ends of weights and lengths of their intervals, own and others'."""
+        own = self.own_low[rows], (self.own_high - self.own_low)[rows]
+        if pair.size(1) == 0:
+            return (*(end.unsqueeze(1) for end in own), real.double(), real.double())
+        low, high = (torch.where(real, end[pair], 0.0) for end in (self.low, self.high))
+        return (*(end.unsqueeze(1) for end in own), low, high - low)
 
 
 def _largest_average(
     y: Tensor,  # [M, C]
-    own: tuple[Tensor, Tensor],  # [M] each
-    value: Tensor,  # [P, C]
-    weight: tuple[Tensor, Tensor],  # [P] each
-    row: Tensor,  # [P]
+    value: Tensor,  # [M, K, C]
+    own: Tensor,  # [M, 1]
+    own_more: Tensor,  # [M, 1]
+    weight: Tensor,  # [M, K]
+    more: Tensor,  # [M, K]
 ) -> Tensor:  # [M, C]
     """Dinkelbach's iteration, from below."""
-    (own_low, own_high), (low, high) = (
-        tuple(end.unsqueeze(1) for end in ends) for ends in (own, weight)
-    )
-
-    def average(q: Tensor, u: Tensor) -> Tensor:
-        above = (q * y).index_add_(0, row, u * value)
-        below = q.expand_as(y).clone().index_add_(0, row, u.expand_as(value))
-        return above / below
-
-    out = average(own_low, low)
+    above = own * y + (weight.unsqueeze(2) * value).sum(1)
+    below = own + weight.sum(1, keepdim=True)
+    more = more.unsqueeze(2)
+    out = above / below
     while True:
-        u = torch.where(value > out.index_select(0, row), high, low)
-        found = average(torch.where(y > out, own_high, own_low), u)
+        extra = more * (value > out.unsqueeze(1))
+        own_extra = own_more * (y > out)
+        total = below + own_extra + extra.sum(1)
+        found = (above + own_extra * y + extra.mul_(value).sum(1)) / total
         if not bool((found > out).any()):
             return out
         out = torch.maximum(out, found)
@@ -222,7 +227,7 @@ def certify(
     y_range: tuple[float, float] | None,
     y_std: Tensor | None,
     groups: Tensor | None = None,
-) -> WorstCase:
+) -> NearbyBound:
     """Bounds for anybody within ``delta`` of each row; see the post-processor."""
     everything = _everything(fitted, y, y_range)
     mine = other = everything
@@ -244,15 +249,12 @@ def certify(
     largest = max(_size(f), _size(other.low), _size(other.high))
     pad = 16.0 * torch.finfo(fitted.y_hat.dtype).eps * largest
 
-    def least(y: Tensor) -> Tensor:
-        """The least that others with these outputs get."""
-        return box.smallest(y.expand_as(pull).contiguous(), f) - pad
+    def nearby(low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+        """The least and the most that others get, from outputs between these."""
+        least, most = box.extremes(low.expand_as(pull), high.expand_as(pull), f)
+        return least - pad, most + pad
 
-    def most(y: Tensor) -> Tensor:
-        """The most that others with these outputs get."""
-        return box.largest(y.expand_as(pull).contiguous(), f) + pad
-
-    low, high = least(other.low), most(other.high)
+    low, high = nearby(other.low, other.high)
     own = here(mine.low), here(mine.high)
     link = fitted.settings.link
     ends = _outputs(link, low, high, fitted.y_hat)
@@ -261,8 +263,8 @@ def certify(
         # Largest differences are at corners of the pairs of outputs there may be.
         step = (mine.high - mine.low).clamp(max=dy)
         up, down = mine.low + step, mine.high - step
-        corners = [most(up) - own[0], high - here(down)]
-        corners += [own[1] - least(down), here(up) - low]
+        least, most = nearby(down, up)
+        corners = [most - own[0], high - here(down), own[1] - least, here(up) - low]
         dual = gap = torch.stack(corners).amax(0)
     else:
         dual = torch.maximum(high - own[0], own[1] - low)
@@ -274,7 +276,7 @@ def certify(
         torch.bincount(box.row[end > 0], minlength=len(x)).cpu()
         for end in (box.low, box.high)
     )
-    return WorstCase(delta, low, high, gap, dual, shared, possible)
+    return NearbyBound(delta, low, high, gap, dual, shared, possible)
 
 
 def _everything(
@@ -360,7 +362,7 @@ def sensitivity(fitted: "Fitted") -> Sensitivity:
     if fitted.precision is None:  # what everybody gets of a person adds up to one
         others = torch.minimum(others, 1.0 - own_low)
     leaving = None
-    if lap.normalization is None:
+    if lap.normalization is None and fitted.shares is None:
         leaving = _leaving(fitted, precision).reshape(fitted.y_hat.shape)
     return Sensitivity(own, own_low, others, leaving)
 

@@ -90,7 +90,7 @@ def certificate_of(
 
 
 @dataclass(frozen=True, eq=False)
-class WorstCase:
+class NearbyBound:
     r"""What another newcomer within a fair distance may get, at worst.
 
     Args:
@@ -117,7 +117,7 @@ class WorstCase:
     num_shared: Tensor = field(repr=False)
     num_possible: Tensor = field(repr=False)
 
-    def reordered(self, columns: Tensor) -> "WorstCase":
+    def reordered(self, columns: Tensor) -> "NearbyBound":
         """The same with output columns in another order."""
         names = ("low", "high", "gap", "dual_gap")
         changed = {name: getattr(self, name)[:, columns] for name in names}
@@ -139,7 +139,10 @@ class Sensitivity:
         others (Tensor): Nobody else's output moves by more than ``others`` times
             :math:`\Delta`.
         leaving (Tensor, optional): Nobody's output moves by more if this person leaves;
-            :obj:`None` for ``"density"``, where everybody's weights change.
+            :obj:`None` for ``"density"`` and for balanced groups, where everybody's
+            weights change.
+
+    Shares of balanced groups are taken as given.
 
     Shapes:
         - **own**, **own_low**, **others:** :math:`(N)`

@@ -54,7 +54,7 @@ from pyg_glif.postprocessor._persistence import (
 )
 from pyg_glif.postprocessor._worst_case import certify, sensitivity
 from pyg_glif.postprocessor.audit import audit
-from pyg_glif.postprocessor.certificate import Sensitivity, WorstCase
+from pyg_glif.postprocessor.certificate import NearbyBound, Sensitivity
 from pyg_glif.postprocessor.explanation import Explanation, stochastic
 from pyg_glif.postprocessor.report import AuditReport
 from pyg_glif.postprocessor.summary import (
@@ -433,7 +433,7 @@ class GLIFPostProcessor(Parameters):
         y_range: tuple[float, float] | None = None,
         y_std: Any = None,
         groups: Any = None,
-    ) -> WorstCase:
+    ) -> NearbyBound:
         r"""Bounds what people at most ``delta`` from each newcomer can get.
 
         Another newcomer within fair distance :math:`\delta` has every peer within

@@ -1,5 +1,6 @@
 """The routes for programs."""
 
+import asyncio
 import json
 from typing import Any
 
@@ -11,16 +12,20 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 from torch import Tensor
 
-from pyg_glif.serve import _schemas as schemas
+import pyg_glif.serve._schemas as schemas
+from pyg_glif._plain import plain
 from pyg_glif.serve._batching import BusyError
-from pyg_glif.serve._desk import Desk, Service
+from pyg_glif.serve._desk import Desk
+from pyg_glif.serve._guard import App, Receive, Scope, Send
 from pyg_glif.serve._metrics import CONTENT_TYPE
 from pyg_glif.serve._served import Answer
+from pyg_glif.serve._service import Service
 
 _REFUSALS: dict[int | str, dict[str, Any]] = {
     code: {"model": schemas.Refusal, "description": why}
     for code, why in {
         401: "No token.",
+        403: "Not shown to anybody.",
         408: "The body did not come in time.",
         413: "The body is too large.",
         415: "The body is not JSON.",
@@ -28,7 +33,13 @@ _REFUSALS: dict[int | str, dict[str, Any]] = {
         503: "Too many requests wait, or the service is not ready.",
     }.items()
 }
-_FAULTS = {422: {"model": schemas.Faults, "description": "What is wrong, by field."}}
+_NONE: dict[str, Any] = {"model": schemas.Refusal, "description": "There is none."}
+_LATER: dict[int | str, dict[str, Any]] = {
+    202: {"model": schemas.Health, "description": "It is computed; ask again."}
+}
+_FAULTS: dict[int | str, dict[str, Any]] = {
+    422: {"model": schemas.Faults, "description": "What is wrong, by field."}
+}
 
 
 def api(desk: Desk) -> APIRouter:
@@ -43,19 +54,65 @@ def api(desk: Desk) -> APIRouter:
         openapi_extra=_takes(desk.service.requests.correct),
     )
     async def correct(request: Request) -> Response:
+        return await corrected(desk, request)
+
+    @router.post(
+        "/v1/explain",
+        summary="Why a newcomer gets what they get",
+        response_class=Response,
+        responses={200: {"model": schemas.Explained}, **_FAULTS, **_REFUSALS},
+        openapi_extra=_takes(desk.service.requests.explain),
+    )
+    async def explain(request: Request) -> Response:
         service = desk.service
-        body = await _body(request, service.requests.correct)
+        body = await _body(request, service.requests.explain)
+        if body.names and not desk.settings.show_people:
+            raise HTTPException(403, "people are not shown. See --show-people")
         x, y, notes = _people(service, body)
-        answer = await _answered(desk, service, x, y)
-        return _json(
-            {
-                "y_fair": answer.y_fair.tolist(),
-                "num_peers": answer.num_peers.tolist(),
-                "certificate": {k: v.tolist() for k, v in answer.certificate.items()},
-                "notes": notes,
-                "fit": service.served.fit_id,
-            }
-        )
+        try:
+            found = await asyncio.to_thread(
+                service.explain_new, x, y, body.top, body.names
+            )
+        except ValueError as error:
+            raise RequestFaultError(schemas.told((), str(error))) from None
+        return _json({**found, "notes": notes, "fit": service.served.fit_id})
+
+    @router.get(
+        "/v1/audit",
+        summary="How similar fitted people are treated, before and after",
+        response_class=Response,
+        responses={200: {"model": dict[str, Any]}, **_LATER, **_REFUSALS},
+    )
+    async def audit() -> Response:
+        later = desk.service.audit
+        report = later.ask()
+        if report is None:
+            return _not_yet(later.error)
+        return _json(plain(report.to_dict()))
+
+    @router.get(
+        "/v1/what-if",
+        summary="What other strengths and radii would change",
+        response_class=Response,
+        responses={200: {"model": dict[str, Any]}, **_LATER, **_REFUSALS},
+    )
+    async def what_if() -> Response:
+        later = desk.service.what_if
+        grid = later.ask()
+        if grid is None:
+            return _not_yet(later.error)
+        return _json(desk.service.grid(grid))
+
+    @router.get(
+        "/v1/monitor",
+        summary="Whether served people are treated as their peers are",
+        response_class=Response,
+        responses={200: {"model": dict[str, Any]}, 404: _NONE, **_REFUSALS},
+    )
+    async def monitor() -> Response:
+        if desk.monitor is None:
+            raise HTTPException(404, "there is no monitor. See --monitor")
+        return _json(desk.monitor.to_dict())
 
     @router.get("/v1/info", summary="What is served", responses=_REFUSALS)
     async def info() -> schemas.Info:
@@ -83,6 +140,46 @@ def api(desk: Desk) -> APIRouter:
         return Response(desk.metrics.text(), media_type=CONTENT_TYPE)
 
     return router
+
+
+async def corrected(desk: Desk, request: Request) -> Response:
+    """The answer of ``/v1/correct``."""
+    service = desk.service
+    body = await _body(request, service.requests.correct)
+    x, y, notes = _people(service, body)
+    answer = await _answered(desk, service, x, y, body.ids)
+    return _json(
+        {
+            "y_fair": answer.y_fair,
+            "num_peers": answer.num_peers,
+            "certificate": answer.certificate,
+            "notes": notes,
+            "fit": service.served.fit_id,
+        }
+    )
+
+
+def directly(desk: Desk) -> dict[str, App]:
+    """The same without the framework around it, for those who ask often."""
+
+    async def correct(scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            response = await corrected(desk, Request(scope, receive))
+        except RequestFaultError as error:
+            response = JSONResponse(error.content, 422)
+        except HTTPException as error:
+            content = {"detail": error.detail}
+            response = JSONResponse(content, error.status_code, error.headers)
+        await response(scope, receive, send)
+
+    return {"/v1/correct": correct}
+
+
+def _not_yet(error: str | None) -> Response:
+    """The answer while something is computed, or if that failed."""
+    if error is not None:
+        return JSONResponse({"detail": "it could not be computed"}, 503)
+    return JSONResponse({"status": "computing"}, 202, {"Retry-After": "2"})
 
 
 def _takes(model: type[BaseModel]) -> dict[str, Any]:
@@ -131,20 +228,21 @@ def _people(service: Service, body: Any) -> tuple[Tensor, Tensor, list[str]]:
     try:
         x, notes = service.served.coordinates(rows)
     except (TypeError, ValueError) as error:
-        fault = schemas.fault(("rows",), str(error))
-        raise RequestFaultError({"detail": [fault]}) from None
+        raise RequestFaultError(schemas.told(("rows",), str(error))) from None
     return x, y, notes
 
 
-async def _answered(desk: Desk, service: Service, x: Tensor, y: Tensor) -> Answer:
+async def _answered(
+    desk: Desk, service: Service, x: Tensor, y: Tensor, ids: list[str] | None
+) -> Answer:
     """Corrected outputs; what the method refuses is a fault of the request."""
     try:
-        return await desk.correct(service.served, x, y)
+        return await desk.batcher.correct(service.served, x, y, ids)
     except BusyError:
         headers = {"Retry-After": "1"}
-        raise HTTPException(503, "too many requests wait", headers) from None
+        raise HTTPException(503, "not now: too many wait", headers) from None
     except ValueError as error:
-        raise RequestFaultError({"detail": [schemas.fault((), str(error))]}) from None
+        raise RequestFaultError(schemas.told((), str(error))) from None
 
 
 def _json(content: dict[str, Any]) -> Response:

@@ -4,17 +4,16 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
-from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from torch import Tensor
 
-from pyg_glif.postprocessor import GLIFPostProcessor
+from pyg_glif.monitoring import TreatmentMonitor
+from pyg_glif.postprocessor import GLIFPostProcessor, TransformInfo
 from pyg_glif.serve._batching import Batcher
 from pyg_glif.serve._metrics import Metrics
-from pyg_glif.serve._schemas import Requests
-from pyg_glif.serve._served import Answer, Served, identity
+from pyg_glif.serve._served import Served, identity
+from pyg_glif.serve._service import Service
 from pyg_glif.serve._settings import Settings
 from pyg_glif.serve.register import Register
 
@@ -34,10 +33,15 @@ class Desk:
         people: Callable[[GLIFPostProcessor], Register] | None,
         watch: Sequence[Path],
         settings: Settings,
+        monitor: TreatmentMonitor | None = None,
     ) -> None:
-        self.settings, self.metrics = settings, Metrics()
+        self.settings, self.metrics, self.name = settings, Metrics(), path.name
         self._path, self._people, self._watch = path, people, (path, *watch)
-        self.batcher = Batcher(self.metrics.batch)
+        self.monitor = monitor
+        if monitor is not None:
+            self.metrics.watch(monitor)
+        self.batcher = self._at_rest()
+        self._complained: type[Exception] | None = None
         self.reload_error: str | None = None
         self.is_ready = False
         self._wanted = asyncio.Event()
@@ -45,13 +49,28 @@ class Desk:
         self.service = self._loaded()
         self.metrics.loaded(self.service.served, again=False)
 
-    def _loaded(self) -> "Service":
+    def _at_rest(self) -> Batcher:
+        """Threads that answer, once they are started."""
+        watch = None if self.monitor is None else self._watched
+        return Batcher(self.metrics.batch, watch)
+
+    def _loaded(self) -> Service:
         """The fit in the file, checked against those it is about."""
         return Service(Served(self._path, self._people), self.settings)
 
-    async def correct(self, served: Served, x: Tensor, y: Tensor) -> Answer:
-        """Corrected outputs of newcomers, searched for together with others."""
-        return await self.batcher.correct(served, x, y)
+    def _watched(
+        self, ids: Sequence[str | None], y_fair: Tensor, info: TransformInfo
+    ) -> None:
+        """Tells the monitor; whatever is wrong with it, people are served."""
+        assert self.monitor is not None
+        try:
+            self.monitor.watch(y_fair, info, id=ids)
+        except Exception as error:
+            self.metrics.unwatched(len(y_fair))
+            if self._complained is not type(error):
+                self._complained = type(error)
+                name = type(error).__name__
+                _log.error("the monitor cannot count some people (%s)", name)
 
     def reload(self) -> None:
         """Has the fit read again now, changed or not; not from another thread."""
@@ -67,10 +86,12 @@ class Desk:
             yield
         finally:
             self.is_ready = False
+            self.service.stop()
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             await asyncio.to_thread(self.batcher.stop)
+            self.batcher = self._at_rest()  # an application may be started again
 
     async def _warm_up(self) -> None:
         await asyncio.to_thread(self.service.served.warm_up)
@@ -100,48 +121,7 @@ class Desk:
             self.metrics.refused()
             _log.error("kept the fit in use, the new one is refused: %s", error)
             return
+        self.service.stop()
         self.service, self.reload_error = service, None
         self.metrics.loaded(service.served, again=True)
         _log.info("took the fit %s of %s", service.served.fit_id, self._path.name)
-
-
-class Service:
-    """A fit, with what is made of it for requests and pages."""
-
-    def __init__(self, served: Served, settings: Settings) -> None:
-        self.served, self.settings = served, settings
-        self.requests = Requests(served, settings.max_rows)
-
-    @cached_property
-    def info(self) -> dict[str, Any]:
-        """What ``/v1/info`` says about the fit."""
-        from importlib.metadata import version
-        from math import isfinite
-
-        served, post = self.served, self.served.post
-        return {
-            "version": version("pyg_glif"),
-            "fit": served.fit_id,
-            "loaded_at": served.loaded_at.isoformat(timespec="seconds"),
-            "num_people": served.num_people,
-            "num_features": post.n_features_in_,
-            "num_outputs": served.num_outputs,
-            "columns": [
-                {
-                    "name": one.name,
-                    "kind": one.kind,
-                    "counts": one.counts,
-                    "nullable": one.nullable,
-                    "values": list(one.values),
-                }
-                for one in served.columns
-            ],
-            "unit": served.unit,
-            "tau": post.tau_ if isfinite(post.tau_) else None,
-            "k": post.k,
-            "lam": float(post.lam),
-            "num_isolated": post.num_isolated_,
-            "max_rows": self.settings.max_rows,
-            "max_bytes": self.settings.max_bytes,
-            "show_people": self.settings.show_people,
-        }

@@ -7,7 +7,7 @@ how much they may send, which headers go back, what is counted and what is logge
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from http.cookies import CookieError, SimpleCookie
 from typing import Any
 from urllib.parse import urlsplit
@@ -43,15 +43,22 @@ _HEADERS = [
     (b"referrer-policy", b"no-referrer"),
     (b"cross-origin-opener-policy", b"same-origin"),
     (b"cross-origin-resource-policy", b"same-origin"),
-    (b"cache-control", b"no-store"),
 ]
+_NO_STORE = [(b"cache-control", b"no-store")]
 
 
 class Guard:
-    """Lets requests through to ``app``, or answers them itself."""
+    """Lets requests through to ``app``, or answers them itself.
 
-    def __init__(self, app: App, settings: Settings, metrics: Metrics) -> None:
+    ``direct`` are routes that many ask for: what frameworks do between here and there
+    takes as long as the answer.
+    """
+
+    def __init__(
+        self, app: App, settings: Settings, metrics: Metrics, direct: Mapping[str, App]
+    ) -> None:
         self._app, self._settings, self._metrics = app, settings, metrics
+        self._direct = direct
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers one request, and counts and logs the answer."""
@@ -67,29 +74,37 @@ class Guard:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"] = [*message.get("headers", ()), *_HEADERS]
+                found = message.get("headers", ())
+                kept = any(name == b"cache-control" for name, _ in found)
+                message["headers"] = [*found, *_HEADERS, *([] if kept else _NO_STORE)]
             await send(message)
 
+        route = "none"
         headers = dict(scope["headers"])
-        refusal = self._refusal(scope, headers)
+        path = scope["path"].removeprefix(scope.get("root_path", ""))
+        refusal = self._refusal(scope, path, headers)
         try:
             if refusal is not None:
                 await refusal(scope, receive, safely)
+            elif scope["method"] == "POST" and path in self._direct:
+                route = path
+                await self._direct[path](scope, self._limited(receive), safely)
             else:
                 await self._app(scope, self._limited(receive), safely)
+                # The pattern, not the path: a path may hold somebody's id.
+                route = getattr(scope.get("route"), "path", "none")
         finally:
             seconds = time.perf_counter() - start
-            # The pattern, not the path: a path may hold somebody's id.
-            route = getattr(scope.get("route"), "path", "none")
             self._metrics.request(route, scope["method"], status, seconds)
-            if _log.isEnabledFor(logging.INFO):
+            if _log.isEnabledFor(logging.DEBUG):
                 line = "%s %s %d %.1f ms"
-                _log.info(line, scope["method"], route, status, 1e3 * seconds)
+                _log.debug(line, scope["method"], route, status, 1e3 * seconds)
 
-    def _refusal(self, scope: Scope, headers: dict[bytes, bytes]) -> Response | None:
+    def _refusal(
+        self, scope: Scope, path: str, headers: dict[bytes, bytes]
+    ) -> Response | None:
         """The answer to a request that may not pass."""
         settings = self._settings
-        path = scope["path"].removeprefix(scope.get("root_path", ""))
         size = headers.get(b"content-length", b"0")
         if not size.isdigit() or int(size) > settings.max_bytes:
             return JSONResponse({"detail": self._too_large}, 413)
@@ -128,20 +143,46 @@ class Guard:
 
     def _limited(self, receive: Receive) -> Receive:
         """The body, up to the limit, from those who do send it."""
-        size = 0
+        size, complete = 0, False
 
         async def limited() -> Message:
-            nonlocal size
-            try:
-                message = await asyncio.wait_for(receive(), PATIENCE)
-            except asyncio.TimeoutError:
-                raise HTTPException(408, "the body did not come in time") from None
+            nonlocal size, complete
+            if complete:  # whoever asks again waits for the end of the connection
+                return await receive()
+            message = await _in_time(receive)
+            complete = not message.get("more_body", False)
             size += len(message.get("body", b""))
             if size > self._settings.max_bytes:
                 raise HTTPException(413, self._too_large)
             return message
 
         return limited
+
+
+async def _in_time(receive: Receive) -> Message:
+    """The next part of a body; raises on those who do not send it.
+
+    As 'asyncio.wait_for', which would make a task of what is mostly there already.
+    """
+    task, late = asyncio.current_task(), False
+    assert task is not None
+
+    def interrupt() -> None:
+        nonlocal late
+        late = True
+        task.cancel()
+
+    timer = asyncio.get_running_loop().call_later(PATIENCE, interrupt)
+    try:
+        return await receive()
+    except asyncio.CancelledError:
+        if not late:
+            raise
+        if hasattr(task, "uncancel"):  # from Python 3.11 on
+            task.uncancel()
+        raise HTTPException(408, "the body did not come in time") from None
+    finally:
+        timer.cancel()
 
 
 def _host(header: str) -> str:

@@ -43,6 +43,13 @@ class Later(Generic[_T]):
                 self._thread.start()
         return self._value
 
+    def wait(self) -> _T | None:
+        """The value once it is there, :obj:`None` if it could not be computed."""
+        self.ask()
+        if self._thread is not None:
+            self._thread.join()
+        return self._value
+
     def stop(self) -> None:
         """Gives up on the value, as soon as its computation looks up."""
         self._stop.set()

@@ -56,6 +56,26 @@ class Corrected(BaseModel):
     fit: str = Field(description="Which fit answered: the start of its SHA-256.")
 
 
+class Peer(BaseModel):
+    """Somebody who counts, and how much."""
+
+    id: str
+    share: float
+
+
+class Explained(BaseModel):
+    """Why a newcomer gets what they get."""
+
+    y_fair: list[float] | list[list[float]]
+    text: str = Field(description="A letter that names nobody.")
+    own_share: float = Field(description="How much of the result is their own output.")
+    num_peers: int = Field(description="Fitted people who contribute.")
+    peers_mean: list[float] | None = Field(description="Average of their outputs.")
+    peers: list[Peer] | None = Field(None, description="Only with 'names'.")
+    notes: list[str]
+    fit: str
+
+
 class Health(BaseModel):
     """Whether the service runs."""
 
@@ -97,19 +117,24 @@ class Requests:
     """The models of requests for one fit: its columns, its width, its outputs."""
 
     def __init__(self, served: Served, max_rows: int) -> None:
+        checks: Any = {"one_form": model_validator(mode="after")(_one_form)}
         people = _people(served, max_rows)
         one = _people(served, 1)
         config = _config(served)
         self.correct: type[BaseModel] = create_model(
             "Newcomers",
             __config__=config,
-            __validators__={"one_form": model_validator(mode="after")(_one_form)},
+            __validators__=checks,
             **people,
+            ids=(
+                _listed(str, 1, max_rows),
+                Field(None, description="Names of the decisions, for the monitor."),
+            ),
         )
         self.explain: type[BaseModel] = create_model(
             "Explain",
             __config__=config,
-            __validators__={"one_form": model_validator(mode="after")(_one_form)},
+            __validators__=checks,
             **one,
             names=(bool, Field(False, description="Whether to name the peers.")),
             top=(int, Field(10, ge=1, le=100, description="Peers to name.")),
@@ -168,7 +193,8 @@ def _cell(one: ColumnForm) -> Any:
     words = {"date": "ISO 8601", "duration": "days"}.get(one.kind, one.kind)
     told: Any = FiniteFloat
     if one.kind in ("date", "category"):
-        told = {bool: bool, float: FiniteFloat, str: str}.get(_common(one.values))
+        kinds: dict[Any, Any] = {bool: bool, float: FiniteFloat, str: str}
+        told = kinds.get(_common(one.values))
     if told is None:
         told = Annotated[Any, AfterValidator(_plain), WithJsonSchema(_ANY_CELL)]
     elif one.nullable:
@@ -203,6 +229,10 @@ def _one_form(self: Any) -> Any:
     if len(people) != len(self.y_hat):
         got = f"{len(self.y_hat)} for {len(people)}"
         raise _error(f"'y_hat' must have one entry per row of '{name}' (got {got})")
+    ids = getattr(self, "ids", None)
+    if ids is not None and len(ids) != len(people):
+        got = f"{len(ids)} for {len(people)}"
+        raise _error(f"'ids' must have one entry per row of '{name}' (got {got})")
     return self
 
 
@@ -218,6 +248,11 @@ def faults(error: ValidationError) -> dict[str, Any]:
     if len(found) > _MOST:
         detail.append(fault((), f"and {len(found) - _MOST} more"))
     return {"detail": detail}
+
+
+def told(loc: Sequence[str | int], msg: str) -> dict[str, Any]:
+    """A single fault as the content of a response."""
+    return {"detail": [fault(loc, msg)]}
 
 
 def fault(loc: Sequence[str | int], msg: str) -> dict[str, Any]:

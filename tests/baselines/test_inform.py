@@ -329,3 +329,16 @@ def test_debiased_weights_stay_non_negative():
     assert found.tolist() == [0.0]
     with pytest.raises(ValueError, match="'num_steps' must be"):
         inform_debias_graph(lambda w: w, torch.ones(2), lap, 1.0, num_steps=0)
+
+
+def test_a_laplacian_will_do():
+    similarity = similarities(3)
+    result = torch.tensor(np.random.default_rng(3).normal(size=12))
+    edges = torch.tensor(np.stack(np.nonzero(similarity)))
+    weight = torch.tensor(np.array(similarity)[np.nonzero(similarity)])
+    lap = LaplacianOperator(edges, weight, 12)
+    np.testing.assert_allclose(
+        inform_debias(result, lap, 0.7).numpy(),
+        published(result.numpy(), similarity, 0.7),
+        atol=1e-6,
+    )

@@ -1,3 +1,4 @@
+import json
 import shlex
 from pathlib import Path
 
@@ -5,8 +6,9 @@ import numpy as np
 import pytest
 import torch
 
+from pyg_glif import GLIFPostProcessor
 from pyg_glif.distances import Mahalanobis
-from pyg_glif.tuning import tune
+from pyg_glif.tuning import RiskControl, tune
 from tests.cli.calls import Shell, Table, numbers, people, read_csv, smooth, write_csv
 
 PEOPLE = ("people.csv", "--outputs", "score", "--id", "name", "--attributes", "sex")
@@ -164,3 +166,39 @@ def test_a_plot_needs_matplotlib_and_says_so_first(
     shell("tune", *PEOPLE, "--labels", "repaid", "--plot", "a.png").fails(
         1, "'--plot' requires 'matplotlib.figure' (install 'pyg_glif[plots]')"
     )
+
+
+def test_a_promise_is_that_of_the_library(shell: Shell, tmp_path: Path) -> None:
+    table = people(400)
+    table.write(tmp_path / "people.csv")
+    words = ("tune", *PEOPLE, "--labels", "repaid", "--taus", "3000", "--lams", "0.1,1")
+    words = (*words, "--guarantee", 0.1, "--delta", 0.2, "--share", 0.4)
+    call = shell(*words, "--save", "fit.safetensors")
+    assert call.code == 0
+    assert "loss of accuracy at most 0.1: certified at level 0.8" in call.out
+    assert call.out.endswith("pyg-glif smooth NEWCOMERS --post fit.safetensors\n")
+    control = RiskControl(0.1, 0.2, share=0.4)
+    grid = {"taus": [3000.0], "lams": [0.1, 1.0], "guarantee": control}
+    expected = tune(torch.from_numpy(table.x), table.y, table.repaid, **grid)
+    promise = expected.guarantee
+    assert promise is not None
+    found = shell(*words, "--json").json["guarantee"]
+    assert found == json.loads(json.dumps(promise.to_dict()))
+    # What is kept is the fit to those who were not set aside.
+    post = GLIFPostProcessor.load("fit.safetensors")
+    assert len(post.y_fair_) == len(promise.fitted) == 240
+    rows = promise.fitted.numpy()
+    again = smooth(table.x[rows], table.y[rows], 3000.0, expected.best.lam)
+    np.testing.assert_allclose(post.y_fair_, again, atol=1e-5)
+
+
+def test_promises_that_do_not_go(shell: Shell, table: Table) -> None:
+    words = ("tune", *PEOPLE, "--labels", "repaid", *GRID)
+    shell(*words, "--delta", 0.1).fails(2, "--delta goes with --guarantee")
+    shell(*words, "--guarantee", 0.1, "--max-loss", 0.1).fails(
+        2, "--max-loss does not go with --guarantee"
+    )
+    call = shell(*words, "--guarantee", 0.1)
+    assert call.code == 2
+    assert "must have at least 38 people set aside" in call.err
+    assert shell(*words, "--guarantee", 2).code == 2

@@ -90,11 +90,33 @@ def test_gnn_head(
     assert out.startswith("synthetic: 1000 people")
     rows = [line.split("|") for line in out.splitlines() if line.count("|") == 3]
     table = {row[0].strip(): [float(cell) for cell in row[1:]] for row in rows[1:]}
-    plain = table.pop("GCN")
-    assert len(table) == 4
-    for _, consistency, gap in table.values():
-        assert consistency > plain[1]
-        assert gap < plain[2]
+    ways = ("{}, smoothed afterwards", "{} with a GLIF head")
+    ways += ("{} with a GLIF head, sampled",)
+    for network in ("GCN", "GAT", "GraphSAGE"):
+        accuracy, consistency, gap = table.pop(network)
+        assert accuracy > 0.7
+        for way in ways:
+            fair = table.pop(way.format(network))
+            assert fair[0] > accuracy - 0.1
+            assert fair[1] > consistency
+            assert fair[2] < gap
+    assert not table
+
+
+def test_ensemble(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = run("ensemble", monkeypatch, capsys)
+    rows = [line.split() for line in out.splitlines() if line.startswith("known")]
+    assert [row[1] for row in rows] == ["well", "badly"] * 2
+    for well, badly in zip(rows[::2], rows[1::2], strict=True):
+        deviation, moved, weighted, error = (
+            [float(r[i]) for r in (well, badly)] for i in range(2, 6)
+        )
+        assert weighted[0] < moved[0]  # known well: moved less
+        assert weighted[1] > moved[1]
+        assert error[0] < deviation[0]
+        assert error[1] < deviation[1]
 
 
 @pytest.mark.usefixtures("no_data")

@@ -8,7 +8,7 @@ import pytest
 import torch
 from sklearn.metrics import f1_score, roc_auc_score
 
-from pyg_glif.experiments import EXPERIMENTS, Run, _paper as paper
+from pyg_glif.experiments import EXPERIMENTS, Record, Run, _paper as paper
 from pyg_glif.experiments._gnn import NETWORKS, GraphRecipe, energy, gathered
 from pyg_glif.experiments.graphs import (
     BALANCED,
@@ -19,6 +19,7 @@ from pyg_glif.experiments.graphs import (
     GraphConfig,
     GraphExperiment,
     GraphTrial,
+    _gap_at_unit_variance,
 )
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch-scatter.*")
@@ -228,6 +229,24 @@ def test_report_and_figures_come_from_files(run, tmp_path):
     experiment = EXPERIMENTS["credit"]
     text = experiment.report([again]).to_markdown()
     assert "GLIF, balanced, at GUIDE's IF" in text
-    assert "Published (GUIDE's repository" in text
-    assert "0.6776 / 1,886 / 1.003" in text
+    assert "Published by GUIDE's authors" in text
+    assert "| GUIDE | - | 0.6776 | 1886 | 1.003 |" in text
+    assert "| GUIDE | - | 0.6320 | 337 | 1.003 | 0.665 |" in text
+    gap = [
+        chosen[MATCHED].metrics["auc"] - chosen[GUIDE].metrics["auc"]
+        for chosen in (_chosen(run),)
+    ]
+    assert f"seed by seed: {gap[0]:+.4f} on average" in text
     assert list(experiment.draw([again])) == ["trade_off", "front"]
+
+
+def test_gap_at_unit_variance_is_between_the_strengths_tried(run):
+    def record(method, unfairness, auc):
+        metrics = {"unfairness_unit": unfairness, "auc": auc}
+        return Record(method, {}, metrics, chosen=True)
+
+    tried = [record(BALANCED, 100.0, 0.6), record(BALANCED, 400.0, 0.7)]
+    found = replace(run, records=(record(GUIDE, 200.0, 0.62), *tried))
+    assert _gap_at_unit_variance(found) == pytest.approx(0.03)
+    found = replace(run, records=(record(GUIDE, 500.0, 0.62), *tried))
+    assert np.isnan(_gap_at_unit_variance(found))

@@ -39,6 +39,14 @@ def test_a_table_says_where_there_is_no_minimum() -> None:
     assert "| GLIF-NRW (no minimum in 2 of 2 seeds) | lam = 1 | 0.500 ± " in text
 
 
+def test_a_table_says_who_has_fewer_seeds() -> None:
+    one, two = (Record(name, {}, {"score": 0.5}) for name in ("SenSeI", "GLIF"))
+    runs = [Run("bios", "text", 0, {}, (one, two)), Run("bios", "text", 1, {}, (two,))]
+    text = ResultTable("Two", {"score": "score"}, summarize(runs), {}).to_markdown()
+    assert "| SenSeI (1 of 2 seeds) | - | 0.500 |" in text
+    assert "| GLIF | - | 0.500 ± " in text
+
+
 def test_a_single_seed_has_no_means() -> None:
     one = replace(report(), runs=report().runs[:1])
     assert one.to_markdown().startswith("# Bios (text), seed 0\n")

@@ -108,8 +108,8 @@ def test_box_is_solved_exactly(seed, num, columns):
     col = rng.integers(0, 9, len(row))
     parts = (row, col, low, high, own_low, own_high)
     box = Box(*(torch.as_tensor(part) for part in parts))
-    largest = box.largest(torch.tensor(y), torch.tensor(f)).numpy()
-    smallest = box.smallest(torch.tensor(y), torch.tensor(f)).numpy()
+    ends = box.extremes(torch.tensor(y), torch.tensor(y), torch.tensor(f))
+    smallest, largest = (end.numpy() for end in ends)
     for i, c in itertools.product(range(m), range(columns)):
         own, here = (own_low[i], own_high[i]), row == i
         weight = low[here], high[here]

@@ -156,6 +156,20 @@ def test_certificates_hold_for_others_of_any_group():
     assert (largest > 0).any()
 
 
+def test_sensitivity_takes_shares_as_given():
+    x, y, groups = _people()
+    post = _fit(x, y, groups)
+    found = post.sensitivity()
+    assert found.leaving is None
+    beta = np.array([post.shares_[g] for g in groups])
+    weight = _weights(x, x) * 0.5 * (beta[:, None] + beta)
+    inverse = np.linalg.inv(np.eye(40) + LAM * _laplacian(weight))
+    moved = inverse.max(0)
+    assert (moved <= found.own.numpy() + 1e-9).all()
+    assert (np.diag(inverse) >= found.own_low.numpy() - 1e-9).all()
+    assert GLIFPostProcessor(**SETTINGS).fit(x, y).sensitivity().leaving is not None
+
+
 def test_audit_measures_the_graph_not_the_shares():
     x, y, groups = _people()
     post = _fit(x, y, groups)

@@ -1,6 +1,7 @@
 """Every fold as newcomers: the numbers, their errors and the choice, from NumPy."""
 
 import math
+import re
 import warnings
 from functools import partial
 from typing import Any
@@ -509,6 +510,26 @@ def test_beyond_ten_thousand_the_choice_is_what_the_sweep_found(
     assert found.best.lam == solved.best.lam > 0
     assert found.best.score == solved.best.score
     assert found.best.unfairness == pytest.approx(solved.best.unfairness, rel=1e-5)
+
+
+def test_limits_of_the_loss_grow_as_newcomers_get_fewer() -> None:
+    x, y, labels = problem()
+    found = tune(x, y, labels, taus=TAUS, lams=LAMS, max_loss=0.2)
+    best, quantile = found.best, 1.959963984540054
+    assert (found.num_scored, best.lam > 0) == (90, True)
+    low, high = found.loss_interval()
+    assert low == pytest.approx(best.loss - quantile * best.loss_se)
+    assert high == pytest.approx(best.loss + quantile * best.loss_se)
+    # As many newcomers again: twice the variance.
+    low, high = found.loss_interval(90)
+    assert high - low == pytest.approx(2 * quantile * 2**0.5 * best.loss_se)
+    assert (low + high) / 2 == pytest.approx(best.loss)
+    low, high = found.loss_interval(30, level=0.5)
+    assert high - low == pytest.approx(2 * 0.6744897501960817 * 2 * best.loss_se)
+    with pytest.raises(ValueError, match=re.escape("'num_new' must be at least 1")):
+        found.loss_interval(0)
+    with pytest.raises(ValueError, match="'cv' must not have been None"):
+        tune(x, y, labels, taus=TAUS, lams=LAMS, cv=None).loss_interval()
 
 
 def test_plot_draws_the_choice_and_its_errors() -> None:

@@ -1,0 +1,196 @@
+"""``pyg-glif monitor``: are served people still treated like their peers?"""
+
+import argparse
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyg_glif.cli._command import PEOPLE, Outcome, UsageError, add, add_files, keywords
+
+if TYPE_CHECKING:
+    from pyg_glif.cli._people import People
+    from pyg_glif.monitoring import TreatmentMonitor
+    from pyg_glif.postprocessor import GLIFPostProcessor
+
+SUMMARY = "watch whether served people are treated like their peers"
+DESCRIPTION = """\
+Read a log of served people, row by row in the order in which they came, and test
+whether their mean disparity to their peers among the fitted people exceeds --epsilon.
+However often this is done, a false alarm is ever raised with probability at most
+--alpha. With --journal a later call goes on where the last one ended, and rows whose
+--id it has seen do not count again.
+"""
+EPILOG = """\
+examples:
+  a log with the columns of the fit, and outputs of the model:
+    pyg-glif monitor log.parquet --fit fit.safetensors --epsilon 0.05
+  every night, by sex as well, nobody twice:
+    pyg-glif monitor log.csv --fit fit.safetensors --epsilon 0.05 --id request \\
+        --time served_at --attributes sex --journal monitor.db --plot monitor.png
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the arguments of the command."""
+    add_files(parser)
+    parser.set_defaults(features=None)
+    parser.add_argument(
+        "--fit", metavar="FILE", help="the fit that serves: .safetensors (needed)"
+    )
+    parser.add_argument(
+        "--epsilon",
+        type=float,
+        metavar="E",
+        help="mean disparity that is all right, between 0 and 1 (needed unless "
+        "--journal exists)",
+    )
+    parser.add_argument(
+        "--alpha",
+        type=float,
+        metavar="A",
+        help="chance of a false alarm (default: 0.05)",
+    )
+    parser.add_argument(
+        "--threshold",
+        type=float,
+        metavar="T",
+        help="compare decisions: a single output above it means class 1 (default: "
+        "compare outputs, which must then be probabilities)",
+    )
+    parser.add_argument(
+        "--served",
+        action="store_true",
+        help="outputs in the log are those that people got (default: those of the "
+        "model, which the fit corrects)",
+    )
+    columns = ("--outputs", "--id", "--attributes")
+    add(parser, "columns", {flag: PEOPLE[flag] for flag in columns})
+    parser.add_argument(
+        "--time", metavar="COL", help="column with seconds or ISO dates, to be shown"
+    )
+    parser.add_argument(
+        "--journal", metavar="FILE", help="keep what was counted, and go on from it"
+    )
+    parser.add_argument(
+        "--no-drift",
+        action="store_true",
+        help="do not test whether people are farther away than the fitted ones",
+    )
+    parser.add_argument("--plot", metavar="FILE", help="draw it: .png, .pdf or .svg")
+
+
+def run(args: argparse.Namespace) -> Outcome:
+    """Counts the people of a log, and says what is known by now."""
+    from pyg_glif._files import replacing
+    from pyg_glif._optional import require
+    from pyg_glif.cli._files import check_targets
+    from pyg_glif.cli._people import input_files, read_people
+    from pyg_glif.cli.smooth import load_fit
+
+    if args.fit is None:
+        raise UsageError("--fit must name the fit that serves people")
+    if len(args.attributes or ()) > 1:
+        raise UsageError("--attributes must name one column: everybody is in one group")
+    check_targets({"--plot": (args.plot, (".png", ".pdf", ".svg"))}, input_files(args))
+    if args.plot:
+        require("matplotlib.figure", "--plot", "plots")
+    post, saved = load_fit(args, "--fit")
+    people = read_people(args, saved)
+    monitor = _monitor(args, people, post)
+    new = _watched(args, monitor, people, post)
+    if args.plot:
+        with replacing(args.plot) as file:
+            suffix = Path(args.plot).suffix[1:].lower()
+            monitor.plot().savefig(file, format=suffix, dpi=150)
+    data = {**monitor.to_dict(), "num_new": new, "plot": args.plot}
+    monitor.close()
+    return Outcome(_text(data, len(people)), {"command": "monitor", **data})
+
+
+def _monitor(
+    args: argparse.Namespace, people: "People", post: "GLIFPostProcessor"
+) -> "TreatmentMonitor":
+    """The monitor that the journal has, or a new one."""
+    from pyg_glif.monitoring import DriftReference, TreatmentMonitor
+
+    options = keywords(args, "--epsilon", "--alpha", "--threshold")
+    if args.journal and Path(args.journal).is_file():
+        monitor = TreatmentMonitor.open(args.journal)
+        for name, value in options.items():
+            if getattr(monitor, name) != value:
+                msg = (
+                    f"--{name} must be {getattr(monitor, name):g}, as '{args.journal}'"
+                )
+                raise UsageError(f"{msg} has it (got {value:g})")
+        return monitor
+    if args.epsilon is None:
+        raise UsageError("--epsilon must say which mean disparity is all right")
+    for values in people.attributes.values():
+        options["groups"] = sorted({str(value) for value in values})
+    if not (args.no_drift or post.mutual):
+        options["drift"] = DriftReference.of(post)
+    return TreatmentMonitor(**options, journal=args.journal)
+
+
+def _watched(
+    args: argparse.Namespace,
+    monitor: "TreatmentMonitor",
+    people: "People",
+    post: "GLIFPostProcessor",
+) -> int:
+    """Counts the people of the log, and says how many were new."""
+    import warnings
+
+    with warnings.catch_warnings():
+        # Columns were read by the names of the fit, and are in their order.
+        warnings.filterwarnings("ignore", message=".*taken by position")
+        fair, info = post.transform(people.x, people.y, return_info=True)
+    group = next(iter(people.attributes.values()), None)
+    ids = people.first_ids()
+    time = None if people.time is None else [_seconds(cell) for cell in people.time]
+    return monitor.watch(
+        people.y if args.served else fair,
+        info,
+        group=None if group is None else [str(value) for value in group],
+        id=ids,
+        time=time,
+    )
+
+
+def _seconds(cell: Any) -> float:
+    """A moment in seconds, from a number or a date as ISO 8601 writes it."""
+    text = str(cell).strip()
+    try:
+        return float(text)
+    except ValueError:
+        pass
+    try:
+        return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
+    except ValueError:
+        msg = "--time must hold seconds or dates like 2026-03-01T08:00:00"
+        raise UsageError(f"{msg} (got '{text}')") from None
+
+
+def _text(data: dict[str, Any], rows: int) -> str:
+    """What is known by now, for people."""
+    lines = [f"{data['num_new']} of {rows} rows counted, {data['num']} people so far"]
+    if data["num_isolated"]:
+        lines.append(f"{data['num_isolated']} of them have no peers")
+    if data["num_steps_back"]:
+        lines.append(f"the clock went back {data['num_steps_back']} times")
+    lines.append("")
+    width = max(len(name) for name in data["streams"])
+    for name, one in data["streams"].items():
+        if one["num"] == 0:
+            lines.append(f"{name:<{width}}  nobody yet")
+            continue
+        low, high = one["interval"]
+        state = f"ALARM at {one['alarm_at']}" if one["alarm"] else "no alarm"
+        lines.append(
+            f"{name:<{width}}  mean {one['mean']:.4f}, between {low:.4f} and "
+            f"{high:.4f}, allowed {one['limit']:.4f}: {state} "
+            f"(p-value {one['p_value']:.2g})"
+        )
+    if data["plot"]:
+        lines += ["", f"written  {data['plot']}"]
+    return "\n".join(lines)

@@ -1,0 +1,392 @@
+"""The routes for people."""
+
+import asyncio
+import hashlib
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from importlib.resources import files
+from typing import Any
+from urllib.parse import parse_qs
+
+from fastapi import APIRouter, Request
+from jinja2 import ChoiceLoader, PackageLoader
+from starlette.exceptions import HTTPException
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from pyg_glif.pages import (
+    ASSETS,
+    Figure,
+    asset,
+    bar_chart,
+    environment,
+    front_chart,
+    histogram,
+    interval_chart,
+    number,
+)
+from pyg_glif.serve._desk import Desk
+from pyg_glif.serve._guard import COOKIE
+from pyg_glif.serve._later import Later
+from pyg_glif.serve._service import Service
+
+# Scripts and styles, by name: nothing else is read, whatever a path says.
+_OWN = ("desk.css", "desk.js")
+_TYPES = {"css": "text/css", "js": "text/javascript"}
+_PAGES = (
+    ("/", "Overview"),
+    ("/people", "People"),
+    ("/what-if", "What if"),
+    ("/newcomer", "Newcomer"),
+)
+# People listed at once, and columns up to which a form has a field for each.
+_LISTED, _FIELDS = 50, 64
+_KINDS = ("other settings", "this radius", "served now", "chosen here")
+_UNLIKE = "difference between similar people"
+
+
+def pages(desk: Desk) -> APIRouter:
+    """Pages over a desk."""
+    router = APIRouter(include_in_schema=False)
+    env = environment()
+    assert env.loader is not None
+    env.loader = ChoiceLoader([PackageLoader("pyg_glif.serve"), env.loader])
+    vega = Later("vega", _vega, threading.Lock())
+
+    shown = _PAGES if desk.monitor is None else (*_PAGES, ("/monitor", "Monitor"))
+
+    def page(request: Request, name: str, here: str = "", **values: Any) -> Response:
+        root = request.scope.get("root_path", "")
+        shared = {
+            "root": root,
+            "static": f"{root}/static",
+            "pages": shown,
+            "here": here,
+            "title": dict(shown).get(here, "Person"),
+            "fit_name": desk.name,
+            "info": desk.service.info,
+            "show_people": desk.settings.show_people,
+        }
+        return HTMLResponse(env.get_template(name).render(**{**shared, **values}))
+
+    def waiting(request: Request, here: str, what: str, error: str | None) -> Response:
+        vega.ask()  # what comes next has charts
+        return page(request, "wait.html", here, what=what, error=error)
+
+    @router.get("/")
+    async def overview(request: Request) -> Response:
+        later = desk.service.audit
+        report = later.ask()
+        if report is None:
+            return waiting(request, "/", "The audit", later.error)
+        return page(
+            request,
+            "overview.html",
+            "/",
+            report=report,
+            facts=_facts(desk.service),
+            figures=await asyncio.to_thread(report.figures),
+            charts=True,
+        )
+
+    @router.get("/people")
+    async def people(request: Request, q: str = "") -> Response:
+        if not desk.settings.show_people:
+            return page(request, "people.html", "/people")
+        service, query = desk.service, q.strip()[:200]
+        rows, said = await asyncio.to_thread(_found, service, query)
+        found = [service.person(row) for row in rows]
+        names = service.output_names
+        return page(
+            request,
+            "people.html",
+            "/people",
+            query=query,
+            found=found,
+            said=said,
+            outputs=[f"{name}, {when}" for name in names for when in _WHEN],
+        )
+
+    @router.get("/people/{row}")
+    async def person(request: Request, row: int) -> Response:
+        service = desk.service
+        if not desk.settings.show_people or not 0 <= row < service.served.num_people:
+            raise HTTPException(404, "nobody there")
+        found = await asyncio.to_thread(service.letter, row)
+        return page(
+            request,
+            "person.html",
+            "/people/",
+            title=service.served.ids[row],
+            charts=True,
+            **found,
+        )
+
+    @router.get("/what-if")
+    async def what_if(request: Request) -> Response:
+        later = desk.service.what_if
+        grid = later.ask()
+        if grid is None:
+            return waiting(request, "/what-if", "The grid of settings", later.error)
+        root = request.scope.get("root_path", "")
+        content = desk.service.grid(grid)
+        content |= {"words": _words(desk.service), "person": f"{root}/people/"}
+        return page(
+            request,
+            "what_if.html",
+            "/what-if",
+            grid=content,
+            figures=_figures(content),
+            charts=True,
+        )
+
+    @router.get("/newcomer")
+    async def newcomer(request: Request) -> Response:
+        service = desk.service
+        return page(
+            request,
+            "newcomer.html",
+            "/newcomer",
+            fields=_fields(service),
+            outputs=service.output_names,
+            many=service.served.num_outputs is not None,
+        )
+
+    @router.get("/monitor")
+    async def monitor(request: Request) -> Response:
+        if desk.monitor is None:
+            raise HTTPException(404, "there is no monitor. See --monitor")
+        state = desk.monitor.to_dict()
+        figures = [_streams(state["streams"])] if state["num"] else []
+        return page(
+            request,
+            "monitor.html",
+            "/monitor",
+            state=state,
+            figures=figures,
+            rows=_lines(state["streams"]),
+            charts=True,
+        )
+
+    @router.get("/login")
+    async def login(request: Request) -> Response:
+        return page(request, "login.html", failed=False)
+
+    @router.post("/login")
+    async def enter(request: Request) -> Response:
+        body = (await request.body()).decode("utf-8", "replace")
+        given = parse_qs(body).get("token", [""])[0]
+        if desk.settings.token is None or not desk.settings.is_token(given):
+            await asyncio.sleep(0.5)  # guessing takes time
+            failed = page(request, "login.html", failed=True)
+            failed.status_code = 403
+            return failed
+        root = request.scope.get("root_path", "")
+        found = RedirectResponse(f"{root}/", 303)
+        found.set_cookie(
+            COOKIE,
+            desk.settings.session,
+            path=root or "/",
+            httponly=True,
+            samesite="strict",
+            secure=request.url.scheme == "https",
+        )
+        return found
+
+    @router.get("/static/{name}")
+    async def static(request: Request, name: str) -> Response:
+        if name == "vega.js":
+            text = await asyncio.to_thread(vega.wait)
+        elif name in ASSETS:
+            text = asset(name)
+        else:
+            text = _own(name) if name in _OWN else None
+        if text is None:
+            raise HTTPException(404, "no such file")
+        tag = f'"{hashlib.sha256(text.encode()).hexdigest()[:32]}"'
+        headers = {"ETag": tag, "Cache-Control": "private, no-cache"}
+        if request.headers.get("if-none-match") == tag:
+            return Response(status_code=304, headers=headers)
+        return Response(
+            text, headers=headers, media_type=_TYPES[name.rpartition(".")[2]]
+        )
+
+    return router
+
+
+_WHEN = ("model", "corrected")
+
+
+def _vega(stopped: Callable[[], bool]) -> str:
+    """The script that draws charts, from a process of its own.
+
+    Putting it together takes seconds, and in this process nobody would be answered
+    meanwhile.
+    """
+    code = "import sys, pyg_glif.pages as p; sys.stdout.write(p.asset('vega.js'))"
+    here = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "PYTHONUTF8": "1"}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, env=here, check=True, stdout=subprocess.PIPE)
+    return done.stdout.decode()
+
+
+@lru_cache
+def _own(name: str) -> str:
+    """A style or script of the desk."""
+    return (files("pyg_glif.serve") / "static" / name).read_text(encoding="utf-8")
+
+
+def _found(service: Service, query: str) -> tuple[list[int], str]:
+    """People whose id holds a text, or those who moved most; and what was done."""
+    if not query:
+        return service.most_moved[:_LISTED], "Those who moved most."
+    rows = service.served.search(query, _LISTED + 1)
+    count = "Nobody" if not rows else f"{len(rows[:_LISTED])}"
+    more = " first" if len(rows) > _LISTED else ""
+    return rows[:_LISTED], f"{count}{more} whose id contains “{query}”."
+
+
+def _words(service: Service) -> dict[str, Any]:
+    """What the what-if page calls things."""
+    decided = service.decide is not None
+    one = service.served.num_outputs is None
+    return {
+        "kinds": _KINDS,
+        "unlike": _UNLIKE,
+        "kept": "decisions kept" if decided else "share of people not affected",
+        "up": "become yes" if one else "become another",
+        "down": "become no" if one else "",
+    }
+
+
+def _figures(grid: Mapping[str, Any]) -> list[Figure]:
+    """The charts of the what-if page, for the settings of the fit."""
+    words, (tau, lam) = grid["words"], grid["at"]
+    own = grid["points"][tau * len(grid["lams"]) + lam]
+    x, y = words["unlike"], words["kept"]
+    front = [
+        {
+            x: point["unlike"],
+            y: point["kept_or_near"],
+            "kind": _KINDS[int(point["tau"] == own["tau"])],
+            "setting": f"strength {number(point['lam'])}",
+        }
+        for point in grid["points"]
+    ]
+    last = {x: own["unlike"], y: own["kept_or_near"], "setting": "the fit"}
+    front += [{**last, "kind": _KINDS[2]}, {**last, "kind": _KINDS[3]}]
+    found = [
+        Figure(
+            "front",
+            "What is given up for what",
+            "Each point is a setting; the line joins strengths of the radius chosen.",
+            front_chart(front, x, y, kind="kind", order=_KINDS),
+        )
+    ]
+    colors = {words["up"]: "#12a37a"}
+    ways = [("up", 1)]
+    if words["down"]:
+        colors[words["down"]] = "#c65f9e"
+        ways.append(("down", -1))
+    groups = [
+        {"people": sign * one[way], "group": one["group"], "way": words[way]}
+        for one in own["groups"]
+        for way, sign in ways
+    ]
+    if groups:
+        found.append(
+            Figure(
+                "decisions",
+                "Decisions that change",
+                "People whose decision differs from the model's, by group.",
+                bar_chart(groups, "people", "group", color="way", colors=colors),
+            )
+        )
+    edges = grid["edges"]
+    bars = [
+        {"from": edges[k], "to": edges[k + 1], "people": count, "group": "everybody"}
+        for k, count in enumerate(own["bars"])
+    ]
+    title = "how far the output moves"
+    found.append(
+        Figure(
+            "movement",
+            "People affected",
+            "How many people move how far.",
+            histogram(bars, "from", "to", "people", color="group", title=title),
+        )
+    )
+    return found
+
+
+def _facts(service: Service) -> list[tuple[str, Any]]:
+    """What was fitted, in a few lines."""
+    info = service.info
+    near = f"within {number(info['tau'])} {info['unit']}" if info["tau"] else ""
+    if info["k"] is not None:
+        near = f"the {info['k']} nearest{', ' if near else ''}{near}"
+    counted = [one.name for one in service.served.columns if one.counts]
+    return [
+        ("who is similar", near or "everybody"),
+        ("told by", counted or f"{info['num_features']} features"),
+        ("strength", info["lam"]),
+        ("people without anybody similar", info["num_isolated"]),
+    ]
+
+
+def _lines(streams: Mapping[str, Any]) -> list[list[Any]]:
+    """The same as a table."""
+    keys = ("limit", "p_value", "alarm_at")
+    return [
+        [name, one["num"], one["mean"], *one["interval"], *(one[key] for key in keys)]
+        for name, one in streams.items()
+    ]
+
+
+def _streams(streams: Mapping[str, Any]) -> Figure:
+    """The means that a monitor watches, with their intervals."""
+    rows = [
+        {
+            "mean": one["mean"],
+            "low": one["interval"][0],
+            "high": one["interval"][1],
+            "of": name,
+            "kind": kind,
+        }
+        for name, one in streams.items()
+        for kind in ("alarm" if one["alarm"] else "no alarm",)
+        if one["num"]
+    ]
+    colors = {"no alarm": "#1f8fd6", "alarm": "#e07b00"}
+    return Figure(
+        "streams",
+        "What is watched",
+        "Points are means by now. Lines hold the true mean at all times at once, if it "
+        "is one and the same number throughout.",
+        interval_chart(rows, "mean", "of", color="kind", colors=colors),
+    )
+
+
+def _fields(service: Service) -> list[dict[str, Any]]:
+    """Fields of the form for newcomers; none if there would be too many."""
+    columns = [one for one in service.served.columns if one.counts]
+    if len(columns) > _FIELDS:
+        return []
+    found = []
+    for one in columns:
+        kind = "number" if one.kind in ("number", "duration") else "text"
+        kind = "date" if one.kind == "date" else kind
+        found.append(
+            {
+                "name": one.name,
+                "hint": {"duration": "days", "date": "a day"}.get(one.kind, ""),
+                "input": "option" if one.values else kind,
+                "type": kind,
+                "options": one.values,
+                "nullable": one.nullable,
+            }
+        )
+    return found
