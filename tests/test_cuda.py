@@ -371,7 +371,8 @@ MODULES = [
 # What holds results or is subclassed, and what the functions above are made of.
 NO_CALL = {
     "AuditReport", "Bootstrap", "Estimate", "Explanation", "FairDistance",
-    "FitSummary", "GroupTreatment", "Interval", "Lists", "Verdict",
+    "Contribution", "Difference", "FitSummary", "GroupTreatment", "Interval",
+    "Lists", "Verdict",
     "Jacobi", "Link", "LipschitzRatios", "LogisticFit", "Measure", "MetricFit", "Pair",
     "PathPoint", "Person", "Projection", "Solution", "SolveStatus", "Solver",
     "SubspaceFit", "System", "TransformInfo", "TunePoint", "TuneResult", "Violations",

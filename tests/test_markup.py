@@ -4,14 +4,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from pyg_glif._markup import (
-    Section,
-    cell,
-    html_page,
-    html_table,
-    markdown_page,
-    markdown_table,
-)
+from pyg_glif._markup import cell, markdown_table
 
 HOSTILE = [
     "a|b",
@@ -68,36 +61,6 @@ def test_markdown_table_shows_text_as_it_is() -> None:
     found.feed(parser.render(markdown_table(HOSTILE, [HOSTILE, HOSTILE[::-1]])))
     assert found.cells == [*HOSTILE, *HOSTILE, *HOSTILE[::-1]]
     assert found.tags == TABLE
-
-
-def test_html_table_shows_text_as_it_is() -> None:
-    found = Cells()
-    found.feed(html_table(HOSTILE, [HOSTILE]))
-    assert found.cells == [*HOSTILE, *HOSTILE]
-    assert found.tags <= TABLE
-
-
-def test_pages_hold_nothing_that_was_not_put_there() -> None:
-    sections = [Section("<i>a|b</i>", ["one"], [["two"]]), Section("*c*", ["none"], [])]
-    found = Cells()
-    found.feed(html_page("<u>title</u>", "<script>words</script>", sections))
-    assert found.tags == {"html", "head", "meta", "title", "style", "body"} | {
-        "h1",
-        "p",
-        "h2",
-        "table",
-        "tr",
-        "th",
-        "td",
-    }
-    assert found.cells == ["one", "two", "none"]
-    markdown = pytest.importorskip("markdown_it")
-    parser = markdown.MarkdownIt("commonmark").enable("table")
-    found = Cells()
-    page = markdown_page("<u>title</u>", "<script>words</script>", sections)
-    found.feed(parser.render(page))
-    assert found.tags == TABLE | {"h1", "h2", "p"}
-    assert found.cells == ["one", "two", "none"]
 
 
 def test_cells() -> None:

@@ -95,7 +95,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--audit", metavar="FILE", help="before and after: .md, .html or .json"
     )
     parser.add_argument(
-        "--save", metavar="FILE", help="keep the fit for newcomers: .safetensors"
+        "--save",
+        metavar="FILE",
+        help="keep the fit for newcomers and letters: .safetensors, which holds "
+        "features, outputs and ids of these people",
     )
     parser.add_argument(
         "--post", metavar="FILE", help="correct newcomers by a fit that was kept"
@@ -203,8 +206,18 @@ def _fit(args: argparse.Namespace) -> "tuple[dict[str, Any], People]":
     if report is not None:
         write_report(args.audit, report)
     if args.save:
+        _describe(post, people)
         post.save(args.save, metadata=people.kept())
     return _facts(people, post, args.metric), people
+
+
+def _describe(post: "GLIFPostProcessor", people: "People") -> None:
+    """Keeps what people are like and what they are called, for letters."""
+    frame, ids = people.described(), people.first_ids()
+    if ids is not None and len(set(ids)) < len(ids):
+        ids = None  # several rows of one person: they go by number
+    if frame is not None:
+        post.describe(frame[people.features], ids=ids, table=people.table)
 
 
 def _correct(args: argparse.Namespace) -> "tuple[dict[str, Any], People]":

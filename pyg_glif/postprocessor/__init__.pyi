@@ -2,7 +2,7 @@ from ._fitted import TransformInfo
 from ._measures import Bootstrap
 from .audit import audit
 from .certificate import Certificate, NearbyBound, Sensitivity
-from .explanation import Explanation
+from .explanation import Contribution, Difference, Explanation
 from .glif_post_processor import GLIFPostProcessor
 from .peers import Peers
 from .report import (
@@ -21,6 +21,8 @@ __all__ = [
     "AuditReport",
     "Bootstrap",
     "Certificate",
+    "Contribution",
+    "Difference",
     "Estimate",
     "Explanation",
     "FitSummary",

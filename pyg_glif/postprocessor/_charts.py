@@ -21,7 +21,14 @@ from pyg_glif.pages import (
 if TYPE_CHECKING:
     from pyg_glif.postprocessor.report import AuditReport, Estimate
 
-_WAYS = {"now above": "#1f8fd6", "now below": "#e07b00"}
+_UP, _DOWN = "#1f8fd6", "#e07b00"
+
+
+def ways(report: "AuditReport") -> tuple[str, str]:
+    """What a changed decision is called, in both directions."""
+    if report.facts["num_outputs"] == 1:
+        return "now above", "now below"
+    return "now a later class", "now an earlier class"
 
 
 @dataclass(frozen=True)
@@ -114,11 +121,12 @@ def _moved(report: "AuditReport", name: str, rows: Any, attribute: str) -> Chart
 
 def _changed(report: "AuditReport", name: str, rows: Any, attribute: str) -> Chart:
     group = attribute or "people of"
-    ways = {"raised": "now above", "lowered": "now below"}
+    up, down = ways(report)
+    named = {"raised": up, "lowered": down}
     held = [
         {
             group: row["group"],
-            "way": ways[row["way"]],
+            "way": named[row["way"]],
             "people": row["people"] * (1 if row["way"] == "raised" else -1),
         }
         for row in rows
@@ -130,19 +138,21 @@ def _changed(report: "AuditReport", name: str, rows: Any, attribute: str) -> Cha
         )
     else:
         words = (
-            "To the right, people who now get a class with a larger number; to the "
-            "left, one with a smaller number."
+            "To the right, people who now get a later class, by the order of the "
+            "outputs; to the left, an earlier one."
         )
     return Chart(
         Table(
             f"Decisions that changed{_by(attribute)}",
             words,
             [group, "direction", "people", "of"],
-            [[r["group"], ways[r["way"]], r["people"], r["of"]] for r in rows],
+            [[r["group"], named[r["way"]], r["people"], r["of"]] for r in rows],
             (2, 3),
             name,
         ),
-        lambda: bar_chart(held, "people", group, color="way", colors=_WAYS),
+        lambda: bar_chart(
+            held, "people", group, color="way", colors={up: _UP, down: _DOWN}
+        ),
     )
 
 

@@ -1,7 +1,7 @@
 """What people are like, in the values that they know themselves."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,9 @@ class Features:
         values (Tensor): Numbers, or positions among ``levels``; NaN where a value is
             missing. Float64.
         levels (tuple): For each column its different texts, :obj:`None` for numbers.
+        places (tuple, optional): For each column, which coordinate of the fit is its
+            effect on the model. (default: :obj:`None`, not known)
+        unit (str): The unit of these effects. (default: ``""``)
 
     Shapes:
         - **values:** :math:`(N, F)`
@@ -28,6 +31,8 @@ class Features:
     names: tuple[str, ...]
     values: Tensor
     levels: tuple[tuple[str, ...] | None, ...]
+    places: tuple[int, ...] | None = None
+    unit: str = ""
 
     @classmethod
     def of(cls, frame: Any) -> "Features":
@@ -44,6 +49,22 @@ class Features:
             torch.from_numpy(np.stack(values, axis=1)),
             tuple(levels for _, levels in read),
         )
+
+    @classmethod
+    def of_table(cls, frame: Any, table: Any) -> "Features":
+        """The columns that a table counts, with the place of their effect.
+
+        An effect is one coordinate that means as much to the model as to the table:
+        not one-hot ones, not those of several classes, not what is left after proxies.
+        """
+        config = table.to_config()
+        columns = [str(column["name"]) for column in config["columns"]]
+        out = cls.of(frame[list(_wanted(frame, columns))])
+        single = all(len(column["labels"]) == 1 for column in config["columns"])
+        by_effect = config["params"]["scale"] in ("effect", "conditional")
+        if not (single and by_effect and config["erasure"] is None):
+            return out
+        return replace(out, places=tuple(range(len(columns))), unit=config["unit"])
 
     @classmethod
     def of_numbers(cls, names: Sequence[Any], x: Tensor) -> "Features":
@@ -88,50 +109,42 @@ class Features:
 
     def only(self, rows: Tensor) -> "Features":
         """Some of the people."""
-        return Features(self.names, self.values[rows.cpu()], self.levels)
+        return replace(self, values=self.values[rows.to(self.values.device)])
 
-    def joined(self, other: "Features") -> "Features":
-        """These people and others, with the same columns in any order."""
-        place = {name: at for at, name in enumerate(other.names)}
-        if set(place) != set(self.names):
-            msg = "'people' must have the columns of the fit"
-            raise ValueError(f"{msg} (got {', '.join(map(repr, other.names))})")
-        columns, levels = [], []
-        for at, name in enumerate(self.names):
-            mine, theirs = self.levels[at], other.levels[place[name]]
-            value = other.values[:, place[name]]
-            if (mine is None) != (theirs is None):
-                kind = "numbers" if mine is None else "texts"
-                raise TypeError(f"'people' must hold {kind} in {name!r}, as the fit")
-            if mine is not None and theirs is not None:
-                mine, value = _renumbered(mine, theirs, value)
-            columns.append(torch.cat([self.values[:, at], value]))
-            levels.append(mine)
-        return Features(self.names, torch.stack(columns, 1), tuple(levels))
+    def read(self, frame: Any) -> "Features":
+        """Other people, with these columns, in their order."""
+        return Features.of(frame[list(_wanted(frame, self.names))])
 
     def to_config(self) -> dict[str, Any]:
         """All but the values, as plain data."""
         return {
-            "names": list(self.names),
-            "levels": [self._listed(at) for at in range(len(self.names))],
+            "names": self.names,
+            "levels": self.levels,
+            "places": self.places,
+            "unit": self.unit,
         }
-
-    def _listed(self, at: int) -> list[str] | None:
-        levels = self.levels[at]
-        return None if levels is None else list(levels)
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], values: Tensor) -> "Features":
         """What :meth:`to_config` described, with its values."""
         levels = tuple(None if one is None else tuple(one) for one in config["levels"])
-        return cls(tuple(config["names"]), values, levels)
+        places = config["places"]
+        return cls(
+            tuple(config["names"]),
+            values,
+            levels,
+            None if places is None else tuple(places),
+            config["unit"],
+        )
 
 
 def _read(frame: Any, name: Any) -> tuple[Any, tuple[str, ...] | None]:
     """A column as numbers, or as numbers of its different texts."""
     import pandas
 
-    series = pandas.Series(frame[name].to_numpy())
+    series = frame[name]
+    if not isinstance(series, pandas.Series):
+        series = pandas.Series(series.to_numpy())
     types = pandas.api.types
     if types.is_numeric_dtype(series) and not types.is_bool_dtype(series):
         return series.to_numpy(dtype=np.float64, na_value=np.nan), None
@@ -140,15 +153,12 @@ def _read(frame: Any, name: Any) -> tuple[Any, tuple[str, ...] | None]:
     return value, tuple(str(one) for one in found)
 
 
-def _renumbered(
-    mine: tuple[str, ...], theirs: tuple[str, ...], value: Tensor
-) -> tuple[tuple[str, ...], Tensor]:
-    """Levels of both, and the positions among them of values of the second."""
-    place = {level: at for at, level in enumerate(mine)}
-    for level in theirs:
-        place.setdefault(level, len(place))
-    table = torch.tensor([place[level] for level in theirs], dtype=torch.float64)
-    known = ~value.isnan()
-    out = value.clone()
-    out[known] = table[value[known].long()]
-    return tuple(place), out
+def _wanted(frame: Any, names: Sequence[str]) -> Iterator[Any]:
+    """The names of the frame's own columns, whatever they are besides texts."""
+    there = {str(name): name for name in frame.columns}
+    missing = [repr(name) for name in names if name not in there]
+    if missing:
+        listed = ", ".join(map(repr, names))
+        msg = f"'people' must have the columns {listed}"
+        raise ValueError(f"{msg} (got none called {', '.join(missing)})")
+    return (there[name] for name in names)

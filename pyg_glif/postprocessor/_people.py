@@ -9,6 +9,7 @@ from torch import Tensor
 
 from pyg_glif._arrays import to_tensor
 from pyg_glif._validate import check_finite, check_rank, check_scalar
+from pyg_glif.postprocessor._features import Features
 from pyg_glif.postprocessor._groups import Groups
 from pyg_glif.postprocessor._labels import Id, as_ids
 
@@ -20,11 +21,12 @@ class People:
     ids: tuple[Id, ...] | None = None
     y_std: Tensor | None = None  # [N] float64
     groups: Groups | None = None  # those to be treated equally alike
+    features: Features | None = None  # in the values that people know themselves
 
     @property
     def is_plain(self) -> bool:
         """Whether there is nothing to know."""
-        return self.ids is None and self.y_std is None and self.groups is None
+        return all(value is None for value in vars(self).values())
 
     @property
     def precision(self) -> Tensor | None:  # [N] float64
@@ -44,6 +46,7 @@ class People:
         if self.groups is not None:
             assert other.groups is not None
             groups = self.groups.joined(other.groups)
+        # What the new ones are like was not said: 'describe' is asked to say it.
         return People(ids, y_std, groups)
 
     def only(self, rows: Tensor) -> "People":
@@ -53,7 +56,8 @@ class People:
             ids = tuple(self.ids[row] for row in rows.tolist())
         y_std = None if self.y_std is None else self.y_std[rows]
         groups = None if self.groups is None else self.groups.only(rows)
-        return People(ids, y_std, groups)
+        features = None if self.features is None else self.features.only(rows)
+        return People(ids, y_std, groups, features)
 
     def rows_of(self, ids: Any, num_people: int) -> Tensor:  # -> [K] int64
         """Numbers of people by id, or by number if they have none."""

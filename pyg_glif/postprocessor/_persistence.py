@@ -34,6 +34,7 @@ from pyg_glif._validate import check_choice
 from pyg_glif.errors import DamagedFileError, UnprotectedFileWarning
 from pyg_glif.graph import SimilarityGraph
 from pyg_glif.kinds import Kind, build, describe, registered
+from pyg_glif.postprocessor._features import Features
 from pyg_glif.postprocessor._fitted import Fitted, Settings, balanced
 from pyg_glif.postprocessor._groups import Groups
 from pyg_glif.postprocessor._labels import as_ids
@@ -97,6 +98,8 @@ def write_fitted(
     }
     if fitted.people.ids is not None:
         header["ids"] = fitted.people.ids
+    if fitted.people.features is not None:
+        header["people"] = fitted.people.features.to_config()
     if fitted.people.groups is not None and solution.balance is not None:
         header["groups"] = fitted.people.groups.labels
         header["balance"] = {
@@ -213,10 +216,14 @@ def _rebuilt(
         }
         found = Balance(**evidence, **header["balance"])
         solution = replace(solution, balance=found)
+    described = header.get("people")
     people = People(
         None if ids is None else check_ids(as_ids(ids), len(x)),
         tensors.get("y_std"),
         groups,
+        None
+        if described is None
+        else Features.from_config(described, tensors["people"]),
     )
     lap = balanced(lap, people, solution)
     fitted = Fitted(settings, x, y_hat, graph, lap, y_fair, solution, names, people)
@@ -244,6 +251,8 @@ def _tensors(fitted: Fitted, with_distance: bool) -> dict[str, Tensor]:
         tensors["scale"] = fitted.graph.scale
     if fitted.people.y_std is not None:
         tensors["y_std"] = fitted.people.y_std
+    if fitted.people.features is not None:
+        tensors["people"] = fitted.people.features.values
     groups, balance = fitted.people.groups, fitted.solution.balance
     if groups is not None and balance is not None:
         tensors["group_code"] = groups.code

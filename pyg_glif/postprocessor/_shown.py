@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyg_glif._markup import escaped, markdown_table
 from pyg_glif.pages import counted, environment, number, percent, shown
-from pyg_glif.postprocessor._charts import Table, charts_of, figures_of
+from pyg_glif.postprocessor._charts import Table, charts_of, figures_of, ways
 
 if TYPE_CHECKING:
     from pyg_glif.postprocessor.report import (
@@ -289,6 +289,7 @@ def _estimates(measure: Any) -> list[Any]:
 
 def groups_of(report: "AuditReport") -> Iterator[Table]:
     """How the groups of each attribute fare."""
+    up, down = ways(report)
     for name, found in report.groups.items():
         header, columns = [name, "people"], []
         for title, key in (
@@ -296,8 +297,8 @@ def groups_of(report: "AuditReport") -> Iterator[Table]:
             ("mean after", "mean_after"),
             ("rate before", "rate_before"),
             ("rate after", "rate_after"),
-            ("now above", "num_raised"),
-            ("now below", "num_lowered"),
+            (up, "num_raised"),
+            (down, "num_lowered"),
         ):
             values = [getattr(one, key) for one in found]
             if any(value is not None for value in values):

@@ -40,9 +40,12 @@ from pyg_glif.postprocessor._doubts import (
     doubt_graph,
     doubt_newcomers,
 )
+from pyg_glif.postprocessor._features import Features
 from pyg_glif.postprocessor._fitted import Fitted, Settings, fit_people
+from pyg_glif.postprocessor._labels import as_ids
+from pyg_glif.postprocessor._letters import Subject, explained, features_of
 from pyg_glif.postprocessor._measures import Bootstrap
-from pyg_glif.postprocessor._people import check_people, people_of
+from pyg_glif.postprocessor._people import check_ids, check_people, people_of
 from pyg_glif.postprocessor._persistence import (
     damage_in,
     omitted_in,
@@ -52,7 +55,7 @@ from pyg_glif.postprocessor._persistence import (
 from pyg_glif.postprocessor._worst_case import certify, sensitivity
 from pyg_glif.postprocessor.audit import audit
 from pyg_glif.postprocessor.certificate import NearbyBound, Sensitivity
-from pyg_glif.postprocessor.explanation import Explanation, stochastic, strongest
+from pyg_glif.postprocessor.explanation import Explanation, stochastic
 from pyg_glif.postprocessor.report import AuditReport
 from pyg_glif.postprocessor.summary import (
     FitSummary,
@@ -65,6 +68,8 @@ from pyg_glif.typing import Normalization
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
+
+    from pyg_glif.tables import FairTable
 
 _NAMES = ("feature_names_in_", "output_names_")
 _log = logging.getLogger("pyg_glif")
@@ -146,8 +151,8 @@ class GLIFPostProcessor(Parameters):
     Features are converted to the precision and device of the fit, so that people
     who were fitted are found again. Parameters follow scikit-learn: ``get_params``,
     ``set_params`` and ``sklearn.base.clone`` work, and a change of parameters takes
-    effect at the next ``fit``. No method but ``fit``, ``partial_fit`` and ``forget``
-    changes the object, so that threads can share it.
+    effect at the next ``fit``. No method but ``fit``, ``partial_fit``, ``forget`` and
+    ``describe`` changes the object, so that threads can share it.
 
     A :class:`~pyg_glif.errors.SimilarityWarning` says what was hardly meant. ``fit``
     warns if at least nine tenths of all pairs of at least 20 people are neighbours; if
@@ -497,30 +502,74 @@ class GLIFPostProcessor(Parameters):
         """
         return sensitivity(self._require_fit("sensitivity"))
 
-    def explain(self, i: int, top: int | None = None) -> Explanation:
-        r"""Who contributed how much to the output of fitted person ``i``.
+    def describe(
+        self, people: Any, *, ids: Any = None, table: "FairTable | None" = None
+    ) -> "GLIFPostProcessor":
+        """Tells what the fitted people are like, for letters and reports.
+
+        Args:
+            people (DataFrame): A row for each of them, in the order of the fit, in the
+                values that they know themselves. It may have more columns than ``x``.
+            ids (sequence, optional): What they are called, texts or whole numbers,
+                each once. (default: :obj:`None`, as before)
+            table (FairTable, optional): What made ``x`` of them: letters are about the
+                columns that it counts, and reasons in its unit.
+                (default: :obj:`None`, all columns)
+
+        Both are saved with the fit. People who come by ``partial_fit`` have to be
+        described again, with all others; those whom ``forget`` removes are removed.
+        Without a description, columns of the fit that have names are taken.
+        """
+        fitted = self._require_fit("describe")
+        if table is None:
+            features = Features.of(people)
+        else:
+            features = Features.of_table(people, table)
+        if len(features) != len(fitted.x):
+            msg = "'people' must have a row for each fitted person"
+            raise ValueError(f"{msg} (got {len(features)} for {len(fitted.x)})")
+        told = replace(fitted.people, features=features)
+        if ids is not None:
+            told = replace(told, ids=check_ids(as_ids(ids), len(fitted.x)))
+        self._fitted = replace(fitted, people=told)
+        return self
+
+    def explain(self, i: int | str, top: int | None = None) -> Explanation:
+        r"""Who contributed how much to the output of a fitted person.
 
         Row :math:`i` of :math:`(\mathbf{I} + \lambda \mathbf{L})^{-1}`, at the cost of
         solving for one column.
 
         Args:
-            i (int): Number of the person.
-            top (int, optional): How many contributors to return.
-                (default: :obj:`None`, all)
+            i (int or str): Number of the person, or if it is a text their id.
+            top (int, optional): How many contributors to return; counts, shares and
+                averages are of all. (default: :obj:`None`, all)
         """
         fitted = self._require_fit("explain")
+        if isinstance(i, str):
+            i = int(fitted.people.rows_of(i, len(fitted.x))[0])
         i = check_count("i", operator.index(i), minimum=0, below=len(fitted.x))
         _check_top(top)
         weight, bound = stochastic(fitted.row(i), 0.0, fitted.lap.is_psd)
-        index = strongest(weight, top)
-        dist = fitted.dist_from(fitted.x[i : i + 1], index)
-        return Explanation(index, weight[index], dist, bound)
+        ptr, features = fitted.lap.pattern.rowptr, features_of(fitted)
+        row = slice(i, i + 1)
+        who = Subject(
+            fitted.x[row],
+            i,
+            fitted.graph.edge_index[1, int(ptr[i]) : int(ptr[i + 1])],
+            fitted.y_hat[row],
+            fitted.y_fair[row],
+            None if features is None else features.only(torch.tensor([i])),
+        )
+        return explained(fitted, who, weight, 0.0, bound, top)
 
     def explain_new(
         self,
         x_new: Any,
         top: int | None = None,
         *,
+        y_hat_new: Any = None,
+        people: Any = None,
         y_std: Any = None,
         groups: Any = None,
     ) -> Explanation:
@@ -531,8 +580,12 @@ class GLIFPostProcessor(Parameters):
 
         Args:
             x_new (array-like): Features of one person, :math:`(1, F)`.
-            top (int, optional): How many contributors to return.
-                (default: :obj:`None`, all)
+            top (int, optional): How many contributors to return; counts, shares and
+                averages are of all. (default: :obj:`None`, all)
+            y_hat_new (array-like, optional): The model's output for them, so that the
+                explanation knows from what to what it went. (default: :obj:`None`)
+            people (DataFrame, optional): What they are like, one row, if the fitted
+                people were described. (default: :obj:`None`)
             y_std (float or array-like, optional): As in :meth:`transform`.
             groups (sequence, optional): Likewise.
         """
@@ -544,13 +597,19 @@ class GLIFPostProcessor(Parameters):
         std, group = self._new_std(y_std, row), self._new_groups(groups, row)
         found, own = fitted.row_of_new(row, std, group)
         weight, bound = stochastic(found, own, fitted.lap.is_psd)
-        weight = torch.cat([weight, weight.new_tensor([own])])
-        index = strongest(weight, top)
-        others = index < len(fitted.x)
-        dist = row.new_zeros(index.numel())
-        dist[others] = fitted.dist_from(row, index[others])
-        shown = torch.where(others, index, -1)
-        return Explanation(shown, weight[index], dist, bound)
+        peers = fitted.beside(row, groups=group).tied
+        before = after = None
+        if y_hat_new is not None:
+            _, before, _ = self._new_people(("x_new", x_new), ("y_hat_new", y_hat_new))
+            before = before.to(row.device)
+            after = fitted.update(row, before, std, groups=group)[0]
+        known, mine = features_of(fitted), None
+        if people is not None and known is not None:
+            mine = known.read(people)
+        elif known is not None and fitted.people.features is None:
+            mine = Features.of_numbers(known.names, row.cpu())
+        who = Subject(row, None, peers, before, after, mine)
+        return explained(fitted, who, weight, own, bound, top)
 
     def audit(
         self,

@@ -9,8 +9,8 @@ from torch import Tensor
 from pyg_glif._markup import markdown_table
 from pyg_glif._plain import plain
 from pyg_glif.distances import FairDistance
-from pyg_glif.postprocessor._features import Features
 from pyg_glif.postprocessor._fitted import Fitted
+from pyg_glif.postprocessor._letters import features_of
 from pyg_glif.postprocessor.report import AuditReport
 
 _QUANTILES = {"min": 0.0, "p10": 0.1, "median": 0.5, "p90": 0.9, "max": 1.0}
@@ -191,9 +191,10 @@ def completed_report(report: AuditReport, fitted: Fitted) -> AuditReport:
         **report.setup,
     }
     report = replace(report, certificate=certificate, setup=setup)
-    if fitted.names[0] is not None:
-        report = report.with_people(Features.of_numbers(fitted.names[0], fitted.x))
-    return report
+    features = features_of(fitted)
+    if fitted.people.ids is not None:
+        report = report.with_ids(fitted.people.ids)
+    return report if features is None else report.with_people(features)
 
 
 def share_joined(fitted: Fitted) -> float:

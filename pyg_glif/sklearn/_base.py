@@ -31,7 +31,7 @@ from pyg_glif.postprocessor import (
     GLIFPostProcessor,
     audit,
 )
-from pyg_glif.sklearn._people import Form, People
+from pyg_glif.sklearn._people import Form, People, ids_of
 from pyg_glif.sklearn._promise import fit_with_guarantee
 from pyg_glif.sklearn._rehearsal import Rehearsal, fitted_in_two
 from pyg_glif.sklearn._versions import is_frozen, routing_enabled, traits
@@ -206,6 +206,7 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             lam = self.tune_.best.lam
         post = self._new_post(tau=tau, theta=theta, lam=lam, link=link)
         self.post_ = post.fit(x, y_hat, graph)
+        self.post_.describe(people.frame, ids=ids_of(people.frame), table=self.table_)
         return self
 
     def explain(self, X: Any, top: int | None = None) -> list[Explanation]:  # noqa: N803
@@ -216,10 +217,20 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             top (int, optional): How many contributors to return for each.
                 (default: :obj:`None`, all)
 
-        Contributors are numbered as the rows of ``fit``; ``-1`` is the person.
+        Contributors are numbered as the rows of ``fit``; ``-1`` is the person. They are
+        called by the index of a pandas frame, if it is not just their number.
         """
-        x = self._coordinates(self._read(X))
-        return [self.post_.explain_new(row, top) for row in x.split(1)]
+        people = self._read(X)
+        x, y_hat = self._coordinates(people), self._before(people)
+        return [
+            self.post_.explain_new(
+                x[at : at + 1],
+                top,
+                y_hat_new=y_hat[at : at + 1],
+                people=people.frame[at : at + 1],
+            )
+            for at in range(len(x))
+        ]
 
     def num_peers(self, X: Any) -> NDArray[np.int64]:  # noqa: N803
         """How many people of the fit are similar to each person.
@@ -242,6 +253,8 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         *,
         attributes: Mapping[str, Any] | None = None,
         groups: Any = None,
+        difference: float | None = None,
+        tolerance: float | Mapping[str, float] | None = None,
         k: int | None = 5,
         num_worst: int = 10,
         bootstrap: Bootstrap = Bootstrap(),  # noqa: B008  (immutable)
@@ -257,6 +270,11 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
                 (default: the sensitive columns of two to 20 values)
             groups (array-like, optional): Label of each row's group of comparable
                 people, such as counterfactuals. (default: :obj:`None`)
+            difference (float, optional): Two people are treated unlike if their
+                outputs are further apart. (default: :obj:`None`, if decisions differ)
+            tolerance (float or dict, optional): Share of pairs that may be treated
+                unlike, see :func:`~pyg_glif.postprocessor.audit`.
+                (default: :obj:`None`)
             k (int, optional): Number of nearest others for consistency.
                 (default: :obj:`5`)
             num_worst (int): How many people and pairs to list.
@@ -269,31 +287,55 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         after, info = self.post_.transform(x, before, return_info=True)
         if attributes is None:
             attributes = self._groups_among(people)
-        named = {name: to_labels(name, value) for name, value in attributes.items()}
         graph = self._similarity(x, self.tau if self.k else self.post_.tau_)
+        decides = before.dim() == 1 and self._kind_of_outputs == "probabilities"
         report = audit(
             x,
             before,
             after,
             graph=graph,
             lap=graph.laplacian(self.post_.theta),
-            attributes=named,
+            attributes=attributes,
             groups=None if groups is None else to_labels("groups", groups),
-            threshold=0.5 if before.dim() == 1 else None,
+            threshold=0.5 if decides else None,
+            difference=difference,
+            tolerance=tolerance,
             k=k,
             num_worst=num_worst,
             bootstrap=bootstrap,
             progress=self.progress,
         )
         scores = {} if y is None else self._scores(y, before, after)
-        return report.with_facts(num_without_fitted_peers=info.num_isolated, **scores)
+        report = report.with_facts(num_without_fitted_peers=info.num_isolated, **scores)
+        report = self._told(report).with_people(people.frame)
+        ids = ids_of(people.frame)
+        return report if ids is None else report.with_ids(ids)
+
+    def _told(self, report: AuditReport) -> AuditReport:
+        """A report with what was compared, and what was tried."""
+        table, post = self.table_.summary(), self.post_
+        link = "Identity" if post.link is None else type(post.link).__name__
+        report = report.with_setup(
+            unit=table.unit,
+            table=table.to_frame().to_dict("records"),
+            sensitive=[str(name) for name in self.table_.sensitive],
+            metric="Euclidean",
+            tau=None if self.k else post.tau_,
+            k=self.k,
+            theta=post.theta_,
+            lam=post.lam,
+            normalization=post.normalization,
+            link=link,
+        )
+        return report.with_tradeoff(self.tune_) if hasattr(self, "tune_") else report
 
     def save(self, path: str | PathLike[str]) -> None:
         """Writes everything but the model to one safetensors file.
 
-        The file holds coordinates and outputs of the people of the fit: protect it as
-        you protect them. The model, ``estimator_``, is kept by whatever means you keep
-        models. ``tune_``, ``cv``, ``n_jobs`` and ``random_state`` are not kept.
+        The file holds coordinates, values of the columns that count, and outputs of the
+        people of the fit: protect it as you protect them. The model, ``estimator_``, is
+        kept by whatever means you keep models. ``tune_``, ``cv``, ``n_jobs`` and
+        ``random_state`` are not kept.
 
         Args:
             path (str or Path): Where to write; replaced in one step if it exists.

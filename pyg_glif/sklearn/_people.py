@@ -94,3 +94,13 @@ class Form:
         """An array of people, of numbers unless the model takes text."""
         dtype = None if self.allow_text else "numeric"
         return check_array(host, x, reset=reset, allow_nan=self.allow_nan, dtype=dtype)
+
+
+def ids_of(frame: Any) -> list[Any] | None:
+    """What the index of a pandas frame calls people; :obj:`None` if it only counts."""
+    index = getattr(frame, "index", None)
+    if index is None or type(index).__name__ == "RangeIndex" or not index.is_unique:
+        return None
+    found = index.tolist()
+    plain = all(isinstance(one, (str, int)) for one in found)
+    return found if plain else None

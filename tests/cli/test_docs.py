@@ -56,7 +56,7 @@ def test_the_page_shows_what_calls_print(shell: Shell) -> None:
             printed = call.out + call.err
         matches = checker.check_output(shown, printed, doctest.ELLIPSIS)
         assert matches, f"$ {command}\n{printed}"
-    assert seen == {"smooth", "audit", "tune", "info"}
+    assert seen == {"smooth", "audit", "explain", "tune", "info"}
 
 
 def test_every_option_on_the_page_exists(shell: Shell) -> None:

@@ -91,7 +91,9 @@ def test_explain_lone_people() -> None:
     new = post.explain_new(group.x_new[-1:])
     assert new.index.tolist() == [-1]
     assert new.weight.tolist() == [1.0]
-    assert new.to_markdown().splitlines()[-1] == "| own output | 1.0000 | 0 |"
+    last = new.to_markdown(names=True).splitlines()[-1]
+    assert last == "| own output | 1.0000 | 0 |"
+    assert new.to_markdown().splitlines()[-1] == "| own output | 1 | 100 |  |"
 
 
 def test_explain_top() -> None:
@@ -102,7 +104,8 @@ def test_explain_top() -> None:
     assert torch.equal(whole.weight[:3], top.weight)
     torch.testing.assert_close(whole.dist[:3], top.dist)
     assert len(post.explain_new(group.x_new[:1], top=2).index) == 2
-    assert len(top.to_markdown().splitlines()) == 5
+    assert len(top.to_markdown(names=True).splitlines()) == 5
+    assert (top.peers, top.others, top.own) == (whole.peers, whole.others, whole.own)
 
 
 def test_explain_is_exact_whatever_the_solver_of_the_fit() -> None:

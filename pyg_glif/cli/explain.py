@@ -1,0 +1,147 @@
+"""``pyg-glif explain``: a letter about one person's score."""
+
+import argparse
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyg_glif.cli._command import PEOPLE, Outcome, UsageError, add
+
+if TYPE_CHECKING:
+    from pyg_glif.postprocessor import Explanation, GLIFPostProcessor
+
+#: Suffixes of letters.
+LETTERS = (".txt", ".json")
+
+SUMMARY = "tell somebody what their score is made of"
+DESCRIPTION = """\
+Tell somebody in plain words what their score is made of: how much is their own, how
+much comes from people like them, and in what the closest differ. Nobody else is named
+unless --names asks for it.
+"""
+EPILOG = """\
+examples:
+  somebody who was fitted, by the id that --id named when the fit was kept:
+    pyg-glif smooth people.csv --outputs score --id name --save fit.safetensors
+    pyg-glif explain fit.safetensors --person "Jo Doe"
+  a newcomer, a row of a file; with the reasons that an adverse-action notice needs:
+    pyg-glif explain fit.safetensors --new new.csv --id name --person "Al Roe" --reasons
+  everybody of a file, as one JSON object:
+    pyg-glif explain fit.safetensors --new new.csv --json
+"""
+_COLUMNS = {flag: PEOPLE[flag] for flag in ("--outputs", "--id", "--ignore")}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the arguments of the command."""
+    parser.add_argument(
+        "post", metavar="FIT", help="a fit that 'pyg-glif smooth --save' kept"
+    )
+    parser.add_argument(
+        "--person",
+        metavar="ID",
+        help="who; by number from 0 where people have no ids (default: all of --new)",
+    )
+    parser.add_argument("--new", metavar="FILE", help="newcomers, a row each")
+    parser.add_argument(
+        "--reasons",
+        action="store_true",
+        help="add what tells them from people like them with a higher score",
+    )
+    parser.add_argument(
+        "--names", action="store_true", help="name those whose scores count most"
+    )
+    parser.add_argument("--out", metavar="FILE", help="write it: .txt or .json")
+    add(parser, "columns of --new", _COLUMNS)
+
+
+def run(args: argparse.Namespace) -> Outcome:
+    """Explains one person, or every row of a file."""
+    import json
+
+    from pyg_glif._plain import plain
+    from pyg_glif.cli._files import check_targets, write_text
+    from pyg_glif.cli.smooth import load_fit
+
+    if args.person is None and args.new is None:
+        raise UsageError("--person must say who (or --new names a file of newcomers)")
+    check_targets({"--out": (args.out, LETTERS)}, [args.post, args.new])
+    if not Path(args.post).is_file():
+        raise UsageError(f"FIT: '{args.post}' does not exist")
+    post, saved = load_fit(args, "--post")
+    found = _newcomers(args, post, saved) if args.new else [_fitted(args, post)]
+    letters = [
+        {**why.to_dict(names=args.names), "person": who, "text": _text(args, why)}
+        for who, why in found
+    ]
+    data = {"command": "explain", "letters": letters, "file": args.out}
+    parts = [
+        letter["text"] if len(letters) == 1 else f"{letter['person']}\n{letter['text']}"
+        for letter in letters
+    ]
+    text = "\n\n".join(parts)
+    if args.out:
+        as_json = args.out.lower().endswith(".json")
+        whole = json.dumps(plain(data), indent=2) if as_json else text
+        write_text(args.out, f"{whole}\n")
+        text = f"written  {args.out}"
+    return Outcome(text, data)
+
+
+def _text(args: argparse.Namespace, why: "Explanation") -> str:
+    """The letter."""
+    return why.to_text(names=args.names, reasons=args.reasons)
+
+
+def _fitted(
+    args: argparse.Namespace, post: "GLIFPostProcessor"
+) -> "tuple[Any, Explanation]":
+    """Somebody who was fitted."""
+    row = _row(args.person, post.ids_, len(post.y_fair_), f"'{args.post}'")
+    return args.person, post.explain(row, top=None if args.names else 1)
+
+
+def _row(person: str, ids: Any, size: int, where: str) -> int:
+    """The number of a person, by id or, where there are none, by number."""
+    if ids is not None:
+        texts = [str(one) for one in ids]
+        if texts.count(person) == 1:
+            return texts.index(person)
+        what = "several people" if person in texts else "nobody"
+        raise UsageError(f"--person: {where} has {what} with the id {person!r}")
+    if person.isdecimal() and int(person) < size:
+        return int(person)
+    msg = f"--person must be a number below {size}, because {where} has no ids"
+    raise UsageError(f"{msg} (got {person!r})")
+
+
+def _newcomers(
+    args: argparse.Namespace, post: "GLIFPostProcessor", saved: dict[str, Any]
+) -> "list[tuple[Any, Explanation]]":
+    """Rows of a file."""
+    from pyg_glif.cli._people import read_people
+
+    args.data, args.outputs_file = args.new, None
+    args.features = args.categories = None
+    people = read_people(args, saved)
+    ids = people.first_ids()
+    rows = range(len(people))
+    if args.person is not None:
+        at = _row(args.person, ids, len(people), f"'{args.new}'")
+        rows = range(at, at + 1)
+    described = people.described()
+    with warnings.catch_warnings():
+        # Columns were read by the names of the fit, and are in their order.
+        warnings.filterwarnings("ignore", message=".*taken by position")
+        return [
+            (
+                at if ids is None else ids[at],
+                post.explain_new(
+                    people.x[at : at + 1],
+                    None if args.names else 1,
+                    y_hat_new=people.y[at : at + 1],
+                    people=None if described is None else described.iloc[at : at + 1],
+                ),
+            )
+            for at in rows
+        ]
