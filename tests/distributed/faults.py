@@ -52,7 +52,8 @@ class Killer(threading.Thread):
                 return
             if self._over.wait(delay):
                 return
-            some = workers(self._name)
+            dead = {one["pid"] for one in self.killed}
+            some = [one for one in workers(self._name) if one.pid not in dead]
             if not some:
                 continue
             one = some[self._random.randrange(len(some))]
