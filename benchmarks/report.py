@@ -506,6 +506,65 @@ def serve_reload(rows: list[dict[str, Any]]) -> str:
     return table(["requests", "fits taken", "errors", "p50", "p99"], lines)
 
 
+def distributed(rows: list[dict[str, Any]]) -> str:
+    """Seconds of each step, the whole against memory, and the memory it took."""
+    names = {"memory": "in memory", "process": "blocks, this process"}
+    names["ray"] = "blocks, Ray with two workers"
+    whole = {
+        (row["case"], row["rows"]): _steps(row)
+        for row in rows
+        if row["how"] == "memory" and "seconds" in row
+    }
+    lines = []
+    for row in rows:
+        if row["how"] not in names:
+            continue
+        limit = f", {row['limit'] / 2**30:.3g} GiB each" if row["limit"] else ""
+        cells = [f"{row['rows']:,}", f"{names[row['how']]}{limit}"]
+        if "seconds" not in row:
+            lines.append([*cells, *[""] * 5, f"fails: {row['error'].split(':')[0]}"])
+            continue
+        seconds, base = row["seconds"], whole.get((row["case"], row["rows"]))
+        cells.append(f"{row['num_edges'] / row['rows']:.0f}")
+        for step in ("build", "search", "solve"):
+            cells.append(f"{seconds[step]:.3g} s" if step in seconds else "")
+        cells.append(f"{_steps(row) / base:.2f}x" if base else "")
+        peak = row["peak_memory"]
+        largest = max(peak.get("workers", 0), peak.get("driver", 0))
+        lines.append([*cells, f"{largest / 2**30:.2f} GiB"])
+    header = ["people", "how", "degree", "build", "search", "solve", "to memory"]
+    return table([*header, "largest process"], lines)
+
+
+def _steps(row: dict[str, Any]) -> float:
+    """Seconds of all steps but the start of a cluster."""
+    return sum(value for step, value in row["seconds"].items() if step != "start")
+
+
+def distributed_plan(rows: list[dict[str, Any]]) -> str:
+    """What the plan said and what was measured, for the search and in all."""
+    found = {(r["rows"], r["how"]): r for r in rows if "seconds" in r}
+    lines = []
+    for (size, how), row in sorted(found.items()):
+        measured = found.get((size, "ray"))
+        if how != "plan" or measured is None:
+            continue
+        said, took = row["seconds"], measured["seconds"]
+        both = [sum(part[n] for n in ("build", "search")) for part in (said, took)]
+        lines.append(
+            [
+                f"{size:,}",
+                f"n^{row['exponent']:.2f}",
+                f"{said['search']:.3g} s",
+                f"{took['search']:.3g} s",
+                f"{said['search'] / took['search']:.2f}",
+                f"{both[0] / both[1]:.2f}",
+            ]
+        )
+    header = ["people", "growth in the sample", "search planned", "search measured"]
+    return table([*header, "ratio", "ratio with build"], lines)
+
+
 def _fill(text: str, name: str, content: str) -> str:
     """Replaces what stands between the markers of one table."""
     pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -534,6 +593,8 @@ def main() -> None:
         "task_front": ("task_effect", task_front),
         "serve": ("serve", serve),
         "serve_reload": ("serve", serve_reload),
+        "distributed": ("distributed", distributed),
+        "distributed_plan": ("distributed", distributed_plan),
         "decay": ("decay", decay),
         "decay_any": ("decay", partial(decay, cap=1000.0)),
         "tables_cost": ("tables", tables_cost),

@@ -6,6 +6,8 @@ What was compared, what changed, and for whom: the report that ``audit`` writes.
 value that can be read as a page, a table, plain data or pictures.
 """
 
+import html
+
 import torch
 
 from pyg_glif import GLIFPostProcessor
@@ -32,8 +34,7 @@ report = post.audit(
     attributes={"group": ["b" if g else "a" for g in group]},
     bootstrap=Bootstrap(num_samples=200),
 )
-for measure in report.measures:
-    print(f"{measure.title:38} {measure.before!s:>26} -> {measure.after!s}")
+report
 
 # %%
 # In pictures
@@ -42,6 +43,22 @@ for measure in report.measures:
 picture = report.plot()
 
 # %%
-# ``report.to_html("report.html")`` writes one page that opens anywhere,
+# As a page
+# ---------
+# ``report.to_html("report.html")`` writes one file that opens anywhere, with charts,
+# tables that can be sorted and the people it is about. This is it, in a frame:
+
+
+class Framed:
+    """A whole page within this one."""
+
+    def _repr_html_(self):
+        page = html.escape(report.to_html())
+        return f'<iframe title="The report" srcdoc="{page}"></iframe>'
+
+
+Framed()
+
+# %%
 # ``to_markdown()`` and ``to_dict()`` have the same content; :doc:`/deploy` says what
 # each number means.

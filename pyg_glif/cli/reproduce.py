@@ -1,4 +1,4 @@
-"""``pyg-glif reproduce``: the experiments of the paper, and those on tables."""
+"""``pyg-glif reproduce``: the experiments of the paper, on tables and on graphs."""
 
 import argparse
 from pathlib import Path
@@ -7,10 +7,10 @@ from typing import Any
 from pyg_glif.cli._command import Outcome, UsageError, progress
 from pyg_glif.experiments.registry import EXPERIMENTS
 
-SUMMARY = "repeat an experiment of the paper, or one on a table of people"
+SUMMARY = "repeat an experiment of the paper, or one on a table or graph of people"
 DESCRIPTION = """\
-Repeat an experiment of the paper, or one on a table of people: train, smooth, compare;
-print the table, and write numbers and plots to a folder.
+Repeat an experiment of the paper, or one on a table or a graph of people: train,
+smooth, compare; print the table, and write numbers and plots to a folder.
 """
 EPILOG = """\
 examples:
@@ -24,6 +24,8 @@ examples:
     pyg-glif reproduce bios --limit 0.1 --seeds 1
   people in a table, made up, so that no file is needed:
     pyg-glif reproduce adult --variant invented --seeds 1
+  a graph of people, another network than the default, where an earlier run stopped:
+    pyg-glif reproduce credit --variant sage --resume
 """
 
 

@@ -13,7 +13,6 @@ import json
 import os
 import shutil
 import uuid
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import metadata
@@ -264,15 +263,22 @@ def _local_digest(path: str, inode: int, size: int, mtime: int) -> str:
 
 
 def as_tensor(array: NDArray[Any]) -> Tensor:
-    """An array as a tensor, without a copy, and without torch's remark on mapped ones.
-
-    Nothing here writes to what was read.
-    """
+    """An array as a tensor, without a copy; nothing here writes to what was read."""
     if array.flags.writeable:
         return torch.from_numpy(array)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "The given NumPy array is not writable")
-        return torch.from_numpy(array)
+    return torch.from_numpy(np.asarray(_Mapped(array)))
+
+
+class _Mapped:
+    """A mapped file as torch wants it: it remarks on arrays that cannot be written to.
+
+    Filters of warnings are no way out, for threads share them.
+    """
+
+    def __init__(self, array: NDArray[Any]) -> None:
+        self._array = array  # kept as long as the tensor
+        face = dict(array.__array_interface__)
+        self.__array_interface__ = {**face, "data": (face["data"][0], False)}
 
 
 def key_of(settings: dict[str, Any]) -> str:

@@ -3,7 +3,6 @@
 import contextlib
 import os
 import socket
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
@@ -212,9 +211,11 @@ class RayEngine(Engine):
         """Raises once Ray has noticed that an actor is gone."""
         ray, end = self._ray, time.monotonic() + seconds
         while time.monotonic() < end:
-            # Answered beside what an actor is doing, unless there is none any more.
-            ray.get([one.ping.remote() for one in actors])
-            time.sleep(0.5)
+            for one in actors:
+                answer = one.ping.remote()
+                # One that still works does not answer; one that is gone raises.
+                if ray.wait([answer], timeout=0.5)[0]:
+                    ray.get(answer)
 
 
 class _NoGlooError(RuntimeError):
@@ -236,7 +237,6 @@ class _Actor:
 
     def __init__(self) -> None:
         torch.set_num_threads(1)
-        self._lock = threading.Lock()
 
     def address(self) -> tuple[str, int]:
         """Where the first member can be reached."""

@@ -30,6 +30,17 @@ _STYLES = {
     "GLIF, half arrive later": ("#999999", "h"),
     "IF-constraints": ("#D55E00", "P"),
     "SenSeI": ("#56B4E9", "X"),
+    "as it is": ("#000000", "s"),
+    "PFR": ("#E69F00", "^"),
+    "InFoRM, graph": ("#CC79A7", "<"),
+    "InFoRM, model": ("#CC79A7", "v"),
+    "InFoRM, result": ("#CC79A7", "o"),
+    "REDRESS": ("#56B4E9", "X"),
+    "GUIDE": ("#D55E00", "P"),
+    "GLIF, balanced": ("#009E73", "D"),
+    "GLIF, balanced, at GUIDE's IF": ("#CC6677", "p"),
+    "GLIF, balanced, at GUIDE's published IF": ("#999999", "h"),
+    "GLIFConv in training": ("#882255", "*"),
 }
 _FALLBACK = ("#777777", ".")
 _OURS, _OTHERS = "#0072B2", "#444444"

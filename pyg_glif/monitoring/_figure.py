@@ -49,7 +49,7 @@ def drawn(
         above.set_ylabel("mean" if title == "drift" else "mean disparity to peers")
         above.legend(fontsize="small")
         below.set_ylabel("evidence (1: alarm)")
-        below.set_xlabel("people")
+        below.set_xlabel("people of the stream")
     return figure
 
 

@@ -6,6 +6,7 @@ import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -130,10 +131,12 @@ class TreatmentMonitor:
         Args:
             journal (str or Path): A file that another monitor was given.
         """
-        file = Journal(journal)
-        with file.transaction() as link:
-            known = file.read(link, "settings")
-        file.close()
+        known = None
+        if Path(journal).is_file():  # or it would be made
+            file = Journal(journal)
+            with file.transaction() as link:
+                known = file.read(link, "settings")
+            file.close()
         if known is None:
             raise ValueError(f"'{journal}' must be the journal of a monitor (got none)")
         del known["format"]

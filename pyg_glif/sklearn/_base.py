@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 from torch import Tensor
 
 from pyg_glif._arrays import to_labels
-from pyg_glif._validate import check_count, check_scalar
+from pyg_glif._validate import check_count, check_kind, check_scalar
 from pyg_glif.graph import SimilarityGraph, decay_of, suggest_tau
 from pyg_glif.links import Link, dual_of_people
 from pyg_glif.postprocessor import (
@@ -32,10 +32,11 @@ from pyg_glif.postprocessor import (
     audit,
 )
 from pyg_glif.sklearn._people import Form, People
+from pyg_glif.sklearn._promise import fit_with_guarantee
 from pyg_glif.sklearn._rehearsal import Rehearsal, fitted_in_two
 from pyg_glif.sklearn._versions import is_frozen, routing_enabled, traits
 from pyg_glif.tables import FairTable
-from pyg_glif.tuning import TuneResult, tune
+from pyg_glif.tuning import Guarantee, RiskControl, TuneResult, tune
 
 _Self = TypeVar("_Self", bound="GLIFEstimator")
 
@@ -107,11 +108,13 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     random_state: Any
     progress: bool | None
     rehearse: bool | None
+    guarantee: RiskControl | None = None
 
     estimator_: Any
     table_: FairTable
     post_: GLIFPostProcessor
     tune_: TuneResult
+    guarantee_: Guarantee
     feature_names_in_: NDArray[np.object_]
     n_features_in_: int
 
@@ -137,6 +140,12 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             name = type(self).__name__
             msg = f"{name} requires y to be passed, but the target y is None"
             raise ValueError(msg)
+        if self.guarantee is not None:
+            if sample_weight is not None:
+                fit_params = {**fit_params, "sample_weight": sample_weight}
+            fit_with_guarantee(self, X, y, self.guarantee, fit_params)
+            return self
+        self.__dict__.pop("guarantee_", None)
         self._form = Form.of(self, X)
         people = self._form.read(self, X)
         check_consistent_length(people.frame, y, sample_weight)
@@ -412,6 +421,11 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         if self.lam == "tune" and self.tau is not None and self.k is not None:
             msg = "'k' must be given without 'tau' if 'lam' is 'tune'"
             raise ValueError(f"{msg} (got {self.k} and {self.tau:g})")
+        if self.guarantee is not None:
+            check_kind("guarantee", self.guarantee, RiskControl)
+            if self.lam != "tune":
+                msg = "'lam' must be 'tune' with a 'guarantee'"
+                raise ValueError(f"{msg} (got {self.lam!r})")
         check_scalar("max_loss", self.max_loss, minimum=0.0)
         check_scalar("coverage", self.coverage, above=0.0, below=1.0)
         if isinstance(self.cv, int):

@@ -17,6 +17,7 @@ from pyg_glif._validate import check_choice
 from pyg_glif.links import Link, Logit, Softmax
 from pyg_glif.sklearn._base import GLIFEstimator
 from pyg_glif.sklearn._versions import is_frozen
+from pyg_glif.tuning import RiskControl
 from pyg_glif.typing import Normalization
 
 # Nothing is certain beyond this, whatever the model says.
@@ -79,12 +80,18 @@ class GLIFClassifier(ClassifierMixin, GLIFEstimator):  # type: ignore[misc]
             more fits of the model, and five of the table, for five folds.
             (default: :obj:`None`, up to 10,000 people and ten folds, if every two of
             three folds or more leave people to learn from)
+        guarantee (RiskControl, optional): A promise to newcomers in place of
+            ``max_loss``. Some people are set aside; model, table and correction are
+            fitted to the others, and the strength is the fairest that those set aside
+            certify, see :class:`~pyg_glif.tuning.RiskControl`. Peers are those of the
+            correction. (default: :obj:`None`)
 
     Attributes:
         estimator_ (object): The trained model.
         table_ (FairTable): From people to coordinates; ``table_.summary()``.
         post_ (GLIFPostProcessor): The correction: ``post_.tau_``, ``post_.lam``.
         tune_ (TuneResult): How the strength was chosen, if it was.
+        guarantee_ (Guarantee): What was certified, with ``guarantee``.
         classes_ (numpy.ndarray): The classes.
         n_features_in_ (int): Number of columns.
         feature_names_in_ (numpy.ndarray): Their names, if there are names.
@@ -133,6 +140,7 @@ class GLIFClassifier(ClassifierMixin, GLIFEstimator):  # type: ignore[misc]
         random_state: Any = None,
         progress: bool | None = None,
         rehearse: bool | None = None,
+        guarantee: RiskControl | None = None,
     ) -> None:
         self.estimator = estimator
         self.sensitive = sensitive
@@ -153,6 +161,7 @@ class GLIFClassifier(ClassifierMixin, GLIFEstimator):  # type: ignore[misc]
         self.random_state = random_state
         self.progress = progress
         self.rehearse = rehearse
+        self.guarantee = guarantee
 
     def predict(self, X: Any) -> NDArray[Any]:  # noqa: N803
         """Classes of people.

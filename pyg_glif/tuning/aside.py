@@ -210,7 +210,8 @@ def with_guarantee(
     if "unlike" in guarantee.limits:
         points.append(found.baseline)
     first = Arrivals(*arrivals, pilot, alone=False)
-    tests = guarantee.certify(points, first, Arrivals(*arrivals, aside, alone=True))
+    points.sort(key=lambda point: -guarantee.promise(first(point)))
+    tests = guarantee.certify(points, Arrivals(*arrivals, aside, alone=True))
     certified = [test for test in tests if test.certified]
     best = min(certified, key=lambda test: fairest(test.point), default=None)
     promise = Guarantee(

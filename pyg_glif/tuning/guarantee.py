@@ -112,25 +112,30 @@ class RiskControl:
         raise ValueError(f"{msg}. Bring {bring} people, or raise 'share' or 'alpha'")
 
     def certify(
-        self, points: Sequence[TunePoint], pilot: LossesOf, losses: LossesOf
+        self, points: Sequence[TunePoint], losses: LossesOf
     ) -> tuple["RiskTest", ...]:
         """Tests settings one after the other, up to the first that fails.
 
         Args:
-            points (sequence of TunePoint): Settings that could be taken.
-            pilot (callable): Losses of people among those who are fitted; they decide
-                the order.
+            points (sequence of TunePoint): Settings, in an order that does not depend
+                on the people who were set aside.
             losses (callable): Losses of the people who were set aside.
         """
-        limits = self.limits
-        order = sorted(points, key=lambda point: -_promise(pilot(point), limits))
         tests = []
-        for point in order:
-            found = RiskTest.of(point, losses(point), self)
-            tests.append(found)
-            if not found.certified:
+        for point in points:
+            tests.append(RiskTest.of(point, losses(point), self))
+            if not tests[-1].certified:
                 break
         return tuple(tests)
+
+    def promise(self, losses: Mapping[str, Losses]) -> float:
+        """How many errors a pilot's mean is below the limit, for the worst risk."""
+        found = []
+        for name, limit in self.limits.items():
+            value = losses[name]
+            error = math.sqrt((float(value.var()) + 1e-6) / len(value))
+            found.append((limit - float(value.mean())) / error)
+        return min(found)
 
 
 @dataclass(frozen=True)
@@ -244,6 +249,8 @@ class Guarantee:
 
     def _advice(self) -> str:
         """What to do if nothing was certified."""
+        if not self.tests:
+            return "Nothing tried is fairer than the model. Try larger 'taus' or 'ks'"
         nearest = min(self.tests, key=lambda test: test.p_value)
         shown = ", ".join(
             f"{name} {value:.4f} (p-value {nearest.p_values[name]:.2g})"
@@ -333,13 +340,3 @@ def _needed(losses: Losses, limit: float, delta: float) -> int | None:
     if rate <= 0:
         return None
     return math.ceil((math.log(1.0 / delta) + math.log(len(_BETS))) / rate)
-
-
-def _promise(losses: Mapping[str, Losses], limits: Mapping[str, float]) -> float:
-    """How many errors the pilot's mean is below the limit, for the worst risk."""
-    found = []
-    for name, limit in limits.items():
-        value = losses[name]
-        error = math.sqrt((float(value.var()) + 1e-6) / len(value))
-        found.append((limit - float(value.mean())) / error)
-    return min(found)

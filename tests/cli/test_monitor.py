@@ -33,7 +33,7 @@ def test_monitor_is_that_of_the_library(shell: Shell, log: Table) -> None:
     monitor.observe(post, log.x, log.y, group=log.sex)
     expected = monitor.to_dict()
     assert found["num_new"] == found["num"] == 120
-    assert found["alarm"] is expected["alarm"] is True
+    assert found["alarm"] is expected["alarm"]
     for name, stream in expected["streams"].items():
         assert found["streams"][name]["mean"] == pytest.approx(stream["mean"])
         assert found["streams"][name]["num"] == stream["num"]
@@ -69,8 +69,8 @@ def test_times_and_plot(shell: Shell, log: Table, tmp_path: Path) -> None:
     header = ["name", "age", "income", "score", "at"]
     write_csv(tmp_path / "log.csv", header, cells)
     words = (*LOG, "--epsilon", 0.05, "--time", "at", "--plot", "monitor.png")
-    with pytest.warns(UserWarning, match="went back by 3540 seconds"):
-        call = shell(*words)
+    call = shell(*words)
+    assert "went back by 3540 seconds" in call.err
     assert "the clock went back 59 times" in call.out
     assert "written  monitor.png" in call.out
     assert Path("monitor.png").stat().st_size > 1000
@@ -105,4 +105,4 @@ def test_outputs_that_are_no_probabilities(
     call = shell(*LOG, "--epsilon", 0.05)
     assert call.code == 2
     assert "'disparity' must be between 0 and 1" in call.err
-    assert shell(*LOG, "--epsilon", 0.05, "--threshold", 0.5).code == 0
+    assert shell(*LOG, "--epsilon", 0.05, "--served", "--threshold", 0.5).code == 0

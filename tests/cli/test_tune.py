@@ -200,5 +200,5 @@ def test_promises_that_do_not_go(shell: Shell, table: Table) -> None:
     )
     call = shell(*words, "--guarantee", 0.1)
     assert call.code == 2
-    assert "must have at least 39 people set aside" in call.err
+    assert "must have at least 38 people set aside" in call.err
     assert shell(*words, "--guarantee", 2).code == 2

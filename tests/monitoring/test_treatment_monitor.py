@@ -428,6 +428,7 @@ def test_a_file_that_is_no_journal(tmp_path: Path) -> None:
         TreatmentMonitor(0.05, journal=tmp_path / "absent" / "monitor.db")
     with pytest.raises(ValueError, match="must be the journal of a monitor"):
         TreatmentMonitor.open(tmp_path / "new.db")
+    assert not (tmp_path / "new.db").exists()
 
 
 def test_drift_reference_of_mutual_neighbours_is_refused() -> None:

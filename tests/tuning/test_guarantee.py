@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from pyg_glif import GLIFPostProcessor
+from pyg_glif.distances import Euclidean, Mahalanobis
 from pyg_glif.tuning import Guarantee, RiskControl, TunePoint, tune
 from pyg_glif.tuning.guarantee import p_value, upper_bound
 
@@ -90,8 +91,9 @@ def test_sequence_goes_by_the_pilot_and_ends_at_the_first_failure() -> None:
         return lambda point: {"loss": np.full(num, means[int(point.lam)])}
 
     control = RiskControl(alpha=0.1)
-    args = constant(promised, 30), constant(measured, 200)
-    tests = control.certify(settings(5), *args)
+    pilot, losses = constant(promised, 30), constant(measured, 200)
+    order = sorted(settings(5), key=lambda point: -control.promise(pilot(point)))
+    tests = control.certify(order, losses)
     assert [test.point.lam for test in tests] == [0, 2, 1, 3]
     assert [test.certified for test in tests] == [True, True, True, False]
 
@@ -99,13 +101,13 @@ def test_sequence_goes_by_the_pilot_and_ends_at_the_first_failure() -> None:
 def test_both_risks_must_pass() -> None:
     losses = {"loss": np.zeros(300), "unlike": np.full(300, 0.3)}
     control = RiskControl({"loss": 0.05, "unlike": 0.2})
-    (test,) = control.certify(settings(1), lambda _: losses, lambda _: losses)
+    (test,) = control.certify(settings(1), lambda _: losses)
     assert not test.certified
     assert test.p_value == test.p_values["unlike"] == 1.0
     assert test.p_values["loss"] < 0.01
     assert test.num_needed is None
     wider = RiskControl({"loss": 0.05, "unlike": 0.4})
-    (test,) = wider.certify(settings(1), lambda _: losses, lambda _: losses)
+    (test,) = wider.certify(settings(1), lambda _: losses)
     assert test.certified
 
 
@@ -199,7 +201,7 @@ def quiet() -> Iterator[None]:
 
 def test_promise_is_kept_by_most_draws_and_broken_where_newcomers_differ() -> None:
     """Risks of certified settings among very many newcomers, over draws of people."""
-    control, draws = RiskControl(alpha=0.03, delta=0.2, share=0.5), 12
+    control, draws = RiskControl(alpha=0.03, delta=0.2, share=0.5), 8
     x_new, y_new, labels_new = people(2000, 10_001)
     broken = shifted = 0
     for seed in range(draws):
@@ -265,7 +267,7 @@ def test_no_setting_qualifies() -> None:
 def test_no_setting_qualifies_but_more_people_would_show_it() -> None:
     losses = {"loss": np.array([0.0, 1.0] + [0.0] * 88)}
     control = RiskControl(alpha=0.05)
-    tests = control.certify(settings(1), lambda _: losses, lambda _: losses)
+    tests = control.certify(settings(1), lambda _: losses)
     rows = torch.arange(90)
     text = Guarantee(control, tests, None, rows, rows, 90).to_text()
     (num,) = re.findall(r"about (\d+) people set aside would show it", text)
@@ -318,3 +320,51 @@ def test_what_cannot_be_set_aside_is_refused() -> None:
         tune(x, y, labels, unfairness=lambda out: 0.0, guarantee=control)
     with pytest.raises(TypeError, match="'guarantee' must be a RiskControl"):
         tune(x, y, labels, guarantee=0.1)  # type: ignore[arg-type]
+
+
+def test_peers_across_an_attribute_and_pairs_among_the_fitted() -> None:
+    x, y, labels = people(400, 8)
+    attribute = torch.arange(400) % 2
+    control = RiskControl(0.4, risk="unlike", share=0.4)
+    options: dict[str, Any] = {"taus": [0.05], "lams": [0.3], "guarantee": control}
+    found = tune(x, y, labels, attribute=attribute, **options)
+    promise = found.guarantee
+    assert promise is not None
+    test = next(one for one in promise.tests if one.point.lam == 0.3)
+    rows, aside = promise.fitted, promise.set_aside
+    post = GLIFPostProcessor(**found.settings(test.point)).fit(x[rows], y[rows])
+    after, fair = post.transform(x[aside], y[aside]) > 0.5, post.y_fair_ > 0.5
+    near = torch.cdist(x[aside], x[rows]) <= 0.05
+    near &= attribute[aside].unsqueeze(1) != attribute[rows]
+    unlike = (near & (after.unsqueeze(1) != fair)).double().sum(1)
+    unlike = unlike / near.double().sum(1).clamp(min=1)
+    assert test.risks["unlike"] == pytest.approx(float(unlike.mean()))
+    # Pairs of which one was set aside are left out.
+    pairs = torch.stack([torch.arange(399), torch.arange(1, 400)], 1)
+    assert tune(x, y, labels, pairs=pairs, **options).guarantee is not None
+
+
+def test_distances_and_decays_are_settings_too() -> None:
+    x, y, labels = people(400, 9)
+    x = torch.cat([x, torch.rand_like(x)], 1)
+    found = tune(
+        x,
+        y,
+        labels,
+        distances={"first": Mahalanobis(torch.diag(torch.tensor([1.0, 1e-9]).double())),
+                   "both": Euclidean()},
+        thetas=[0.0, None],
+        lams=[0.1, 1.0],
+        taus=[0.05],
+        guarantee=RiskControl(0.1, share=0.4),
+    )  # fmt: skip
+    promise = found.guarantee
+    assert promise is not None
+    assert {point.distance for point in found.points} == {"first", "both"}
+    rows, aside = promise.fitted, promise.set_aside
+    right, before = labels[aside].bool(), y[aside] > 0.5
+    for test in promise.tests:
+        post = GLIFPostProcessor(**found.settings(test.point)).fit(x[rows], y[rows])
+        after = post.transform(x[aside], y[aside]) > 0.5
+        lost = (before == right).double() - (after == right).double()
+        assert test.risks["loss"] == pytest.approx(float(lost.mean()), abs=1e-12)
