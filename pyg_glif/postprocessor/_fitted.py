@@ -46,8 +46,6 @@ Names = tuple[Any, ...] | None
 _BLOCK = 1 << 14
 # Relative error of distances, beyond all that a search allows itself.
 _SLACK = 0.01
-# People around those who leave who are solved for first, at most.
-_AROUND = 1024
 
 
 @dataclass(frozen=True, eq=False)
@@ -434,10 +432,10 @@ class Fitted:
         graph = self._reduced_graph(stay) if settings.k is None else settings.search(x)
         people, y_hat = self.people.only(keep), self.y_hat[stay]
         lap = settings.laplacian(graph)
-        if settings.k is None and "components" in vars(self.lap):
+        if settings.k is None:
             lap.keep_components(self.lap, keep)
         start = self.f[keep]
-        if self.shares is None and lap.is_psd:
+        if self.shares is None and lap.is_psd and settings.lam > 0:
             start = self._mended(lap, people, y_hat, start, gone)
         return _solved(settings, x, y_hat, graph, self.names, people, start, lap)
 
@@ -449,33 +447,34 @@ class Fitted:
         f: Tensor,
         gone: Tensor,
     ) -> Tensor:  # [N, C]
-        """The present solution of those who stay, solved anew around the gaps.
+        """The present solution of those who stay, solved anew where somebody left.
 
-        A first guess: near those who left, where most is to change, a small system with
-        everybody else held fixed.
+        A first guess: people who are connected to nobody who left are not affected, so
+        the components of those who left are solved by themselves, if they are small.
         """
-        row, col, before = lap.pattern.row, lap.pattern.col, self.lap.pattern
-        near = torch.zeros_like(gone)
-        near[before.row[gone[before.col]]] = True
-        near = near[~gone]
-        further = near.clone()
-        further[row[near[col]]] = True
-        near = further if int(further.sum()) <= _AROUND else near
-        if not 0 < int(near.sum()) <= _AROUND:
+        row, col = lap.pattern.row, lap.pattern.col
+        label, sizes = self.lap.components
+        left = torch.zeros_like(sizes, dtype=torch.bool)
+        left[label[gone]] = True
+        near = left[label[~gone]]
+        size = int(near.sum())
+        if not 0 < size <= len(f) // 2:
             return f
-        t = self.settings.lam * lap.lam_scale * lap.off_diagonal
         own = people.precision
         own = torch.ones_like(lap.deg) if own is None else own
         edge = near[row].nonzero().flatten()
-        i, j, t = row[edge], col[edge], t[edge].unsqueeze(1)
-        apart = torch.zeros_like(f).index_add_(0, i, t * (f[i] - f[j]))
+        i, j = row[edge], col[edge]
+        t = self.settings.lam * lap.lam_scale * lap.off_diagonal[edge]
         eta = self.settings.to_dual(y_hat).double()
-        residual = own.unsqueeze(1) * (eta - f) - apart
-        place = near.cumsum(0) - 1
-        matrix = torch.diag(own[near].index_add(0, place[i], t[:, 0]))
-        inside = near[j]
-        matrix[place[i[inside]], place[j[inside]]] -= t[inside, 0]
-        f[near] += torch.linalg.solve(matrix, residual[near])
+        residual = own.unsqueeze(1) * (eta - f)
+        residual.index_add_(0, i, t.unsqueeze(1) * (f[i] - f[j]), alpha=-1.0)
+        place, inside = near.cumsum(0) - 1, near[j]
+        ends = torch.stack([place[i[inside]], place[j[inside]]])
+        local = LaplacianOperator.from_sorted(ends, t[inside], size)
+        # Whoever is held fixed acts as precision of those tied to them.
+        held = own[near].index_add_(0, place[i[~inside]], t[~inside])
+        one = torch.ones_like(held[0])
+        f[near] += smooth(local, one, residual[near], Auto(), precision=held)[0]
         return f
 
     def _reduced_graph(self, stay: Tensor) -> SimilarityGraph:  # [N] bool

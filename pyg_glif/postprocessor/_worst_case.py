@@ -78,11 +78,12 @@ class Box:
         self, rows: Tensor, pair: Tensor, real: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Lower ends of weights and lengths of their intervals, own and others'."""
-        own = self.own_low[rows], (self.own_high - self.own_low)[rows]
+        own = self.own_low[rows].unsqueeze(1)
+        own_more = self.own_high[rows].unsqueeze(1) - own
         if pair.size(1) == 0:
-            return (*(end.unsqueeze(1) for end in own), real.double(), real.double())
-        low, high = (torch.where(real, end[pair], 0.0) for end in (self.low, self.high))
-        return (*(end.unsqueeze(1) for end in own), low, high - low)
+            return own, own_more, real.double(), real.double()
+        low = torch.where(real, self.low[pair], 0.0)
+        return own, own_more, low, torch.where(real, self.high[pair], 0.0) - low
 
 
 def _largest_average(
