@@ -48,6 +48,7 @@ class Client(asyncio.Protocol):
         self.errors = 0
 
     def connection_made(self, transport: Any) -> None:
+        """Asks for the first time."""
         self._transport = transport
         self._ask()
 
@@ -60,6 +61,7 @@ class Client(asyncio.Protocol):
         self._transport.write(request)
 
     def data_received(self, data: bytes) -> None:
+        """Counts an answer once all of it is there, and asks again."""
         self._buffer += data
         head = self._buffer.find(b"\r\n\r\n")
         if head < 0:
@@ -74,6 +76,7 @@ class Client(asyncio.Protocol):
         self._ask()
 
     def connection_lost(self, error: Exception | None) -> None:
+        """Ends this client."""
         self.errors += error is not None
         if not self.done.done():
             self.done.set_result(None)

@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import gc
 import logging
 import os
 import signal
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pyg_glif.cli._command import Outcome, UsageError, listed, names, nearest_name, note
 
 if TYPE_CHECKING:
+    from pyg_glif.monitoring import TreatmentMonitor
     from pyg_glif.postprocessor import GLIFPostProcessor
     from pyg_glif.serve import Register
 
@@ -68,6 +70,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--show-people",
         action="store_true",
         help="show ids and features of the fitted people to whoever may ask",
+    )
+    group = parser.add_argument_group("monitor")
+    group.add_argument(
+        "--monitor",
+        type=float,
+        metavar="EPSILON",
+        help="raise an alarm once served people are found to differ from their peers "
+        "by more than this on average; outputs from 0 to 1",
+    )
+    group.add_argument(
+        "--journal",
+        metavar="FILE",
+        help="where the monitor keeps its state over restarts",
     )
     group = parser.add_argument_group("network")
     group.add_argument(
@@ -136,6 +151,7 @@ def run(args: argparse.Namespace) -> Outcome:
         args.fit,
         people=(lambda post: read_register(args, post)) if args.people else None,
         watch=[args.people] if args.people else [],
+        monitor=_monitor(args),
         token=token or None,
         show_people=args.show_people,
         **{name: value for name, value in options.items() if value is not None},
@@ -151,8 +167,20 @@ def run(args: argparse.Namespace) -> Outcome:
         timeout_graceful_shutdown=30,
     )
     level = logging.DEBUG if args.log_requests else logging.INFO
-    with _logging(logging.WARNING if args.quiet else level):
-        _server(uvicorn, config, app.state.desk.reload, args).run()
+    # The collector of garbage would look at all packages now and then, for a tenth of
+    # a second or two, in which nobody is answered.
+    gc.collect()
+    gc.freeze()
+    before = sys.getswitchinterval()
+    # The thread that searches asks for the interpreter some hundred times per search,
+    # and each time would wait so long for the one that answers.
+    sys.setswitchinterval(1e-4)
+    try:
+        with _logging(logging.WARNING if args.quiet else level):
+            _server(uvicorn, config, app.state.desk.reload, args).run()
+    finally:
+        sys.setswitchinterval(before)
+        gc.unfreeze()
     return Outcome("stopped", {"command": "serve", "fit": args.fit})
 
 
@@ -163,11 +191,22 @@ def _check(args: argparse.Namespace, token: str | None) -> None:
     for flag in ("--id", "--attributes"):
         if getattr(args, flag[2:]) and not args.people:
             raise UsageError(f"{flag} goes with --people")
+    if args.journal and args.monitor is None:
+        raise UsageError("--journal goes with --monitor")
     if args.host not in ("127.0.0.1", "localhost", "::1") and not token:
         msg = f"--host {args.host} lets other machines ask, so --token must be given"
         raise UsageError(f"{msg}, or the variable {_TOKEN} be set")
     if not 0 <= args.port < 1 << 16:
         raise UsageError(f"--port must be from 0 to 65535 (got {args.port})")
+
+
+def _monitor(args: argparse.Namespace) -> "TreatmentMonitor | None":
+    """What counts served people, if it is wanted."""
+    if args.monitor is None:
+        return None
+    from pyg_glif.monitoring import TreatmentMonitor
+
+    return TreatmentMonitor(args.monitor, journal=args.journal)
 
 
 def read_register(args: argparse.Namespace, post: "GLIFPostProcessor") -> "Register":
@@ -187,9 +226,10 @@ def read_register(args: argparse.Namespace, post: "GLIFPostProcessor") -> "Regis
     kept = post.metadata_.get("columns", {}).get("outputs", [])
     if len(frame) == len(post.y_hat_) and all(name in table.names for name in kept):
         _check_same(args.people, kept, frame, post)
+    shown = [name for name in frame if name != args.id and name not in kept]
     return Register(
         ids=frame[args.id].tolist() if args.id else None,
-        frame=frame,
+        frame=frame[shown],
         attributes={name: frame[name].to_numpy() for name in args.attributes or []},
     )
 

@@ -25,6 +25,11 @@ def digests(ids: NDArray[Any]) -> NDArray[np.uint64]:  # [N] -> [N, 2]
     return np.stack([hash_array(objects, hash_key=key) for key in _KEYS], axis=1)
 
 
+def first_of(ids: NDArray[Any]) -> Any:
+    """The first id as messages show it."""
+    return as_texts(ids[:1]).tolist()[0]
+
+
 def as_texts(ids: NDArray[Any]) -> NDArray[Any]:
     """Ids as they are shown: texts decoded, numbers as they are."""
     if ids.dtype.kind == "S":
@@ -48,7 +53,7 @@ def check_unique(name: str, stream: Stream, count: int) -> None:
     suspects = np.unique(twice)
     for ids in stream():
         for row in np.flatnonzero(np.isin(digests(ids)[:, 0], suspects)):
-            one = as_texts(ids[row : row + 1])[0]
+            one = first_of(ids[row:])
             if one in seen:
                 raise ValueError(
                     f"'{name}' must be different for everybody (got {one!r} in rows "
@@ -101,7 +106,7 @@ def positions_of(
     for ids in given():
         found = lookup.positions(ids)
         if (found < 0).any():
-            one = as_texts(ids[found < 0][:1])[0]
+            one = first_of(ids[found < 0])
             msg = f"'{name}' must have the ids of the people and no others"
             raise ValueError(f"{msg} (got {one!r})")
         again = seen[found].copy()
@@ -110,7 +115,7 @@ def positions_of(
             doubles = (
                 found[again] if again.any() else order[1:][order[1:] == order[:-1]]
             )
-            one = as_texts(ids[found == doubles[0]][:1])[0]
+            one = first_of(ids[found == doubles[0]])
             msg = f"'{name}' must have every person once"
             raise ValueError(f"{msg} (got {one!r} twice)")
         seen[found] = True
@@ -121,7 +126,7 @@ def positions_of(
         at = 0
         for ids in people():
             if missing < at + len(ids):
-                one = as_texts(ids[missing - at : missing - at + 1])[0]
+                one = first_of(ids[missing - at :])
                 msg = f"'{name}' must have every person (got {total} of {count})"
                 raise ValueError(f"{msg}. {one!r} is missing")
             at += len(ids)

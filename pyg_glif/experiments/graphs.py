@@ -10,6 +10,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
@@ -587,7 +588,37 @@ def _notes(config: GraphConfig, runs: Sequence[Run]) -> Iterable[str]:
         "of the model is what `LaplacianLoss` does."
     )
     yield from _paired(runs, MATCHED, GUIDE, "auc", 4)
+    gaps = list(filter(math.isfinite, map(_gap_at_unit_variance, runs)))
+    if gaps:
+        yield (
+            f"The same at GUIDE's IF at unit variance, *{BALANCED}* interpolated "
+            f"between the strengths tried: {_shown(gaps, 4)}."
+        )
     yield from _paired(runs, BALANCED, REDRESS, "ndcg", 3)
+
+
+def _shown(gaps: Sequence[float], digits: int) -> str:
+    """Differences of seeds in words."""
+    more, mean = sum(gap > 0 for gap in gaps), sum(gaps) / len(gaps)
+    return f"{mean:+.{digits}f} on average, above zero in {more} of {len(gaps)}"
+
+
+def _gap_at_unit_variance(run: Run) -> float:
+    """AUC of balanced GLIF less GUIDE's, at GUIDE's IF at unit variance.
+
+    Interpolated along the logarithm of IF; NaN beyond the strengths that were tried.
+    """
+    (guide,) = (r.metrics for r in run.records if r.method == GUIDE and r.chosen)
+    tried = sorted(
+        (math.log(r.metrics["unfairness_unit"]), r.metrics["auc"])
+        for r in run.records
+        if r.method == BALANCED
+    )
+    places, aucs = zip(*tried, strict=True)
+    at = math.log(guide["unfairness_unit"])
+    if not places[0] <= at <= places[-1]:
+        return math.nan
+    return float(np.interp(at, places, aucs)) - guide["auc"]
 
 
 def _paired(
@@ -600,10 +631,9 @@ def _paired(
         if ours in chosen and theirs in chosen:
             found.append(chosen[ours] - chosen[theirs])
     if found:
-        more, mean = sum(gap > 0 for gap in found), sum(found) / len(found)
         yield (
             f"{_QUALITY[metric]} of *{ours}* less that of *{theirs}*, seed by seed: "
-            f"{mean:+.{digits}f} on average, above zero in {more} of {len(found)}."
+            f"{_shown(found, digits)}."
         )
 
 

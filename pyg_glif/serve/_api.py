@@ -15,10 +15,11 @@ from torch import Tensor
 import pyg_glif.serve._schemas as schemas
 from pyg_glif._plain import plain
 from pyg_glif.serve._batching import BusyError
-from pyg_glif.serve._desk import Desk, Service
+from pyg_glif.serve._desk import Desk
 from pyg_glif.serve._guard import App, Receive, Scope, Send
 from pyg_glif.serve._metrics import CONTENT_TYPE
 from pyg_glif.serve._served import Answer
+from pyg_glif.serve._service import Service
 
 _REFUSALS: dict[int | str, dict[str, Any]] = {
     code: {"model": schemas.Refusal, "description": why}
@@ -32,6 +33,7 @@ _REFUSALS: dict[int | str, dict[str, Any]] = {
         503: "Too many requests wait, or the service is not ready.",
     }.items()
 }
+_NONE: dict[str, Any] = {"model": schemas.Refusal, "description": "There is none."}
 _LATER: dict[int | str, dict[str, Any]] = {
     202: {"model": schemas.Health, "description": "It is computed; ask again."}
 }
@@ -67,12 +69,13 @@ def api(desk: Desk) -> APIRouter:
         if body.names and not desk.settings.show_people:
             raise HTTPException(403, "people are not shown. See --show-people")
         x, y, notes = _people(service, body)
-        answer = await _answered(desk, service, x, y)
-        found = await asyncio.to_thread(
-            service.explain_new, x, y, answer.y_fair, body.top, body.names
-        )
-        served = {"notes": notes, "fit": service.served.fit_id}
-        return _json({"y_fair": answer.y_fair.tolist(), **found, **served})
+        try:
+            found = await asyncio.to_thread(
+                service.explain_new, x, y, body.top, body.names
+            )
+        except ValueError as error:
+            raise RequestFaultError(schemas.told((), str(error))) from None
+        return _json({**found, "notes": notes, "fit": service.served.fit_id})
 
     @router.get(
         "/v1/audit",
@@ -99,6 +102,17 @@ def api(desk: Desk) -> APIRouter:
         if grid is None:
             return _not_yet(later.error)
         return _json(desk.service.grid(grid))
+
+    @router.get(
+        "/v1/monitor",
+        summary="Whether served people are treated as their peers are",
+        response_class=Response,
+        responses={200: {"model": dict[str, Any]}, 404: _NONE, **_REFUSALS},
+    )
+    async def monitor() -> Response:
+        if desk.monitor is None:
+            raise HTTPException(404, "there is no monitor. See --monitor")
+        return _json(desk.monitor.to_dict())
 
     @router.get("/v1/info", summary="What is served", responses=_REFUSALS)
     async def info() -> schemas.Info:
@@ -133,12 +147,12 @@ async def corrected(desk: Desk, request: Request) -> Response:
     service = desk.service
     body = await _body(request, service.requests.correct)
     x, y, notes = _people(service, body)
-    answer = await _answered(desk, service, x, y)
+    answer = await _answered(desk, service, x, y, body.ids)
     return _json(
         {
-            "y_fair": answer.y_fair.tolist(),
-            "num_peers": answer.num_peers.tolist(),
-            "certificate": {k: v.tolist() for k, v in answer.certificate.items()},
+            "y_fair": answer.y_fair,
+            "num_peers": answer.num_peers,
+            "certificate": answer.certificate,
             "notes": notes,
             "fit": service.served.fit_id,
         }
@@ -214,20 +228,21 @@ def _people(service: Service, body: Any) -> tuple[Tensor, Tensor, list[str]]:
     try:
         x, notes = service.served.coordinates(rows)
     except (TypeError, ValueError) as error:
-        fault = schemas.fault(("rows",), str(error))
-        raise RequestFaultError({"detail": [fault]}) from None
+        raise RequestFaultError(schemas.told(("rows",), str(error))) from None
     return x, y, notes
 
 
-async def _answered(desk: Desk, service: Service, x: Tensor, y: Tensor) -> Answer:
+async def _answered(
+    desk: Desk, service: Service, x: Tensor, y: Tensor, ids: list[str] | None
+) -> Answer:
     """Corrected outputs; what the method refuses is a fault of the request."""
     try:
-        return await desk.correct(service.served, x, y)
+        return await desk.batcher.correct(service.served, x, y, ids)
     except BusyError:
         headers = {"Retry-After": "1"}
-        raise HTTPException(503, "too many requests wait", headers) from None
+        raise HTTPException(503, "not now: too many wait", headers) from None
     except ValueError as error:
-        raise RequestFaultError({"detail": [schemas.fault((), str(error))]}) from None
+        raise RequestFaultError(schemas.told((), str(error))) from None
 
 
 def _json(content: dict[str, Any]) -> Response:

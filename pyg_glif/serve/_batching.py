@@ -10,17 +10,24 @@ import queue
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from pyg_glif.postprocessor import TransformInfo
 from pyg_glif.serve._served import Answer, Served
 
 #: Rows that are searched for at once; more of them take as long per row.
 MAX_BATCH = 256
 #: Requests that may wait. More of them would wait longer than anybody does.
 MAX_WAITING = 4096
+
+#: Told how many requests one search answered, and the answers.
+Seen = Callable[[int, Sequence[Answer]], None]
+#: Told ids, outputs and peers of everybody who was served.
+Watch = Callable[[Sequence[str | None], Tensor, TransformInfo], None]
 
 
 @dataclass(eq=False)
@@ -30,6 +37,7 @@ class Job:
     served: Served
     x: Tensor
     y: Tensor
+    ids: Sequence[str | None]
     future: "asyncio.Future[Answer]" = field(repr=False)
 
 
@@ -40,15 +48,21 @@ class Batcher:
     single newcomer does not wait for ten thousand.
     """
 
-    def __init__(self, seen: Callable[[int, Sequence[Answer]], None]) -> None:
+    def __init__(self, seen: Seen, watch: Watch | None = None) -> None:
         # A small search is over before a second core has found its part of it.
-        few, many = _Lane("correct", seen, threads=1), _Lane("correct-many", seen)
+        few = _Lane("correct", seen, watch, threads=1)
+        many = _Lane("correct-many", seen, watch)
         self._lanes = {False: few, True: many}
 
-    async def correct(self, served: Served, x: Tensor, y: Tensor) -> Answer:
+    async def correct(
+        self, served: Served, x: Tensor, y: Tensor, ids: Sequence[str] | None = None
+    ) -> Answer:
         """Corrected outputs of newcomers, once it is their turn."""
+        if not self.is_alive:
+            raise BusyError
         loop = asyncio.get_running_loop()
-        job = Job(served, x, y, loop.create_future())
+        named = [None] * len(x) if ids is None else ids
+        job = Job(served, x, y, named, loop.create_future())
         self._lanes[len(x) > MAX_BATCH].put(job)
         return await job.future
 
@@ -74,7 +88,7 @@ class Batcher:
 
 
 class BusyError(Exception):
-    """More requests wait than may."""
+    """More requests wait than may, or nobody is there to answer."""
 
 
 class _Lane(threading.Thread):
@@ -83,11 +97,12 @@ class _Lane(threading.Thread):
     def __init__(
         self,
         name: str,
-        seen: Callable[[int, Sequence[Answer]], None],
+        seen: Seen,
+        watch: Watch | None,
         threads: int | None = None,
     ) -> None:
         super().__init__(name=f"pyg_glif-{name}", daemon=True)
-        self._seen, self._threads = seen, threads
+        self._seen, self._watch, self._threads = seen, watch, threads
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
 
     @property
@@ -110,7 +125,7 @@ class _Lane(threading.Thread):
         left: Job | None = None
         while (first := left or self._jobs.get()) is not None:
             batch, left, ended = self._gathered(first)
-            answers = _answered(batch)
+            answers = _answered(batch, self._watch)
             done = [one for one in answers if isinstance(one, Answer)]
             self._seen(len(batch), done)
             # All of a batch at once: waking the loop is what costs.
@@ -140,22 +155,30 @@ class _Lane(threading.Thread):
         return batch, None, False
 
 
-def _answered(batch: Sequence[Job]) -> list[Answer | Exception]:
+def _answered(batch: Sequence[Job], watch: Watch | None) -> list[Answer | Exception]:
     """An answer or an error for each job; what one gets wrong hurts no other."""
-    served = batch[0].served
     if len(batch) > 1:
         try:
-            x, y = (torch.cat([getattr(job, k) for job in batch]) for k in "xy")
-            return list(served.correct(x, y).split([len(job.x) for job in batch]))
+            found = _corrected(batch, watch)
+            return list(found.split([len(job.x) for job in batch]))
         except Exception:
             pass  # somebody's fault: each for themselves finds out whose
     out: list[Answer | Exception] = []
     for job in batch:
         try:
-            out.append(served.correct(job.x, job.y))
+            out.append(_corrected([job], watch))
         except Exception as error:
             out.append(error)
     return out
+
+
+def _corrected(batch: Sequence[Job], watch: Watch | None) -> Answer:
+    """Everybody of some jobs, in one search."""
+    x, y = (torch.cat([getattr(job, name) for job in batch]) for name in "xy")
+    watched = None
+    if watch is not None:
+        watched = partial(watch, [one for job in batch for one in job.ids])
+    return batch[0].served.correct(x, y, watched)
 
 
 def _deliver(pairs: Iterable[tuple[Job, Any]]) -> None:

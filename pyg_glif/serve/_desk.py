@@ -3,31 +3,20 @@
 import asyncio
 import contextlib
 import logging
-import threading
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import asdict
-from functools import cached_property
-from importlib.metadata import version
-from math import isfinite
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
-from typing import Any
 
-import torch
 from torch import Tensor
 
-from pyg_glif._plain import plain
-from pyg_glif.postprocessor import AuditReport, Explanation, GLIFPostProcessor
+from pyg_glif.monitoring import TreatmentMonitor
+from pyg_glif.postprocessor import GLIFPostProcessor, TransformInfo
 from pyg_glif.serve._batching import Batcher
-from pyg_glif.serve._later import Later
 from pyg_glif.serve._metrics import Metrics
-from pyg_glif.serve._schemas import Requests
-from pyg_glif.serve._served import Answer, Served, identity
+from pyg_glif.serve._served import Served, identity
+from pyg_glif.serve._service import Service
 from pyg_glif.serve._settings import Settings
-from pyg_glif.serve._what_if import WhatIf
 from pyg_glif.serve.register import Register
 
-# People who are named as those who count most.
-_MOST = 20
 _log = logging.getLogger("pyg_glif.serve")
 
 
@@ -44,10 +33,15 @@ class Desk:
         people: Callable[[GLIFPostProcessor], Register] | None,
         watch: Sequence[Path],
         settings: Settings,
+        monitor: TreatmentMonitor | None = None,
     ) -> None:
         self.settings, self.metrics, self.name = settings, Metrics(), path.name
         self._path, self._people, self._watch = path, people, (path, *watch)
-        self.batcher = Batcher(self.metrics.batch)
+        self.monitor = monitor
+        if monitor is not None:
+            self.metrics.watch(monitor)
+        self.batcher = self._at_rest()
+        self._complained: type[Exception] | None = None
         self.reload_error: str | None = None
         self.is_ready = False
         self._wanted = asyncio.Event()
@@ -55,13 +49,28 @@ class Desk:
         self.service = self._loaded()
         self.metrics.loaded(self.service.served, again=False)
 
-    def _loaded(self) -> "Service":
+    def _at_rest(self) -> Batcher:
+        """Threads that answer, once they are started."""
+        watch = None if self.monitor is None else self._watched
+        return Batcher(self.metrics.batch, watch)
+
+    def _loaded(self) -> Service:
         """The fit in the file, checked against those it is about."""
         return Service(Served(self._path, self._people), self.settings)
 
-    async def correct(self, served: Served, x: Tensor, y: Tensor) -> Answer:
-        """Corrected outputs of newcomers, searched for together with others."""
-        return await self.batcher.correct(served, x, y)
+    def _watched(
+        self, ids: Sequence[str | None], y_fair: Tensor, info: TransformInfo
+    ) -> None:
+        """Tells the monitor; whatever is wrong with it, people are served."""
+        assert self.monitor is not None
+        try:
+            self.monitor.watch(y_fair, info, id=ids)
+        except Exception as error:
+            self.metrics.unwatched(len(y_fair))
+            if self._complained is not type(error):
+                self._complained = type(error)
+                name = type(error).__name__
+                _log.error("the monitor cannot count some people (%s)", name)
 
     def reload(self) -> None:
         """Has the fit read again now, changed or not; not from another thread."""
@@ -82,6 +91,7 @@ class Desk:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             await asyncio.to_thread(self.batcher.stop)
+            self.batcher = self._at_rest()  # an application may be started again
 
     async def _warm_up(self) -> None:
         await asyncio.to_thread(self.service.served.warm_up)
@@ -115,247 +125,3 @@ class Desk:
         self.service, self.reload_error = service, None
         self.metrics.loaded(service.served, again=True)
         _log.info("took the fit %s of %s", service.served.fit_id, self._path.name)
-
-
-class Service:
-    """A fit, with what is made of it for requests and pages."""
-
-    def __init__(self, served: Served, settings: Settings) -> None:
-        self.served, self.settings = served, settings
-        self.requests = Requests(served, settings.max_rows)
-        self.y_hat, self.y_fair = served.post.y_hat_, served.post.y_fair_
-        self.decide = self._decision()
-        turn = threading.Lock()  # one long computation at a time
-        self.audit = Later("audit", self._audited, turn)
-        self.what_if = Later("what-if", self._explored, turn)
-
-    def stop(self) -> None:
-        """Gives up on what is still computed."""
-        self.audit.stop()
-        self.what_if.stop()
-
-    def _decision(self) -> Callable[[Tensor], Tensor] | None:
-        """Outputs to decisions, if it is known what a decision is."""
-        if self.served.num_outputs is not None:
-            return lambda y: y.argmax(1)
-        threshold, y = self.settings.threshold, self.y_hat
-        if threshold is None and 0.0 <= float(y.min()) <= float(y.max()) <= 1.0:
-            threshold = 0.5
-        if threshold is None:
-            return None
-        least = threshold
-        return lambda y: (y > least).long()
-
-    def _audited(self, stopped: Callable[[], bool]) -> AuditReport:
-        """The report about the fitted people."""
-        register, size = self.served.register, self.served.num_people
-        threshold = self.settings.threshold
-        if threshold is None and self.decide and self.served.num_outputs is None:
-            threshold = 0.5
-        report = self.served.post.audit(
-            attributes=dict(register.attributes),
-            threshold=threshold,
-            k=min(5, size - 1) or None,
-        )
-        if not self.settings.show_people:
-            return report.without_people()
-        report = report.with_ids(self.served.ids)
-        return report if register.frame is None else report.with_people(register.frame)
-
-    def _explored(self, stopped: Callable[[], bool]) -> WhatIf:
-        """The fitted people under other settings."""
-        return WhatIf(self.served, self.decide, stopped)
-
-    def grid(self, found: WhatIf) -> dict[str, Any]:
-        """A grid of settings as plain data; people only if they may be shown."""
-        size, ids = self.served.num_people, self.served.ids
-        points = []
-        for point in found.points:
-            people = []
-            if self.settings.show_people:
-                rows, after = point["people"], point["after"]
-                lines = zip(rows, self.y_hat[rows].tolist(), after, strict=True)
-                people = [
-                    {"row": row, "id": ids[row], "before": one, "after": other}
-                    for row, one, other in lines
-                ]
-            near = point["kept"]
-            if near is None:  # nobody said what a decision is
-                near = 1.0 - point["affected"] / size
-            told = {**point, "people": people, "kept_or_near": near}
-            del told["after"]
-            points.append(told)
-        content: dict[str, Any] = plain(
-            {
-                "lams": found.lams,
-                "taus": [tau if isfinite(tau) else None for tau in found.taus],
-                "at": found.at,
-                "unit": self.served.unit,
-                "num_people": size,
-                "least": found.least,
-                "edges": found.edges,
-                "points": points,
-            }
-        )
-        return content
-
-    @cached_property
-    def output_names(self) -> list[str]:
-        """What outputs are called."""
-        post = self.served.post
-        names = post.metadata_.get("columns", {}).get("outputs")
-        if names is None:
-            names = getattr(post, "output_names_", None)
-        width = self.served.num_outputs
-        if names is None or len(names) != (width or 1):
-            names = (
-                ["output"] if width is None else [f"output {k}" for k in range(width)]
-            )
-        return [str(name) for name in names]
-
-    @cached_property
-    def num_peers(self) -> Tensor:
-        """Neighbours of each fitted person."""
-        row = self.served.post.similarity_.edge_index[0]
-        return torch.bincount(row, minlength=self.served.num_people)
-
-    @cached_property
-    def moved(self) -> Tensor:
-        """How far the output of each fitted person moved."""
-        apart = (self.y_fair - self.y_hat).double()
-        norm: Tensor = torch.linalg.vector_norm(apart.reshape(len(apart), -1), dim=1)
-        return norm
-
-    @cached_property
-    def most_moved(self) -> list[int]:
-        """Fitted people by falling movement."""
-        found: list[int] = self.moved.argsort(descending=True, stable=True).tolist()
-        return found
-
-    def person(self, row: int) -> dict[str, Any]:
-        """A fitted person in one line."""
-        pairs = zip(
-            self.y_hat[row].reshape(-1).tolist(),
-            self.y_fair[row].reshape(-1).tolist(),
-            strict=True,
-        )
-        return {
-            "row": row,
-            "id": self.served.ids[row],
-            "scores": [value for pair in pairs for value in pair],
-            "moved": float(self.moved[row]),
-            "num_peers": int(self.num_peers[row]),
-        }
-
-    def letter(self, row: int) -> dict[str, Any]:
-        """A fitted person's page: their letter, who counts most, their columns."""
-        told = self._told(self.served.post.explain(row), row, self.y_fair[row])
-        person, frame = self.person(row), self.served.register.frame
-        columns = (
-            {} if frame is None else dict(zip(frame, frame.iloc[row], strict=True))
-        )
-        facts = [("peers", person["num_peers"]), ("moved by", person["moved"])]
-        pairs = zip(person["scores"][::2], person["scores"][1::2], strict=True)
-        for name, (before, after) in zip(self.output_names, pairs, strict=True):
-            facts += [(f"{name} of the model", before), (f"{name}, corrected", after)]
-        return {
-            "facts": facts,
-            "letter": told["text"].split("\n\n"),
-            "peers": self._named(told["index"], told["weight"], columns),
-            "header": ["id", "share", *self.output_names, *columns],
-            "numbers": range(1, 2 + len(self.output_names)),
-            "columns": list(columns.items()),
-        }
-
-    def explain_new(
-        self, x: Tensor, y: Tensor, y_fair: Tensor, top: int, names: bool
-    ) -> dict[str, Any]:
-        """Why a newcomer gets what they get; peers only if they may be shown."""
-        told = self._told(self.served.post.explain_new(x), -1, y_fair[0], y[0])
-        index, weight = told.pop("index"), told.pop("weight")
-        if names:
-            peers = self._named(index[:top], weight[:top], {})
-            told["peers"] = [
-                {"id": one["id"], "share": one["cells"][0]} for one in peers
-            ]
-        return told
-
-    def _told(
-        self, found: Explanation, own: int, after: Tensor, before: Tensor | None = None
-    ) -> dict[str, Any]:
-        """What an explanation says in words and numbers, without naming anybody."""
-        before = self.y_hat[own] if before is None else before
-        others = found.index != own
-        share = float(found.weight[~others].sum())
-        index, weight = found.index[others], found.weight[others]
-        y = self.y_hat[index].double().reshape(len(index), -1)
-        mean = (weight @ y / weight.sum()).tolist() if len(index) else None
-        words = [f"The output goes from {_shown(before)} to {_shown(after)}."]
-        if mean is None:
-            words.append("Nobody among the fitted people is similar, so it stays.")
-        else:
-            people = "1 person" if len(index) == 1 else f"{len(index):,} people"
-            rest = f"{1.0 - share:.0%} comes from {people} like them"
-            words.append(
-                f"{share:.0%} of it is their own; {rest}, whose outputs average "
-                f"{_shown(torch.tensor(mean))}."
-            )
-        return {
-            "text": "\n\n".join(words),
-            "own_share": share,
-            "num_peers": len(index),
-            "peers_mean": mean,
-            "index": index.tolist(),
-            "weight": weight.tolist(),
-        }
-
-    def _named(
-        self, index: list[int], weight: list[float], columns: Mapping[str, Any]
-    ) -> list[dict[str, Any]]:
-        """Those who count most, and where they differ from somebody."""
-        frame, found = self.served.register.frame, []
-        for row, share in list(zip(index, weight, strict=True))[:_MOST]:
-            values = [share, *self.y_hat[row].reshape(-1).tolist()]
-            cells = [] if not columns else frame.iloc[row].tolist()
-            own = list(columns.values())
-            marks = [
-                k + len(values) + 1 for k, cell in enumerate(cells) if cell != own[k]
-            ]
-            found.append(
-                {
-                    "row": row,
-                    "id": self.served.ids[row],
-                    "cells": [*values, *cells],
-                    "marks": marks,
-                }
-            )
-        return found
-
-    @cached_property
-    def info(self) -> dict[str, Any]:
-        """What ``/v1/info`` says about the fit."""
-        served, post = self.served, self.served.post
-        return {
-            "version": version("pyg_glif"),
-            "fit": served.fit_id,
-            "loaded_at": served.loaded_at.isoformat(timespec="seconds"),
-            "num_people": served.num_people,
-            "num_features": post.n_features_in_,
-            "num_outputs": served.num_outputs,
-            "columns": [
-                {**asdict(one), "values": list(one.values)} for one in served.columns
-            ],
-            "unit": served.unit,
-            "tau": post.tau_ if isfinite(post.tau_) else None,
-            "k": post.k,
-            "lam": float(post.lam),
-            "num_isolated": post.num_isolated_,
-            "max_rows": self.settings.max_rows,
-            "max_bytes": self.settings.max_bytes,
-            "show_people": self.settings.show_people,
-        }
-
-
-def _shown(y: Tensor) -> str:
-    """One output or several, in four digits."""
-    return ", ".join(f"{value:.4g}" for value in y.reshape(-1).tolist())

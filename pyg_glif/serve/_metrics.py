@@ -5,10 +5,10 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-import torch
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
+from pyg_glif.monitoring import TreatmentMonitor
 from pyg_glif.serve._served import Answer, Served
 
 #: The type of the text that :meth:`Metrics.text` returns.
@@ -72,15 +72,36 @@ class Metrics:
         self._batches.observe(num_requests)
         if not answers:
             return
-        alone = (torch.cat([one.num_peers for one in answers]) == 0).tolist()
+        alone = [count == 0 for one in answers for count in one.num_peers]
         self._newcomers.inc(len(alone))
         self._isolated.inc(sum(alone))
         with self._lock:
             self._last.extend(alone)
             self._share.set(sum(self._last) / len(self._last))
         for one in answers:
-            for moved in one.moved.tolist():
+            for moved in one.moved:
                 self._moved.observe(moved)
+
+    def watch(self, monitor: TreatmentMonitor) -> None:
+        """Shows the state of a monitor, as it is when somebody asks."""
+        shared: Any = {"namespace": "pyg_glif", "registry": self.registry}
+        for name, words, read in (
+            ("people", "People counted.", lambda: monitor.num),
+            ("alarm", "1 after an alarm.", lambda: monitor.alarm),
+            ("drift_alarm", "1 after one of drift.", lambda: monitor.drift_alarm),
+            ("low", "Mean disparity, lower bound.", lambda: monitor.interval[0]),
+            ("high", "Mean disparity, upper bound.", lambda: monitor.interval[1]),
+        ):
+            Gauge(f"monitor_{name}", words, **shared).set_function(read)
+        self._unwatched = Counter(
+            "monitor_missed",
+            "Served people whom the monitor could not count.",
+            **shared,
+        )
+
+    def unwatched(self, num_people: int) -> None:
+        """Counts people whom the monitor could not."""
+        self._unwatched.inc(num_people)
 
     def loaded(self, served: Served, *, again: bool) -> None:
         """Notes the fit in use."""

@@ -25,11 +25,13 @@ from pyg_glif.pages import (
     environment,
     front_chart,
     histogram,
+    interval_chart,
     number,
 )
-from pyg_glif.serve._desk import Desk, Service
+from pyg_glif.serve._desk import Desk
 from pyg_glif.serve._guard import COOKIE
 from pyg_glif.serve._later import Later
+from pyg_glif.serve._service import Service
 
 # Scripts and styles, by name: nothing else is read, whatever a path says.
 _OWN = ("desk.css", "desk.js")
@@ -54,14 +56,16 @@ def pages(desk: Desk) -> APIRouter:
     env.loader = ChoiceLoader([PackageLoader("pyg_glif.serve"), env.loader])
     vega = Later("vega", _vega, threading.Lock())
 
+    shown = _PAGES if desk.monitor is None else (*_PAGES, ("/monitor", "Monitor"))
+
     def page(request: Request, name: str, here: str = "", **values: Any) -> Response:
         root = request.scope.get("root_path", "")
         shared = {
             "root": root,
             "static": f"{root}/static",
-            "pages": _PAGES,
+            "pages": shown,
             "here": here,
-            "title": dict(_PAGES).get(here, "Person"),
+            "title": dict(shown).get(here, "Person"),
             "fit_name": desk.name,
             "info": desk.service.info,
             "show_people": desk.settings.show_people,
@@ -149,6 +153,22 @@ def pages(desk: Desk) -> APIRouter:
             fields=_fields(service),
             outputs=service.output_names,
             many=service.served.num_outputs is not None,
+        )
+
+    @router.get("/monitor")
+    async def monitor(request: Request) -> Response:
+        if desk.monitor is None:
+            raise HTTPException(404, "there is no monitor. See --monitor")
+        state = desk.monitor.to_dict()
+        figures = [_streams(state["streams"])] if state["num"] else []
+        return page(
+            request,
+            "monitor.html",
+            "/monitor",
+            state=state,
+            figures=figures,
+            rows=_lines(state["streams"]),
+            charts=True,
         )
 
     @router.get("/login")
@@ -315,6 +335,39 @@ def _facts(service: Service) -> list[tuple[str, Any]]:
         ("strength", info["lam"]),
         ("people without anybody similar", info["num_isolated"]),
     ]
+
+
+def _lines(streams: Mapping[str, Any]) -> list[list[Any]]:
+    """The same as a table."""
+    keys = ("limit", "p_value", "alarm_at")
+    return [
+        [name, one["num"], one["mean"], *one["interval"], *(one[key] for key in keys)]
+        for name, one in streams.items()
+    ]
+
+
+def _streams(streams: Mapping[str, Any]) -> Figure:
+    """The means that a monitor watches, with their intervals."""
+    rows = [
+        {
+            "mean": one["mean"],
+            "low": one["interval"][0],
+            "high": one["interval"][1],
+            "of": name,
+            "kind": kind,
+        }
+        for name, one in streams.items()
+        for kind in ("alarm" if one["alarm"] else "no alarm",)
+        if one["num"]
+    ]
+    colors = {"no alarm": "#1f8fd6", "alarm": "#e07b00"}
+    return Figure(
+        "streams",
+        "What is watched",
+        "Points are means by now. Lines hold the true mean at all times at once, if it "
+        "is one and the same number throughout.",
+        interval_chart(rows, "mean", "of", color="kind", colors=colors),
+    )
 
 
 def _fields(service: Service) -> list[dict[str, Any]]:

@@ -117,19 +117,24 @@ class Requests:
     """The models of requests for one fit: its columns, its width, its outputs."""
 
     def __init__(self, served: Served, max_rows: int) -> None:
+        checks: Any = {"one_form": model_validator(mode="after")(_one_form)}
         people = _people(served, max_rows)
         one = _people(served, 1)
         config = _config(served)
         self.correct: type[BaseModel] = create_model(
             "Newcomers",
             __config__=config,
-            __validators__={"one_form": model_validator(mode="after")(_one_form)},
+            __validators__=checks,
             **people,
+            ids=(
+                _listed(str, 1, max_rows),
+                Field(None, description="Names of the decisions, for the monitor."),
+            ),
         )
         self.explain: type[BaseModel] = create_model(
             "Explain",
             __config__=config,
-            __validators__={"one_form": model_validator(mode="after")(_one_form)},
+            __validators__=checks,
             **one,
             names=(bool, Field(False, description="Whether to name the peers.")),
             top=(int, Field(10, ge=1, le=100, description="Peers to name.")),
@@ -224,6 +229,10 @@ def _one_form(self: Any) -> Any:
     if len(people) != len(self.y_hat):
         got = f"{len(self.y_hat)} for {len(people)}"
         raise _error(f"'y_hat' must have one entry per row of '{name}' (got {got})")
+    ids = getattr(self, "ids", None)
+    if ids is not None and len(ids) != len(people):
+        got = f"{len(ids)} for {len(people)}"
+        raise _error(f"'ids' must have one entry per row of '{name}' (got {got})")
     return self
 
 
@@ -239,6 +248,11 @@ def faults(error: ValidationError) -> dict[str, Any]:
     if len(found) > _MOST:
         detail.append(fault((), f"and {len(found) - _MOST} more"))
     return {"detail": detail}
+
+
+def told(loc: Sequence[str | int], msg: str) -> dict[str, Any]:
+    """A single fault as the content of a response."""
+    return {"detail": [fault(loc, msg)]}
 
 
 def fault(loc: Sequence[str | int], msg: str) -> dict[str, Any]:

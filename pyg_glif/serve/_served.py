@@ -3,7 +3,7 @@
 import hashlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pyg_glif.postprocessor import GLIFPostProcessor
+from pyg_glif.postprocessor import GLIFPostProcessor, TransformInfo
 from pyg_glif.serve.register import Register
 from pyg_glif.tables import FairTable
 
@@ -22,12 +22,15 @@ Identity = tuple[tuple[int, ...], ...]
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """Corrected newcomers: outputs, peers, how far they moved, and certificates."""
+    """Corrected newcomers: outputs, peers, how far they moved, and certificates.
 
-    y_fair: Tensor  # [M] or [M, C]
-    num_peers: Tensor  # [M]
-    moved: Tensor  # [M]
-    certificate: Mapping[str, Tensor]  # [M] each
+    Lists, because cutting them is cheap, and JSON takes nothing else.
+    """
+
+    y_fair: list[Any]
+    num_peers: list[int]
+    moved: list[float]
+    certificate: Mapping[str, list[float]]
 
     def split(self, sizes: Sequence[int]) -> "Iterator[Answer]":
         """The parts of several requests."""
@@ -101,14 +104,28 @@ class Served:
 
     def warm_up(self) -> None:
         """Builds the index, so that the first newcomer does not wait for it."""
-        self.correct(self.post.x_[:1].double(), self.post.y_hat_[:1].double())
+        for size in (1, 8):  # one newcomer is searched for in another way than a few
+            self.correct(self.post.x_[:size].double(), self.post.y_hat_[:size].double())
 
-    def correct(self, x: Tensor, y: Tensor) -> Answer:
-        """Corrects newcomers by coordinates of the fit."""
+    def correct(
+        self,
+        x: Tensor,
+        y: Tensor,
+        watch: Callable[[Tensor, TransformInfo], None] | None = None,
+    ) -> Answer:
+        """Corrects newcomers by coordinates of the fit; ``watch`` sees them."""
         y_fair, info = self.post.transform(x, y, return_info=True)
-        moved = (y_fair - y).reshape(len(y), -1).norm(dim=1)
-        found = getattr(info, "certificate", None)
-        return Answer(y_fair, info.num_neighbors, moved, _by_person(found, len(y)))
+        if watch is not None:
+            watch(y_fair, info)
+        moved = torch.linalg.vector_norm((y_fair - y).reshape(len(y), -1), dim=1)
+        sure = info.certificate
+        told = {"own_share": sure.own_share, "largest_gap": sure.largest_gap}
+        return Answer(
+            y_fair.tolist(),
+            info.num_neighbors.tolist(),
+            moved.tolist(),
+            {name: value.tolist() for name, value in told.items()},
+        )
 
     def frame(self, rows: Sequence[Mapping[str, Any]]) -> Any:
         """Rows as a frame, with the columns that count."""
@@ -176,15 +193,3 @@ def _series(cells: list[Any], kind: str) -> Any:
     if kind == "duration":
         return pd.to_timedelta(pd.Series(cells, dtype=np.float64), unit="D")
     return pd.Series(cells, dtype=object)
-
-
-def _by_person(found: Any, size: int) -> dict[str, Tensor]:
-    """The parts of a certificate that have an entry per newcomer."""
-    if not is_dataclass(found):
-        return {}
-    parts = {one.name: getattr(found, one.name) for one in fields(found)}
-    return {
-        name: value
-        for name, value in parts.items()
-        if isinstance(value, Tensor) and value.shape == (size,)
-    }

@@ -17,6 +17,7 @@ from pyg_glif.serve.register import Register
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
+    from pyg_glif.monitoring import TreatmentMonitor
     from pyg_glif.postprocessor import GLIFPostProcessor
 
 _log = logging.getLogger("pyg_glif.serve")
@@ -27,6 +28,7 @@ def create_app(
     *,
     people: "Register | Callable[[GLIFPostProcessor], Register] | None" = None,
     watch: Sequence[str | PathLike[str]] = (),
+    monitor: "TreatmentMonitor | None" = None,
     token: str | None = None,
     show_people: bool = False,
     hosts: Sequence[str] = LOOPBACK,
@@ -37,7 +39,47 @@ def create_app(
 ) -> "FastAPI":
     """The service of a saved fit, for an ASGI server of your own.
 
-    ``pyg-glif serve`` runs it with uvicorn.
+    ``pyg-glif serve`` runs it with uvicorn. Routes, pages, safety and metrics are in
+    :ref:`service`. Needs ``pyg_glif[serve]``.
+
+    Args:
+        fit (str or Path): What ``save`` wrote. A fit that is saved there later is
+            taken without dropping a request.
+        people (Register or callable, optional): Who the fitted people are, or a
+            function of the loaded post-processor that returns it, called for every
+            new fit. (default: their ids, if the fit has them)
+        watch (sequence of str or Path): Other files whose change has the fit loaded
+            again, such as those that ``people`` reads. (default: none)
+        monitor (TreatmentMonitor, optional): Counts everybody who is corrected.
+            (default: :obj:`None`)
+        token (str, optional): What requests must show, 16 characters or more. Do not
+            let other machines ask without one. (default: :obj:`None`)
+        show_people (bool): Whether ids and features of the fitted people may be
+            shown. (default: :obj:`False`)
+        hosts (sequence of str): Without a token, names by which requests may call the
+            service. (default: those of this machine)
+        max_rows (int): Newcomers in a request. (default: :obj:`10000`)
+        max_bytes (int): Size of a request's body. (default: 16 MiB)
+        threshold (float, optional): A single output above it means yes.
+            (default: :obj:`0.5` where all outputs are between 0 and 1)
+        reload_seconds (float): How often to look for a newer fit; 0 never does.
+            (default: :obj:`2.0`)
+
+    Raises what ``GLIFPostProcessor.load`` raises, before anything is served.
+
+    Example:
+        >>> import os, tempfile, torch
+        >>> from starlette.testclient import TestClient
+        >>> from pyg_glif import GLIFPostProcessor
+        >>> path = os.path.join(tempfile.mkdtemp(), "fit.safetensors")
+        >>> post = GLIFPostProcessor(tau=0.5, theta=0.0)
+        >>> x, y = torch.tensor([[0.0], [0.1], [5.0]]), torch.tensor([0.9, 0.3, 0.4])
+        >>> post.fit(x, y).save(path)
+        >>> with TestClient(create_app(path), base_url="http://localhost") as client:
+        ...     body = {"x": [[0.1]], "y_hat": [0.0]}
+        ...     answer = client.post("/v1/correct", json=body).json()
+        >>> [round(value, 4) for value in answer["y_fair"]], answer["num_peers"]
+        ([0.4], [2])
     """
     require("fastapi", "pyg_glif.serve", "serve")
     require("prometheus_client", "pyg_glif.serve", "serve")
@@ -60,7 +102,7 @@ def create_app(
         reload_seconds=reload_seconds,
     )
     read = (lambda post: people) if isinstance(people, Register) else people
-    desk = Desk(Path(fit), read, [Path(one) for one in watch], settings)
+    desk = Desk(Path(fit), read, [Path(one) for one in watch], settings, monitor)
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:

@@ -81,8 +81,9 @@ class Eyes:
         return str(found.get_attribute("id") or found.text)
 
     def complaints(self) -> list[str]:
-        """What the console says since it was asked last."""
-        return [str(entry["message"]) for entry in self.driver.get_log("browser")]
+        """Errors in the console since it was asked last; Vega warns of empty marks."""
+        found = self.driver.get_log("browser")
+        return [str(one["message"]) for one in found if one["level"] == "SEVERE"]
 
     @contextlib.contextmanager
     def looking(self, width: int = 1280, dark: bool = False) -> Iterator[None]:

@@ -7,6 +7,7 @@ nothing happened to, within the certified errors.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import random
@@ -14,6 +15,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -111,8 +113,6 @@ class Campaign:
 
     def twice(self, engine):
         """All tasks by two drivers' loops at the same time, into one folder."""
-        import threading
-
         out = self.folder / "twice"
         other = threading.Thread(
             target=radius_graph,
@@ -181,8 +181,6 @@ class Campaign:
 
     def lost_node(self):
         """A node removed without warning in the middle of a search."""
-        import threading
-
         import ray
         from ray.cluster_utils import Cluster
 
@@ -237,29 +235,38 @@ class Campaign:
         )
 
     def full_disk(self):
-        """A small disk that fills up while edges are written, then a larger one."""
+        """A small disk that fills up while edges are written, and has room again."""
         out = self.folder / "disk"
         out.mkdir()
         mounted = subprocess.run(
-            ["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", str(out)],
+            ["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", str(out)],
             capture_output=True,
         )
         if mounted.returncode:
             self.say("disk full", True, skipped="no right to mount one")
             return
+        ballast = out / "ballast"
+
+        def fill():
+            while not list((out / "work").glob("0*.json")):
+                time.sleep(0.01)
+            with contextlib.suppress(OSError), open(ballast, "wb", 0) as file:
+                while True:
+                    file.write(bytes(4096))
+
+        other = threading.Thread(target=fill, daemon=True)
+        other.start()
         message = ""
         try:
             try:
-                radius_graph(
-                    self.people, self.tau, out=out, engine="process",
-                    memory_budget=1 << 34,
-                )  # fmt: skip
-            except (OSError, MemoryError) as error:
+                radius_graph(self.people, self.tau, out=out, engine="process")
+            except OSError as error:
                 message = f"{type(error).__name__}: {error}"
-            subprocess.run(["mount", "-o", "remount,size=400m", str(out)], check=True)
+            other.join()
+            ballast.unlink()
             graph = radius_graph(self.people, self.tau, out=out, engine="process")
             self.say(
-                "disk full, then enlarged",
+                "disk full while writing, then room again",
                 self.same(graph) and bool(message),
                 message=message,
                 tasks_run=graph.tasks.run,

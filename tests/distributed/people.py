@@ -39,9 +39,10 @@ CLOUDS = {
 
 def degree_radius(x, degree):
     """A radius at which people have about so many neighbours."""
-    some = x[:: max(1, len(x) // 100)].astype(np.float64)
-    dist = np.sqrt(((some[:, None] - x[None].astype(np.float64)) ** 2).sum(2))
-    return float(np.sort(dist.ravel())[len(some) * (degree + 1)])
+    x = x.astype(np.float64)
+    some, norm = x[:: max(1, len(x) // 100)], (x**2).sum(1)
+    sq = (some**2).sum(1)[:, None] + norm - 2.0 * some @ x.T
+    return float(np.sqrt(np.sort(sq.ravel())[len(some) * (degree + 1)]))
 
 
 def write_rows(folder, x, ids, *, files=3, group=None, batch=None):

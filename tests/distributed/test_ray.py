@@ -167,9 +167,9 @@ def test_a_member_lost_in_the_middle_of_a_solve_changes_nothing(solved, folder):
     graph, path, options, here = solved
     engine = RayEngine(num_workers=2)
     out, picks = folder / "lost", random.Random(2)
-    # Slow enough to be hit in the middle: a checkpoint after every iteration.
-    options = {**options, "checkpoint_every": 1}
-    with faults.Killer("_Actor.run", [1.0], picks) as killer:
+    # Slow enough to be hit in the middle: files after every other iteration.
+    options = {**options, "checkpoint_every": 2}
+    with faults.Killer("_Actor.run", [0.7], picks) as killer:
         fair = smooth(graph, path, out=out, engine=engine, **options)
     assert killer.killed
     assert engine.num_rebuilds >= 1

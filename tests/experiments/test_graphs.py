@@ -8,7 +8,7 @@ import pytest
 import torch
 from sklearn.metrics import f1_score, roc_auc_score
 
-from pyg_glif.experiments import EXPERIMENTS, Run, _paper as paper
+from pyg_glif.experiments import EXPERIMENTS, Record, Run, _paper as paper
 from pyg_glif.experiments._gnn import NETWORKS, GraphRecipe, energy, gathered
 from pyg_glif.experiments.graphs import (
     BALANCED,
@@ -19,6 +19,7 @@ from pyg_glif.experiments.graphs import (
     GraphConfig,
     GraphExperiment,
     GraphTrial,
+    _gap_at_unit_variance,
 )
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch-scatter.*")
@@ -237,3 +238,15 @@ def test_report_and_figures_come_from_files(run, tmp_path):
     ]
     assert f"seed by seed: {gap[0]:+.4f} on average" in text
     assert list(experiment.draw([again])) == ["trade_off", "front"]
+
+
+def test_gap_at_unit_variance_is_between_the_strengths_tried(run):
+    def record(method, unfairness, auc):
+        metrics = {"unfairness_unit": unfairness, "auc": auc}
+        return Record(method, {}, metrics, chosen=True)
+
+    tried = [record(BALANCED, 100.0, 0.6), record(BALANCED, 400.0, 0.7)]
+    found = replace(run, records=(record(GUIDE, 200.0, 0.62), *tried))
+    assert _gap_at_unit_variance(found) == pytest.approx(0.03)
+    found = replace(run, records=(record(GUIDE, 500.0, 0.62), *tried))
+    assert np.isnan(_gap_at_unit_variance(found))

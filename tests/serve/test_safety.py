@@ -1,5 +1,7 @@
+import asyncio
 import logging
 from pathlib import Path
+from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
@@ -125,3 +127,40 @@ def test_logs_hold_neither_features_nor_ids(
     assert "POST /v1/correct 500" in text
     for hidden in ("0.1234", "0.9876", "secret"):
         assert hidden not in text
+
+
+def test_too_many_requests_are_refused_rather_than_kept_waiting(
+    fit: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pyg_glif.serve._batching.MAX_WAITING", 0)
+    with TestClient(create_app(fit), base_url=HERE) as client:
+        found = client.post("/v1/correct", json=BODY)
+    assert (found.status_code, found.headers["Retry-After"]) == (503, "1")
+    # The same before it is started and after it has ended.
+    assert client.post("/v1/correct", json=BODY).status_code == 503
+
+
+def test_an_application_can_be_started_again(fit: Path) -> None:
+    app = create_app(fit)
+    for _ in range(2):
+        with TestClient(app, base_url=HERE) as client:
+            assert client.post("/v1/correct", json=BODY).status_code == 200
+
+
+def test_a_body_must_keep_coming(fit: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pyg_glif.serve._guard.PATIENCE", 0.05)
+    app = create_app(fit)
+    sent: list[Any] = []
+
+    async def receive() -> dict[str, Any]:
+        await asyncio.sleep(60)
+        raise AssertionError
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    headers = [(b"host", b"localhost"), (b"content-type", b"application/json")]
+    scope = {"type": "http", "method": "POST", "path": "/v1/correct"}
+    scope |= {"headers": headers, "query_string": b"", "http_version": "1.1"}
+    asyncio.run(app(scope, receive, send))  # type: ignore[arg-type]
+    assert sent[0]["status"] == 408

@@ -43,7 +43,9 @@
     chart.busy = true;
     const now = chart.next;
     chart.next = null;
-    window.pygGlif.draw(chart.figure, withRows(chart.spec, now)).then(function () {
+    if (chart.view) chart.view.finalize();
+    window.pygGlif.draw(chart.figure, withRows(chart.spec, now)).then(function (view) {
+      chart.view = view;
       chart.busy = false;
       chart.figure.dataset.rows = JSON.stringify(now).length + ":" + now.length;
       if (chart.next) redraw(chart, chart.next);

@@ -1,0 +1,271 @@
+"""A fit, with what is made of it for requests and pages."""
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from functools import cached_property
+from importlib.metadata import version
+from math import isfinite
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pyg_glif._plain import plain
+from pyg_glif.postprocessor import AuditReport, Explanation
+from pyg_glif.serve._later import Later
+from pyg_glif.serve._schemas import Requests
+from pyg_glif.serve._served import Served
+from pyg_glif.serve._settings import Settings
+from pyg_glif.serve._what_if import WhatIf
+
+# People who are named as those who count most.
+_MOST = 20
+
+
+class Service:
+    """A fit, with what is made of it for requests and pages."""
+
+    def __init__(self, served: Served, settings: Settings) -> None:
+        self.served, self.settings = served, settings
+        self.requests = Requests(served, settings.max_rows)
+        self.y_hat, self.y_fair = served.post.y_hat_, served.post.y_fair_
+        self.decide = self._decision()
+        turn = threading.Lock()  # one long computation at a time
+        self.audit = Later("audit", self._audited, turn)
+        self.what_if = Later("what-if", self._explored, turn)
+
+    def stop(self) -> None:
+        """Gives up on what is still computed."""
+        self.audit.stop()
+        self.what_if.stop()
+
+    def _decision(self) -> Callable[[Tensor], Tensor] | None:
+        """Outputs to decisions, if it is known what a decision is."""
+        if self.served.num_outputs is not None:
+            return lambda y: y.argmax(1)
+        threshold, y = self.settings.threshold, self.y_hat
+        if threshold is None and 0.0 <= float(y.min()) <= float(y.max()) <= 1.0:
+            threshold = 0.5
+        if threshold is None:
+            return None
+        least = threshold
+        return lambda y: (y > least).long()
+
+    def _audited(self, stopped: Callable[[], bool]) -> AuditReport:
+        """The report about the fitted people."""
+        register, size = self.served.register, self.served.num_people
+        threshold = self.settings.threshold
+        if threshold is None and self.decide and self.served.num_outputs is None:
+            threshold = 0.5
+        report = self.served.post.audit(
+            attributes=dict(register.attributes),
+            threshold=threshold,
+            k=min(5, size - 1) or None,
+        )
+        if not self.settings.show_people:
+            return report.without_people()
+        report = report.with_ids(self.served.ids)
+        return report if register.frame is None else report.with_people(register.frame)
+
+    def _explored(self, stopped: Callable[[], bool]) -> WhatIf:
+        """The fitted people under other settings."""
+        return WhatIf(self.served, self.decide, stopped)
+
+    def grid(self, found: WhatIf) -> dict[str, Any]:
+        """A grid of settings as plain data; people only if they may be shown."""
+        size, ids = self.served.num_people, self.served.ids
+        points = []
+        for point in found.points:
+            people = []
+            if self.settings.show_people:
+                rows, after = point["people"], point["after"]
+                lines = zip(rows, self.y_hat[rows].tolist(), after, strict=True)
+                people = [
+                    {"row": row, "id": ids[row], "before": one, "after": other}
+                    for row, one, other in lines
+                ]
+            near = point["kept"]
+            if near is None:  # nobody said what a decision is
+                near = 1.0 - point["affected"] / size
+            told = {**point, "people": people, "kept_or_near": near}
+            del told["after"]
+            points.append(told)
+        content: dict[str, Any] = plain(
+            {
+                "lams": found.lams,
+                "taus": [tau if isfinite(tau) else None for tau in found.taus],
+                "at": found.at,
+                "unit": self.served.unit,
+                "num_people": size,
+                "least": found.least,
+                "edges": found.edges,
+                "points": points,
+            }
+        )
+        return content
+
+    @cached_property
+    def output_names(self) -> list[str]:
+        """What outputs are called."""
+        post = self.served.post
+        names = post.metadata_.get("columns", {}).get("outputs")
+        if names is None:
+            names = getattr(post, "output_names_", None)
+        width = self.served.num_outputs
+        if names is None or len(names) != (width or 1):
+            names = (
+                ["output"] if width is None else [f"output {k}" for k in range(width)]
+            )
+        return [str(name) for name in names]
+
+    @cached_property
+    def num_peers(self) -> Tensor:
+        """Neighbours of each fitted person."""
+        row = self.served.post.similarity_.edge_index[0]
+        return torch.bincount(row, minlength=self.served.num_people)
+
+    @cached_property
+    def moved(self) -> Tensor:
+        """How far the output of each fitted person moved."""
+        apart = (self.y_fair - self.y_hat).double()
+        norm: Tensor = torch.linalg.vector_norm(apart.reshape(len(apart), -1), dim=1)
+        return norm
+
+    @cached_property
+    def most_moved(self) -> list[int]:
+        """Fitted people by falling movement."""
+        found: list[int] = self.moved.argsort(descending=True, stable=True).tolist()
+        return found
+
+    def person(self, row: int) -> dict[str, Any]:
+        """A fitted person in one line."""
+        pairs = zip(
+            self.y_hat[row].reshape(-1).tolist(),
+            self.y_fair[row].reshape(-1).tolist(),
+            strict=True,
+        )
+        return {
+            "row": row,
+            "id": self.served.ids[row],
+            "scores": [value for pair in pairs for value in pair],
+            "moved": float(self.moved[row]),
+            "num_peers": int(self.num_peers[row]),
+        }
+
+    def letter(self, row: int) -> dict[str, Any]:
+        """A fitted person's page: their letter, who counts most, their columns."""
+        told = self._told(self.served.post.explain(row), row, self.y_fair[row])
+        person, frame = self.person(row), self.served.register.frame
+        columns = (
+            {} if frame is None else dict(zip(frame, frame.iloc[row], strict=True))
+        )
+        facts = [("peers", person["num_peers"]), ("moved by", person["moved"])]
+        pairs = zip(person["scores"][::2], person["scores"][1::2], strict=True)
+        for name, (before, after) in zip(self.output_names, pairs, strict=True):
+            facts += [(f"{name} of the model", before), (f"{name}, corrected", after)]
+        return {
+            "facts": facts,
+            "letter": told["text"].split("\n\n"),
+            "peers": self._named(told["index"], told["weight"], columns),
+            "header": ["id", "share", *self.output_names, *columns],
+            "numbers": range(1, 2 + len(self.output_names)),
+            "columns": list(columns.items()),
+        }
+
+    def explain_new(
+        self, x: Tensor, y: Tensor, top: int, names: bool
+    ) -> dict[str, Any]:
+        """Why a newcomer gets what they get, who is not counted as served."""
+        y_fair = self.served.correct(x, y).y_fair
+        after = torch.tensor(y_fair[0], dtype=torch.float64)
+        told = self._told(self.served.post.explain_new(x), -1, after, y[0])
+        index, weight = told.pop("index"), told.pop("weight")
+        if names:
+            peers = self._named(index[:top], weight[:top], {})
+            told["peers"] = [
+                {"id": one["id"], "share": one["cells"][0]} for one in peers
+            ]
+        return {"y_fair": y_fair, **told}
+
+    def _told(
+        self, found: Explanation, own: int, after: Tensor, before: Tensor | None = None
+    ) -> dict[str, Any]:
+        """What an explanation says in words and numbers, without naming anybody."""
+        before = self.y_hat[own] if before is None else before
+        others = found.index != own
+        share = float(found.weight[~others].sum())
+        index, weight = found.index[others], found.weight[others]
+        mean = None
+        if len(index):
+            y = self.y_hat[index].double().reshape(len(index), -1)
+            mean = (weight @ y / weight.sum()).tolist()
+        words = [f"The output goes from {_shown(before)} to {_shown(after)}."]
+        if mean is None:
+            words.append("Nobody among the fitted people is similar, so it stays.")
+        else:
+            people = "1 person" if len(index) == 1 else f"{len(index):,} people"
+            rest = f"{1.0 - share:.0%} comes from {people} like them"
+            words.append(
+                f"{share:.0%} of it is their own; {rest}, whose outputs average "
+                f"{_shown(torch.tensor(mean))}."
+            )
+        return {
+            "text": "\n\n".join(words),
+            "own_share": share,
+            "num_peers": len(index),
+            "peers_mean": mean,
+            "index": index.tolist(),
+            "weight": weight.tolist(),
+        }
+
+    def _named(
+        self, index: list[int], weight: list[float], columns: Mapping[str, Any]
+    ) -> list[dict[str, Any]]:
+        """Those who count most, and where they differ from somebody."""
+        frame, found = self.served.register.frame, []
+        for row, share in list(zip(index, weight, strict=True))[:_MOST]:
+            values = [share, *self.y_hat[row].reshape(-1).tolist()]
+            cells = [] if not columns else frame.iloc[row].tolist()
+            own = list(columns.values())
+            marks = [
+                k + len(values) + 1 for k, cell in enumerate(cells) if cell != own[k]
+            ]
+            found.append(
+                {
+                    "row": row,
+                    "id": self.served.ids[row],
+                    "cells": [*values, *cells],
+                    "marks": marks,
+                }
+            )
+        return found
+
+    @cached_property
+    def info(self) -> dict[str, Any]:
+        """What ``/v1/info`` says about the fit."""
+        served, post = self.served, self.served.post
+        return {
+            "version": version("pyg_glif"),
+            "fit": served.fit_id,
+            "loaded_at": served.loaded_at.isoformat(timespec="seconds"),
+            "num_people": served.num_people,
+            "num_features": post.n_features_in_,
+            "num_outputs": served.num_outputs,
+            "columns": [
+                {**asdict(one), "values": list(one.values)} for one in served.columns
+            ],
+            "unit": served.unit,
+            "tau": post.tau_ if isfinite(post.tau_) else None,
+            "k": post.k,
+            "lam": float(post.lam),
+            "num_isolated": post.num_isolated_,
+            "max_rows": self.settings.max_rows,
+            "max_bytes": self.settings.max_bytes,
+            "show_people": self.settings.show_people,
+        }
+
+
+def _shown(y: Tensor) -> str:
+    """One output or several, in four digits."""
+    return ", ".join(f"{value:.4g}" for value in y.reshape(-1).tolist())
