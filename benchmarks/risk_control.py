@@ -322,14 +322,20 @@ def page(rows: list[dict[str, Any]]) -> str:
                 WAYS[row["way"]],
                 limits,
                 claimed,
+                f"{row['draws']:,}",
                 f"{share:.1%} ({low:.1%} to {high:.1%})",
                 worst,
                 f"{row['claims'] / row['draws']:.0%}",
                 "" if row["population"] == LIMIT else f"{row['unfairness']:.2f}",
             ]
         )
-    head = ["population", "choice by", "alpha", "claimed", "kept (95% interval)"]
-    head += ["risk, nine tenths are below", "something chosen", "unfairness left"]
+    head = ["population", "choice by", "alpha", "claimed", "draws"]
+    head += [
+        "kept (95% interval)",
+        "risk, nine tenths are below",
+        "something chosen",
+        "unfairness left",
+    ]
     return table(head, lines)
 
 

@@ -141,20 +141,22 @@ def _watched(
     """Counts the people of the log, and says how many were new."""
     import warnings
 
+    from pyg_glif.errors import ClockWarning
+
+    group = next(iter(people.attributes.values()), None)
+    time = None if people.time is None else [_seconds(cell) for cell in people.time]
     with warnings.catch_warnings():
         # Columns were read by the names of the fit, and are in their order.
         warnings.filterwarnings("ignore", message=".*taken by position")
         fair, info = post.transform(people.x, people.y, return_info=True)
-    group = next(iter(people.attributes.values()), None)
-    ids = people.first_ids()
-    time = None if people.time is None else [_seconds(cell) for cell in people.time]
-    return monitor.watch(
-        people.y if args.served else fair,
-        info,
-        group=None if group is None else [str(value) for value in group],
-        id=ids,
-        time=time,
-    )
+        warnings.simplefilter("ignore", ClockWarning)  # the text counts it
+        return monitor.watch(
+            people.y if args.served else fair,
+            info,
+            group=None if group is None else [str(value) for value in group],
+            id=people.first_ids(),
+            time=time,
+        )
 
 
 def _seconds(cell: Any) -> float:

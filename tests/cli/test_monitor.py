@@ -70,7 +70,6 @@ def test_times_and_plot(shell: Shell, log: Table, tmp_path: Path) -> None:
     write_csv(tmp_path / "log.csv", header, cells)
     words = (*LOG, "--epsilon", 0.05, "--time", "at", "--plot", "monitor.png")
     call = shell(*words)
-    assert "went back by 3540 seconds" in call.err
     assert "the clock went back 59 times" in call.out
     assert "written  monitor.png" in call.out
     assert Path("monitor.png").stat().st_size > 1000
@@ -102,7 +101,7 @@ def test_outputs_that_are_no_probabilities(
 ) -> None:
     log.y = np.linspace(-5, 5, 120)
     log.write(tmp_path / "log.csv")
-    call = shell(*LOG, "--epsilon", 0.05)
+    call = shell(*LOG, "--epsilon", 0.05, "--served")
     assert call.code == 2
     assert "'disparity' must be between 0 and 1" in call.err
     assert shell(*LOG, "--epsilon", 0.05, "--served", "--threshold", 0.5).code == 0
