@@ -9,7 +9,7 @@ import pytest
 from tests.cli.calls import Shell, write_csv
 
 FIT = ("--outputs", "score", "--id", "name", "--out", "fair.csv")
-HOW = ("--scale", "standard", "--tau", 1.2)
+HOW = ("--scale", "standard", "--tau", 2.0)
 
 
 @pytest.fixture
