@@ -185,10 +185,7 @@ class Campaign:
         from ray.cluster_utils import Cluster
 
         options = {"num_cpus": 1, "object_store_memory": STORE}
-        cluster = Cluster(
-            initialize_head=True,
-            head_node_args={**options, "temp_dir": self.temp + "c"},
-        )
+        cluster = Cluster(initialize_head=True, head_node_args=options)
         node = cluster.add_node(**options)
         ray.init(address=cluster.address, log_to_driver=False)
         out = self.folder / "node"
@@ -207,7 +204,6 @@ class Campaign:
         self.say("node removed", self.same(graph), after=round(moment, 2))
         ray.shutdown()
         cluster.shutdown()
-        shutil.rmtree(self.temp + "c", ignore_errors=True)
 
     def killed_driver(self):
         """The driver killed and started again: only missing tiles run."""
