@@ -72,7 +72,9 @@ def test_snippets_run_and_compute_the_formula(names: dict[str, Any]) -> None:
     # The paper's decay where the graph is built by hand, else that of the radius.
     expected = closed_form(names, tau, 1e-4)
     np.testing.assert_allclose(names["y_fair"], expected, atol=1e-5)
-    expected = closed_form(names, tau, DECAY / tau**2)
+    left = torch.arange(len(names["x"])) != 7  # person 7 asked to be forgotten
+    people = {name: names[name][left] for name in ("x", "y_hat")}
+    expected = closed_form(people, tau, DECAY / tau**2)
     np.testing.assert_allclose(names["post"].y_fair_, expected, atol=1e-5)
     fair = names["data"].y_fair
     np.testing.assert_allclose(fair, closed_form(names, 1.0, DECAY), atol=1e-5)
@@ -85,11 +87,15 @@ def test_snippets_run_and_compute_the_formula(names: dict[str, Any]) -> None:
 def test_the_call_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     people().write(tmp_path / "people.csv")
-    (call,) = blocks("sh")
-    program, *words = shlex.split(call.replace("\\\n", " "))
-    assert program == "pyg-glif"
-    # The people of the tests have a column more, which the README's have not.
-    assert main([*words, "--ignore", "repaid"]) == 0
+    (block,) = blocks("sh")
+    calls = [shlex.split(call) for call in block.replace("\\\n", " ").splitlines()]
+    assert {program for program, *_ in calls} == {"pyg-glif"}
+    smooth, explain, serve = (words for _, *words in calls)
+    # The people of the tests have a column more, and other names than the README's.
+    assert main([*smooth, "--ignore", "repaid"]) == 0
+    assert main([*explain[:-1], "001"]) == 0
+    assert serve == ["serve", "fit.safetensors"]
+    assert main([*serve, "--help"]) == 0
     assert (tmp_path / "fair.csv").exists()
     assert (tmp_path / "report.html").exists()
 

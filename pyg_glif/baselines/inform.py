@@ -136,7 +136,7 @@ def inform_debias_graph(
         >>> inform_debias_graph(
         ...     lambda w: torch.stack([w[0], -w[0]]), torch.ones(1), lap, 0.25
         ... )
-        tensor([0.5052])
+        tensor([0.5030])
     """
     check_coefficient("alpha", alpha, minimum=0.0)
     check_count("num_steps", num_steps)

@@ -59,7 +59,7 @@ PROMISE: Options = {
         "type": float,
         "metavar": "A",
         "help": "choose the fairest setting that people who are set aside prove to "
-        "cost newcomers at most A, in place of --max-loss",
+        "cost newcomers at most A (in place of --max-loss)",
     },
     "--delta": {
         "type": float,

@@ -223,7 +223,7 @@ def test_people_whose_sex_is_not_known_are_a_group(
     found = shell("audit", *TABLE, "--tau", 0.4, "--json").json
     (gap,) = (m for m in found["measures"] if m["title"].startswith("gap by sex"))
     means = frame["score"].groupby(frame["sex"].fillna("unknown")).mean()
-    assert gap["value"]["value"] == pytest.approx(means.max() - means.min())
+    assert gap["before"]["value"] == pytest.approx(means.max() - means.min())
 
 
 def test_audit_and_tune_take_the_same_table(shell: Shell, frame: pd.DataFrame) -> None:
@@ -231,8 +231,8 @@ def test_audit_and_tune_take_the_same_table(shell: Shell, frame: pd.DataFrame) -
     frame.to_csv("people.csv", index=False)
     labels = ("--labels", "repaid")
     found = shell("audit", *TABLE, *labels, "--json").json
-    assert found["facts"]["columns"] == "age, job, since, member"
-    assert (found["facts"]["scale"], found["facts"]["unit"]) == ("effect", "log-odds")
+    assert found["setup"]["columns"] == ["age", "job", "since", "member"]
+    assert (found["setup"]["scale"], found["setup"]["unit"]) == ("effect", "log-odds")
     alike = ("--alike", "job=nurse/baker", "--alike", "member=True/False")
     words = ("--cv", 3, "--taus", "0.3,0.5", "--lams", "0.1,1", "--max-loss", 1)
     found = shell("tune", *TABLE, *labels, *alike, *words, "--json").json
