@@ -69,8 +69,14 @@ class Explained(BaseModel):
     y_fair: list[float] | list[list[float]]
     text: str = Field(description="A letter that names nobody.")
     own_share: float = Field(description="How much of the result is their own output.")
-    num_peers: int = Field(description="Fitted people who contribute.")
-    peers_mean: list[float] | None = Field(description="Average of their outputs.")
+    peers_share: float = Field(description="How much comes from people like them.")
+    others_share: float = Field(description="How much comes from people like those.")
+    num_peers: int = Field(description="Fitted people who are similar to them.")
+    num_others: int = Field(description="Fitted people who are similar to those.")
+    peers_mean: list[float] | None = Field(
+        description="Average of the model's outputs for peers, if five or more."
+    )
+    others_mean: list[float] | None = Field(description="Likewise for the others.")
     peers: list[Peer] | None = Field(None, description="Only with 'names'.")
     notes: list[str]
     fit: str

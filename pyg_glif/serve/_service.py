@@ -21,6 +21,8 @@ from pyg_glif.serve._what_if import WhatIf
 
 # People who are named as those who count most.
 _MOST = 20
+# What an answer says of an explanation, beside averages.
+_TOLD = ("text", "own_share", "peers_share", "others_share", "num_peers", "num_others")
 
 
 class Service:
@@ -155,7 +157,7 @@ class Service:
 
     def letter(self, row: int) -> dict[str, Any]:
         """A fitted person's page: their letter, who counts most, their columns."""
-        told = self._told(self.served.post.explain(row), row, self.y_fair[row])
+        told = self.served.post.explain(row)
         person, frame = self.person(row), self.served.register.frame
         columns = (
             {} if frame is None else dict(zip(frame, frame.iloc[row], strict=True))
@@ -166,8 +168,8 @@ class Service:
             facts += [(f"{name} of the model", before), (f"{name}, corrected", after)]
         return {
             "facts": facts,
-            "letter": told["text"].split("\n\n"),
-            "peers": self._named(told["index"], told["weight"], columns),
+            "letter": [told.to_text()],
+            "peers": self._named(told, row, columns),
             "header": ["id", "share", *self.output_names, *columns],
             "numbers": range(1, 2 + len(self.output_names)),
             "columns": list(columns.items()),
@@ -177,54 +179,27 @@ class Service:
         self, x: Tensor, y: Tensor, top: int, names: bool
     ) -> dict[str, Any]:
         """Why a newcomer gets what they get, who is not counted as served."""
-        y_fair = self.served.correct(x, y).y_fair
-        after = torch.tensor(y_fair[0], dtype=torch.float64)
-        told = self._told(self.served.post.explain_new(x), -1, after, y[0])
-        index, weight = told.pop("index"), told.pop("weight")
+        found = self.served.post.explain_new(x, y_hat_new=y)
+        told = found.to_dict()
+        answer = {name: told[name] for name in _TOLD}
+        for name in ("peers_mean", "others_mean"):
+            mean = told[name]
+            answer[name] = [mean] if isinstance(mean, float) else mean
         if names:
-            peers = self._named(index[:top], weight[:top], {})
-            told["peers"] = [
-                {"id": one["id"], "share": one["cells"][0]} for one in peers
+            answer["peers"] = [
+                {"id": one["id"], "share": one["cells"][0]}
+                for one in self._named(found, -1, {})[:top]
             ]
-        return {"y_fair": y_fair, **told}
-
-    def _told(
-        self, found: Explanation, own: int, after: Tensor, before: Tensor | None = None
-    ) -> dict[str, Any]:
-        """What an explanation says in words and numbers, without naming anybody."""
-        before = self.y_hat[own] if before is None else before
-        others = found.index != own
-        share = float(found.weight[~others].sum())
-        index, weight = found.index[others], found.weight[others]
-        mean = None
-        if len(index):
-            y = self.y_hat[index].double().reshape(len(index), -1)
-            mean = (weight @ y / weight.sum()).tolist()
-        words = [f"The output goes from {_shown(before)} to {_shown(after)}."]
-        if mean is None:
-            words.append("Nobody among the fitted people is similar, so it stays.")
-        else:
-            people = "1 person" if len(index) == 1 else f"{len(index):,} people"
-            rest = f"{1.0 - share:.0%} comes from {people} like them"
-            words.append(
-                f"{share:.0%} of it is their own; {rest}, whose outputs average "
-                f"{_shown(torch.tensor(mean))}."
-            )
-        return {
-            "text": "\n\n".join(words),
-            "own_share": share,
-            "num_peers": len(index),
-            "peers_mean": mean,
-            "index": index.tolist(),
-            "weight": weight.tolist(),
-        }
+        return {"y_fair": self.served.correct(x, y).y_fair, **answer}
 
     def _named(
-        self, index: list[int], weight: list[float], columns: Mapping[str, Any]
+        self, told: Explanation, own: int, columns: Mapping[str, Any]
     ) -> list[dict[str, Any]]:
         """Those who count most, and where they differ from somebody."""
         frame, found = self.served.register.frame, []
-        for row, share in list(zip(index, weight, strict=True))[:_MOST]:
+        others = told.index != own
+        rows, shares = told.index[others].tolist(), told.weight[others].tolist()
+        for row, share in list(zip(rows, shares, strict=True))[:_MOST]:
             values = [share, *self.y_hat[row].reshape(-1).tolist()]
             cells = [] if not columns else frame.iloc[row].tolist()
             own = list(columns.values())
@@ -264,8 +239,3 @@ class Service:
             "max_bytes": self.settings.max_bytes,
             "show_people": self.settings.show_people,
         }
-
-
-def _shown(y: Tensor) -> str:
-    """One output or several, in four digits."""
-    return ", ".join(f"{value:.4g}" for value in y.reshape(-1).tolist())
