@@ -202,9 +202,9 @@ class Service:
         for row, share in list(zip(rows, shares, strict=True))[:_MOST]:
             values = [share, *self.y_hat[row].reshape(-1).tolist()]
             cells = [] if not columns else frame.iloc[row].tolist()
-            own = list(columns.values())
+            mine = list(columns.values())
             marks = [
-                k + len(values) + 1 for k, cell in enumerate(cells) if cell != own[k]
+                k + len(values) + 1 for k, cell in enumerate(cells) if cell != mine[k]
             ]
             found.append(
                 {
