@@ -62,8 +62,9 @@ class Run:
         config (dict): All settings of the experiment.
         records (tuple of Record): What was measured.
         extras (dict): Plain data for plots.
-        seconds (dict): How long each part took. These numbers, ``memory`` and
-            ``runtimes`` alone differ when the run is repeated on the same machine.
+        seconds (dict): How long the processor took for each part. These numbers,
+            ``memory`` and ``runtimes`` alone differ when the run is repeated on the
+            same machine.
         memory (dict): Bytes that each part held at most, beyond those before it.
         runtimes (tuple of Runtime): How long ways to solve took.
         versions (dict): Of the packages that decide the numbers.

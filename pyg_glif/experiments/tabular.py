@@ -162,9 +162,9 @@ def _notes(runs: Sequence[Run]) -> Iterable[str]:
         f"(pairs of seed {first.seed}: {counts}). *Without a peer*: newcomers whom "
         "GLIF leaves as they are, because nobody is near. *Calibration error*: the "
         f"expected one, {NUM_BINS} bins of equal width. *Gaps*: men less women, of all "
-        "and of those whose truth is yes. *Seconds*: of a method beyond what rows "
-        "above it have made already (models, out-of-fold outputs, coordinates); "
-        "GLIFClassifier, which has nothing but its defaults"
+        "and of those whose truth is yes. *Seconds* of the processor: of a method "
+        "beyond what rows above it have made already (models, out-of-fold outputs, "
+        "coordinates); GLIFClassifier, which has nothing but its defaults"
         f"{_besides(config)}, makes all of it again."
     )
     yield (
