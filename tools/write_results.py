@@ -3,13 +3,20 @@
     python tools/write_results.py results
 
 reads the JSON files that ``pyg-glif reproduce`` wrote into a folder and writes
-``docs/results``. The first seeds of the demonstrations, what ``make demo`` and ``make
+``docs/results``: tables, figures, and the runs themselves, an archive for each
+experiment in ``records``. From there figures are drawn again without running anything::
+
+    python tools/write_results.py docs/results/records
+
+The first seeds of the demonstrations, what ``make demo`` and ``make
 demo-tables`` run, are also written on their own, and their first tables into
 ``README.md``.
 """
 
 import argparse
-from collections.abc import Sequence
+import zipfile
+from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,6 +24,7 @@ from pyg_glif.experiments import EXPERIMENTS, Run
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "docs" / "results"
+RECORDS = RESULTS / "records"
 END = "<!-- end -->"
 
 
@@ -49,12 +57,27 @@ def write(
     return report
 
 
+def keep(name: str, runs: Sequence[Run]) -> None:
+    """Writes the runs of an experiment into its archive, the same for the same runs."""
+    RECORDS.mkdir(exist_ok=True)
+    with zipfile.ZipFile(RECORDS / f"{name}.zip", "w") as archive:
+        for run in runs:
+            entry = zipfile.ZipInfo(run.file_name)
+            archive.writestr(entry, run.to_json(), zipfile.ZIP_DEFLATED, 9)
+
+
+def runs_in_archive(path: Path) -> Iterator[Run]:
+    """The runs of an experiment that were kept."""
+    return map(Run.read, zipfile.Path(path).iterdir())
+
+
 def read(folders: Sequence[Path]) -> dict[str, list[Run]]:
     """All runs, in order of their seeds, by experiment and variant."""
     groups: dict[str, list[Run]] = {}
     for folder in folders:
-        for path in folder.glob("*_seed_*.json"):
-            run = Run.read(path)
+        files = map(Run.read, folder.glob("*_seed_*.json"))
+        kept = map(runs_in_archive, folder.glob("*.zip"))
+        for run in chain(files, *kept):
             groups.setdefault(f"{run.experiment}_{run.variant}", []).append(run)
     ordered = sorted(groups.items())
     return {name: sorted(runs, key=lambda run: run.seed) for name, runs in ordered}
@@ -79,6 +102,7 @@ def main() -> None:
         demo = DEMOS.get(name)
         if demo is None or len(runs) > demo.num_seeds:
             write(name, runs)
+            keep(name, runs)
         print(f"{name}: {len(runs)} seeds")
         if demo is not None:
             report = write(demo.name, runs[: demo.num_seeds], figures=demo.figures)

@@ -3,6 +3,7 @@
 import json
 import math
 import platform
+import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
@@ -89,13 +90,16 @@ class Run:
     def write(self, folder: Path) -> Path:
         """Writes the run into a folder, under its :attr:`file_name`."""
         path = folder / self.file_name
-        text = json.dumps(plain(asdict(self)), indent=1, allow_nan=False)
-        path.write_text(text + "\n")
+        path.write_text(self.to_json())
         return path
 
+    def to_json(self) -> str:
+        """The run as text, which :meth:`read` takes."""
+        return json.dumps(plain(asdict(self)), indent=1, allow_nan=False) + "\n"
+
     @classmethod
-    def read(cls, path: Path) -> "Run":
-        """A run as it was written."""
+    def read(cls, path: Path | zipfile.Path) -> "Run":
+        """A run as it was written, from a file or an entry of an archive."""
         found = json.loads(path.read_text())
         records = tuple(
             Record(**{**item, "metrics": _with_nan(item["metrics"])})

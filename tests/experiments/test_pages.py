@@ -7,7 +7,7 @@ from types import ModuleType
 
 import pytest
 
-from pyg_glif.experiments import SENTIMENT, Record, Run
+from pyg_glif.experiments import EXPERIMENTS, SENTIMENT, Record, Run
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "docs" / "results"
@@ -59,3 +59,23 @@ def test_tool_reads_runs_of_every_experiment(tool: ModuleType, tmp_path: Path) -
     found = tool.read([tmp_path, tmp_path / "a"])
     assert list(found) == ["bios_text", "sentiment_us"]
     assert [run.seed for run in found["sentiment_us"]] == list(range(12))
+
+
+def test_kept_runs_are_read_like_files(
+    tool: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tool, "RECORDS", tmp_path)
+    tool.keep("sentiment_us", some_runs(3))
+    assert tool.read([tmp_path]) == {"sentiment_us": some_runs(3)}
+    once = (tmp_path / "sentiment_us.zip").read_bytes()
+    tool.keep("sentiment_us", some_runs(3))
+    assert (tmp_path / "sentiment_us.zip").read_bytes() == once
+
+
+@pytest.mark.parametrize(
+    "archive", sorted((RESULTS / "records").glob("*.zip")), ids=lambda path: path.stem
+)
+def test_pages_say_what_their_records_say(tool: ModuleType, archive: Path) -> None:
+    runs = sorted(tool.runs_in_archive(archive), key=lambda run: run.seed)
+    report = EXPERIMENTS[runs[0].experiment].report(runs)
+    assert report.to_markdown() == (RESULTS / f"{archive.stem}.md").read_text()
