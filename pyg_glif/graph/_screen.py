@@ -207,17 +207,21 @@ class Screen:
     def closest(self, tile: Tile, num: int) -> tuple[Tensor, Tensor]:
         """Pairs of each row and about ``num`` points near it, itself left out.
 
-        They are the smallest bounds in the leaves next to the tile.
+        They are the smallest bounds in the leaves next to some of the rows.
         """
         count = min(self._leaves.size(0), math.ceil(_NEXT_ROWS / self._leaf))
         count = max(count, min(self._leaves.size(0), 4 * num // self._leaf))
-        leaves = self._sq_gap(tile.w, 0).topk(count, largest=False).indices
-        centre = tile.w.mean(0)
-        # Off by rounding, which does not matter here.
-        value = _rows(tile.w, centre) @ self._columns(leaves, centre).mT
-        c = _least(value.clamp_(min=0.0), num)
-        r = torch.arange(len(c), device=c.device).repeat_interleave(c.size(1))
-        place = self._positions(leaves)[c.view(-1)]
+        places = []
+        for w in tile.w.split(self._leaf):
+            leaves = self._sq_gap(w, 0).topk(count, largest=False).indices
+            centre = w.mean(0)
+            # Off by rounding, which does not matter here.
+            value = _rows(w, centre) @ self._columns(leaves, centre).mT
+            places.append(self._positions(leaves)[_least(value.clamp_(min=0.0), num)])
+        place = torch.cat(places)
+        r = torch.arange(len(place), device=place.device)
+        r = r.repeat_interleave(place.size(1))
+        place = place.view(-1)
         wanted = place < self._perm.numel()  # not a filler
         if tile.start is not None:
             wanted &= place != r + tile.start

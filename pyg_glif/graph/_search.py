@@ -142,10 +142,14 @@ def _fill(
     Bounds change between rounds only, so that nothing depends on the number of
     threads, nor on who of them comes first.
     """
+
+    def wanted(tile: _Tile) -> list[Measured]:
+        return [pool.wanted(*found) for found in measure(tile)]
+
     with Progress(len(tiles), "nearest neighbours", progress) as bar:
         for start in range(0, len(tiles), _ROUND):
             some = tiles[start : start + _ROUND]
-            for measured in crew.map(lambda tile: list(measure(tile)), some):
+            for measured in crew.map(wanted, some):
                 for found in measured:
                     pool.add(*found)
             bar.update(len(some))
