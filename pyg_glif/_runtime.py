@@ -80,11 +80,16 @@ class Crew:
                 torch.set_num_threads(1)
                 ready.wait()
 
-            for _ in range(self._size):
-                self._pool.submit(alone)
-            ready.wait()
-            # A thread sets its own number, and that of threads to come.
-            torch.set_num_threads(before)
+            try:
+                for _ in range(self._size):
+                    self._pool.submit(alone)
+                ready.wait()
+            except RuntimeError:  # the system allows no more threads
+                ready.abort()
+                raise
+            finally:
+                # A thread sets its own number, and that of threads to come.
+                torch.set_num_threads(before)
         return self
 
     def __exit__(self, *_: object) -> None:
