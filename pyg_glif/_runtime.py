@@ -3,7 +3,8 @@
 import functools
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from types import TracebackType
 from typing import ParamSpec, TypeVar
@@ -15,6 +16,7 @@ from tqdm import tqdm
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
+_S = TypeVar("_S")
 
 
 def available_memory(device: torch.device) -> int:
@@ -53,6 +55,58 @@ def without_autocast() -> Iterator[None]:
             return
         with torch.autocast("cuda", enabled=False):
             yield
+
+
+class Crew:
+    """Threads that share pieces of work, each with one of torch's threads.
+
+    Torch splits each operation among its threads, who wait for each other after each:
+    where operations are small that takes as long as it saves. As many threads as torch
+    has on the processor take whole pieces instead. They come and go with the block.
+    """
+
+    def __init__(self, device: torch.device, num_pieces: int) -> None:
+        size = torch.get_num_threads() if device.type == "cpu" else 1
+        self._size = min(size, num_pieces)
+        self._pool: ThreadPoolExecutor | None = None
+
+    def __enter__(self) -> "Crew":
+        if self._size > 1:
+            self._pool = ThreadPoolExecutor(self._size)
+            before, ready = torch.get_num_threads(), threading.Barrier(self._size + 1)
+
+            def alone() -> None:
+                torch.get_num_threads()  # or the next operation would set it anew
+                torch.set_num_threads(1)
+                ready.wait()
+
+            try:
+                for _ in range(self._size):
+                    self._pool.submit(alone)
+                ready.wait()
+            except RuntimeError:  # the system allows no more threads
+                ready.abort()
+                raise
+            finally:
+                # A thread sets its own number, and that of threads to come.
+                torch.set_num_threads(before)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._pool is not None:
+            self._pool.shutdown()
+
+    def map(self, function: Callable[[_S], _T], pieces: Sequence[_S]) -> list[_T]:
+        """What a function returns for each piece, in order; without gradients."""
+        inference = torch.is_inference_mode_enabled()
+
+        def call(piece: _S) -> _T:
+            with torch.inference_mode(inference), torch.no_grad():
+                return function(piece)
+
+        if self._pool is None:
+            return [call(piece) for piece in pieces]
+        return list(self._pool.map(call, pieces))
 
 
 class PeakMemory:

@@ -144,7 +144,9 @@ def _squares(
     """Squared differences of the coordinates of pairs, a chunk at a time."""
     step = max(1, _CHUNK_ENTRIES // max(1, z.size(1)))
     for rows, cols in zip(i.split(step), j.split(step), strict=True):
-        difference = z[rows].double() - z_right[cols].double()
+        # Several times faster than by brackets.
+        a, b = z.index_select(0, rows), z_right.index_select(0, cols)
+        difference = a.double().sub_(b)
         if scale != 1.0:
             difference *= scale
         yield difference.square_()

@@ -126,9 +126,9 @@ class Points:
     def together_with(self, z: Tensor) -> tuple["Points", "Points"]:
         """These points and others, moved and scaled to suit both."""
         both = Points.from_embedding(torch.cat([self.z, z]), None)
-        return both._rows(slice(0, len(self.z))), both._rows(slice(len(self.z), None))
+        return both.only(slice(0, len(self.z))), both.only(slice(len(self.z), None))
 
-    def _rows(self, rows: slice) -> "Points":
+    def only(self, rows: slice | Tensor) -> "Points":
         """Some of the points, of no graph in particular."""
         z, y, sq_norm = self.z[rows], self.y[rows], self.sq_norm[rows]
         return Points(z, y, sq_norm, self.centre, self.scale, None)

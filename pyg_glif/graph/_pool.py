@@ -67,8 +67,8 @@ class Pool:
         return self.upper, self.upper if self._other is None else self._other
 
     def add(self, i: Tensor, j: Tensor, sq: Tensor, error: Tensor) -> None:
-        """Takes the pairs that may be wanted."""
-        self._parts.append(self._within(i, j, sq, error))
+        """Takes pairs, best those alone that are wanted."""
+        self._parts.append((i, j, sq, error))
         self._added += self._parts[-1][0].numel()
         # In steps that grow with what is kept: ties may be many.
         usual = max(_FEWEST, self.upper.numel() * self.k // 2)
@@ -80,11 +80,11 @@ class Pool:
         i, j, sq, error = (torch.cat(part) for part in zip(*self._parts, strict=True))
         self._parts, self._added = [], 0
         self._lower(i, j, sq + error)
-        i, j, sq, error = self._within(i, j, sq, error)
+        i, j, sq, error = self.wanted(i, j, sq, error)
         if i.numel() > _UNRESOLVED * self.k * self.upper.numel():
             sq, error = self._refine(i, j, sq, error)
             self._lower(i, j, sq + error)
-            i, j, sq, error = self._within(i, j, sq, error)
+            i, j, sq, error = self.wanted(i, j, sq, error)
         self._parts.append((i, j, sq, error))
         self._kept = i.numel()
 
@@ -101,7 +101,7 @@ class Pool:
         rounded = exact * _EPS + tiny
         return sq.index_copy(0, which, exact), error.index_copy(0, which, rounded)
 
-    def _within(
+    def wanted(
         self, i: Tensor, j: Tensor, sq: Tensor, error: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Pairs that the bounds leave."""

@@ -1,6 +1,7 @@
 """Rules pairs out on a few coordinates, whole tiles of them where it can."""
 
 import math
+import threading
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -16,50 +17,53 @@ _EPS = torch.finfo(torch.float32).eps
 LEAF_SIZE = 64
 _BOX_AXES = 16
 _NEXT_ROWS = 1024  # points in the leaves next to a tile
+_GROUPS = 32  # of columns
 
 
-class Workspace:
-    """Reused buffers for one block of squared distances and its mask."""
+class Workspace(threading.local):
+    """Reused buffers for one block of squared distances, its mask and its limits.
+
+    Each thread has its own.
+    """
 
     def __init__(self, device: torch.device, num_entries: int) -> None:
         self._value = torch.empty(num_entries, dtype=torch.float32, device=device)
         self._mask = torch.empty(num_entries, dtype=torch.bool, device=device)
-        self._beyond: tuple[Tensor, Tensor] | None = None
+        self._limit: Tensor | None = None
 
     def within(
         self,
         a: Tensor,
         b: Tensor,
-        base: Tensor,
-        rows: Tensor | float,
+        rows: Tensor,
         cols: Tensor | None = None,
-        sq_b: Tensor | None = None,
+        terms: tuple[Tensor, Tensor] | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:  # a: [A, K], b: [B, K]
-        """Where ``a.b (+ sq_b) <= base + max(rows, cols)``, in row-major order.
+        """Where ``a.b (+ terms) <= max(rows, cols)``, in row-major order.
 
-        ``base`` and ``rows`` have one entry per row, ``cols`` and ``sq_b`` one per
-        column. Returns rows, columns, and the flat positions, by which ``values``
-        looks the sums up.
+        ``rows`` has one entry per row, or one for all, ``cols`` one per column, and the
+        terms are one of each. Returns rows, columns, and the flat positions, by which
+        ``values`` looks the sums up.
         """
         shape = (a.size(0), b.size(0))
         size = shape[0] * shape[1]
         value, mask = self._value[:size].view(shape), self._mask[:size].view(shape)
-        if sq_b is None:
+        if terms is None:
             torch.mm(a, b.mT, out=value)
         else:
-            torch.addmm(sq_b, a, b.mT, out=value)
-        torch.le(value, (base + rows).unsqueeze(1), out=mask)
+            torch.add(terms[0].unsqueeze(1), terms[1], out=value).addmm_(a, b.mT)
+        limit = rows.unsqueeze(-1)
         if cols is not None:
-            if self._beyond is None:
-                self._beyond = torch.empty_like(self._value), self._mask.clone()
-            rest, near = (part[:size].view(shape) for part in self._beyond)
-            torch.sub(value, cols, out=rest)
-            mask |= torch.le(rest, base.unsqueeze(1), out=near)
+            if self._limit is None:
+                self._limit = torch.empty_like(self._value)
+            # One pass that writes, and no mask to be joined with another.
+            limit = torch.maximum(limit, cols, out=self._limit[:size].view(shape))
         if mask.device.type == "cpu":
-            # NumPy's scan of booleans is several times faster than torch's.
-            flat = torch.from_numpy(np.flatnonzero(mask.numpy()))
+            # NumPy compares, and scans booleans, several times faster than torch.
+            near = np.less_equal(value.numpy(), limit.numpy(), out=mask.numpy())
+            flat = torch.from_numpy(np.flatnonzero(near))
         else:
-            flat = mask.view(-1).nonzero().view(-1)
+            flat = torch.le(value, limit, out=mask).view(-1).nonzero().view(-1)
         row = torch.div(flat, shape[1], rounding_mode="floor")
         return row, flat - row * shape[1], flat
 
@@ -126,8 +130,10 @@ class Screen:
     def _set(self, w: Tensor, perm: Tensor, leaf: int, tile_size: int) -> None:
         """Cuts points in compact order into leaves with boxes."""
         self._perm, self._leaf, self._tile_size = perm, leaf, tile_size
-        self._leaves = self._cut(w)
-        parts = box_coordinates(self._leaves)
+        # With room for a squared norm, and a one: see '_columns'.
+        self._leaves = self._cut(torch.nn.functional.pad(w, (0, 2)))
+        self._leaves[..., -1] = 1.0
+        parts = box_coordinates(self._leaves[..., :-2])
         self._lo, self._hi = parts.amin(1), parts.amax(1)
         self._per_tile = max(1, tile_size // self._leaf)
         rows = max(self._per_tile * self._leaf, tile_size)
@@ -147,7 +153,7 @@ class Screen:
             last = min(first + self._per_tile, self._leaves.size(0))
             start = first * self._leaf
             rows = self._perm[start : last * self._leaf]
-            w = self._leaves[first:last].flatten(0, 1)[: rows.numel()]
+            w = self._leaves[first:last].flatten(0, 1)[: rows.numel(), :-2]
             yield Tile(rows, w, self._reach.moved, reach, first, start)
 
     def tiles_of(self, others: Points) -> Iterator[Tile]:
@@ -192,7 +198,7 @@ class Screen:
         of the screen's: a pair counts that may be within either of its two.
         """
         if upper is None:
-            yield from self._blocks(tile, tile.reach**2, None)
+            yield from self._blocks(tile, tile.w.new_tensor(tile.reach**2), None)
             return
         row = self._sq_reach(upper[0][tile.rows], tile.moved)
         col = self._sq_reach(upper[1][self._perm], tile.moved)
@@ -201,17 +207,21 @@ class Screen:
     def closest(self, tile: Tile, num: int) -> tuple[Tensor, Tensor]:
         """Pairs of each row and about ``num`` points near it, itself left out.
 
-        They are the smallest bounds in the leaves next to the tile.
+        They are the smallest bounds in the leaves next to some of the rows.
         """
         count = min(self._leaves.size(0), math.ceil(_NEXT_ROWS / self._leaf))
         count = max(count, min(self._leaves.size(0), 4 * num // self._leaf))
-        leaves = self._sq_gap(tile.w, 0).topk(count, largest=False).indices
-        b = self._leaves[leaves].flatten(0, 1)
-        # Off by rounding, which does not matter here.
-        bound = torch.addmm(b.square().sum(1), tile.w, b.mT, alpha=-2.0)
-        c = bound.topk(min(num, bound.size(1)), largest=False).indices
-        r = torch.arange(len(tile.rows), device=b.device).repeat_interleave(c.size(1))
-        place = self._positions(leaves)[c.view(-1)]
+        places = []
+        for w in tile.w.split(self._leaf):
+            leaves = self._sq_gap(w, 0).topk(count, largest=False).indices
+            centre = w.mean(0)
+            # Off by rounding, which does not matter here.
+            value = _rows(w, centre) @ self._columns(leaves, centre).mT
+            places.append(self._positions(leaves)[_least(value.clamp_(min=0.0), num)])
+        place = torch.cat(places)
+        r = torch.arange(len(place), device=place.device)
+        r = r.repeat_interleave(place.size(1))
+        place = place.view(-1)
         wanted = place < self._perm.numel()  # not a filler
         if tile.start is not None:
             wanted &= place != r + tile.start
@@ -227,35 +237,67 @@ class Screen:
         within = torch.arange(self._leaf, device=leaves.device)
         return (leaves.unsqueeze(1) * self._leaf + within).flatten()
 
+    def _columns(self, leaves: Tensor, centre: Tensor) -> Tensor:
+        """Points ``b`` of some leaves about a centre, as ``(b, |b|^2, 1)``."""
+        b = self._leaves.index_select(0, leaves).flatten(0, 1)
+        b[:, :-2] -= centre
+        b[:, -2] = torch.linalg.vector_norm(b[:, :-2], dim=1).square_()
+        return b
+
     def _blocks(
-        self, tile: Tile, rows: Tensor | float, cols: Tensor | None
+        self, tile: Tile, rows: Tensor, cols: Tensor | None
     ) -> Iterator[tuple[Tensor, Tensor]]:
         """Screens a tile against all leaves in reach, block by block."""
         w, first = tile.w, tile.first
         # A little beyond the radius, to cover the rounding of the sum.
-        widest = torch.as_tensor(rows, device=w.device).max() * (1.0 + 64.0 * _EPS)
+        widest = rows.max() * (1.0 + 64.0 * _EPS)
         if cols is not None:
             widest = cols[first:].amax(1).mul_(1.0 + 64.0 * _EPS).clamp_(min=widest)
         leaves_near = (self._sq_gap(w, first) <= widest).nonzero().view(-1) + first
         if leaves_near.numel() == 0:  # which 'split' would return as one empty part
             return
         centre = w.mean(0)  # close to both sides, so that little cancels
-        a = w - centre
-        sq_a = a.square().sum(1)
-        # One product then gives |b|^2 - 2 a.b, without another pass over the block.
-        a = torch.cat([a * -2.0, torch.ones_like(a[:, :1])], dim=1)
+        a = _rows(w, centre)
         for leaves in leaves_near.split(self._width):
-            b = self._leaves[leaves].flatten(0, 1).sub_(centre)
-            sq_b = b.square().sum(1, keepdim=True)
-            rounding = 2.0 * product_rounding(a.size(1)) * (sq_a + sq_b.max())
-            b = torch.cat([b, sq_b], dim=1)
-            col = None if cols is None else cols[leaves].flatten()
-            r, c, _ = self._work.within(a, b, rounding - sq_a, rows, col)
+            b = self._columns(leaves, centre)
+            largest = a[:, -1].max() + b[:, -2].max()
+            rounding = 2.0 * product_rounding(a.size(1)) * largest
+            col = None
+            if cols is not None:
+                col = cols.index_select(0, leaves).flatten().add_(rounding)
+            r, c, _ = self._work.within(a, b, rows + rounding, col)
             position = self._positions(leaves)[c]
             wanted = position < self._perm.numel()  # not a filler
             if tile.start is not None:
                 wanted &= position > r + tile.start
             yield r[wanted], self._perm[position[wanted]]
+
+
+def _rows(w: Tensor, centre: Tensor) -> Tensor:  # [A, K] -> [A, K + 2]
+    """Points ``a`` about a centre, as ``(-2 a, 1, |a|^2)``.
+
+    Their products with :meth:`Screen._columns` are squared distances, without another
+    pass over the block.
+    """
+    a = w - centre
+    sq_a = a.square().sum(1, keepdim=True)
+    return torch.cat([a.mul_(-2.0), torch.ones_like(sq_a), sq_a], dim=1)
+
+
+def _least(value: Tensor, num: int) -> Tensor:  # [A, B] -> [A, <= num]
+    """Columns of about the ``num`` least values of each row, which are not negative.
+
+    The least of each of some groups of columns, and the least of those: most of the
+    least are in groups of their own. Non-negative floats are ordered as their bits
+    are, and the last bits, which do not matter here, take the number of the column.
+    """
+    width = value.size(1)
+    bits = (1 << (width - 1).bit_length()) - 1
+    column = torch.arange(width, dtype=torch.int32, device=value.device)
+    key = value.view(torch.int32).bitwise_and_(~bits).bitwise_or_(column)
+    groups = min(width, _GROUPS * math.ceil(num / _GROUPS) * 4)
+    key = key[:, : width // groups * groups].view(len(key), -1, groups).amin(1)
+    return key.topk(min(num, groups), largest=False).values.long() & bits
 
 
 def box_coordinates(w: Tensor) -> Tensor:  # [..., K] -> [..., B]

@@ -8,13 +8,14 @@ A search for the nearest is one with a radius for each point, which a few points
 it bound to begin with, and which shrinks as pairs are found.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
 from pyg_glif._pattern import csr_tensor
-from pyg_glif._runtime import Progress
+from pyg_glif._runtime import Crew, Progress
 from pyg_glif.graph._decide import decide
 from pyg_glif.graph._points import Points
 from pyg_glif.graph._pool import Pool, kth_smallest, loosened
@@ -26,6 +27,9 @@ Pairs = tuple[Tensor, Tensor, Tensor]
 #: Pairs ``(i, j, sq, error)`` whose squared distance in ``y`` is known to ``error``.
 Measured = tuple[Tensor, Tensor, Tensor, Tensor]
 
+_Tile = TypeVar("_Tile")
+
+_ROUND = 8  # tiles that are measured before bounds change
 _SAMPLE = 512  # points from which the first bound on the k-th distance is taken
 
 
@@ -94,13 +98,12 @@ def plain_nearest(
 ) -> None:
     """Fills a pool with pairs of two sets, or of one, by products."""
     blocks = _PlainBlocks(left, right, tile_size)
-    for tile in range(blocks.num_tiles):
-        blocks.bound(tile, pool)
-    with Progress(blocks.num_tiles, "nearest neighbours", progress) as bar:
-        for tile in range(blocks.num_tiles):
-            for found in blocks.measure(tile, pool.reach):
-                pool.add(*found)
-            bar.update()
+    tiles = range(blocks.num_tiles)
+    with Crew(right.y.device, len(tiles) // _ROUND) as crew:
+        crew.map(lambda tile: blocks.bound(tile, pool), tiles)
+        _fill(
+            pool, tiles, lambda tile: blocks.measure(tile, pool.reach), crew, progress
+        )
 
 
 def projected_nearest(
@@ -110,22 +113,46 @@ def projected_nearest(
     right = screen.points
     own = left is right
     tiles = list(screen.own_tiles() if own else screen.tiles_of(left))
-    near = [
-        (i, sq.add_(error))
-        for tile in tiles
-        for i, _, sq, error in finish(
-            left, right, tile, [screen.closest(tile, 2 * pool.k + 2)]
-        )
-    ]
-    end, most = (torch.cat(part) for part in zip(*near, strict=True))
-    kth = kth_smallest(end, most, pool.k, left.num_nodes)
-    torch.minimum(pool.upper, loosened(kth), out=pool.upper)
+
+    def next_to(tile: Tile) -> tuple[Tensor, Tensor]:
+        pairs = screen.closest(tile, 2 * pool.k + 2)
+        ((i, _, sq, error),) = finish(left, right, tile, [pairs])
+        return i, sq.add_(error)
+
+    def measure(tile: Tile) -> Iterator[Measured]:
+        return finish(left, right, tile, screen.candidates(tile, pool.reach))
+
+    with Crew(right.y.device, len(tiles) // _ROUND) as crew:
+        near = zip(*crew.map(next_to, tiles), strict=True)
+        end, most = (torch.cat(part) for part in near)
+        kth = kth_smallest(end, most, pool.k, left.num_nodes)
+        torch.minimum(pool.upper, loosened(kth), out=pool.upper)
+        _fill(pool, tiles, measure, crew, progress)
+
+
+def _fill(
+    pool: Pool,
+    tiles: Sequence[_Tile],
+    measure: Callable[[_Tile], Iterator[Measured]],
+    crew: Crew,
+    progress: bool | None,
+) -> None:
+    """Adds what is measured of tiles.
+
+    Bounds change between rounds only, so that nothing depends on the number of
+    threads, nor on who of them comes first.
+    """
+
+    def wanted(tile: _Tile) -> list[Measured]:
+        return [pool.wanted(*found) for found in measure(tile)]
+
     with Progress(len(tiles), "nearest neighbours", progress) as bar:
-        for tile in tiles:
-            candidates = screen.candidates(tile, pool.reach)
-            for found in finish(left, right, tile, candidates):
-                pool.add(*found)
-            bar.update()
+        for start in range(0, len(tiles), _ROUND):
+            some = tiles[start : start + _ROUND]
+            for measured in crew.map(wanted, some):
+                for found in measured:
+                    pool.add(*found)
+            bar.update(len(some))
 
 
 def finish(
@@ -135,7 +162,8 @@ def finish(
     candidates: Iterable[tuple[Tensor, Tensor]],
 ) -> Iterator[Measured]:
     """Squared distances of the candidates of a tile."""
-    a, sq_a = left.y[tile.rows], left.sq_norm[tile.rows]
+    # Several times faster than by brackets.
+    a, sq_a = left.y.index_select(0, tile.rows), left.sq_norm[tile.rows]
     for r, j in candidates:
         norms = sq_a[r].add_(right.sq_norm[j])
         sq = norms.sub(_sampled_products(r, j, a, right.y), alpha=2.0).clamp_(min=0.0)
@@ -194,21 +222,21 @@ class _PlainBlocks:
         start, stop, columns = self._ranges(tile)
         rows = self._take(start, stop)
         a, sq_a = left.y[rows] * -2.0, left.sq_norm[rows]
-        base = right.error(sq_a + self._largest) - sq_a
-        row_bound = bound if isinstance(bound, float) else bound[0][rows]
+        slack = right.error(sq_a.max() + self._largest)
+        row_bound = slack + (bound if isinstance(bound, float) else bound[0][rows])
         first = start if self._own else columns.start
         for begin in range(first, columns.stop, self._width):
             cols = self._take(begin, min(begin + self._width, columns.stop))
-            col_bound = None if isinstance(bound, float) else bound[1][cols]
+            col_bound = None if isinstance(bound, float) else bound[1][cols] + slack
             sq_b = right.sq_norm[cols]
             r, c, flat = self._work.within(
-                a, right.y[cols], base, row_bound, col_bound, sq_b
+                a, right.y[cols], row_bound, col_bound, (sq_a, sq_b)
             )
             if self._own:
                 later = c + begin > r + start
                 r, c, flat = r[later], c[later], flat[later]
             i, j = self._ids(r + start), self._ids(c + begin)
-            sq = self._work.values(flat).add_(sq_a[r]).clamp_(min=0.0)
+            sq = self._work.values(flat).clamp_(min=0.0)
             error = right.error(sq_a[r] + sq_b[c])
             yield _same_graph(left, right, (i, j, sq, error))
 

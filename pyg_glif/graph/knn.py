@@ -1,6 +1,7 @@
 """The exact graph of nearest people, as many for everybody."""
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -15,10 +16,10 @@ from pyg_glif._validate import (
     check_scalar,
 )
 from pyg_glif.distances import FairDistance
-from pyg_glif.graph._decide import called_within, decide, exact_squares
+from pyg_glif.graph._decide import called_within, decide, exact_squares, sq_dist_error
 from pyg_glif.graph._plan import choose_basis
 from pyg_glif.graph._points import Points, Strategy, as_distance, coordinates
-from pyg_glif.graph._pool import Nearest, Pool
+from pyg_glif.graph._pool import Nearest, Pool, kth_smallest
 from pyg_glif.graph._screen import Screen
 from pyg_glif.graph._search import plain_nearest, projected_nearest
 from pyg_glif.graph.estimate import check_nearest, sample_nearest
@@ -170,6 +171,14 @@ def search_nearest(
     return FoundNearest(edge_index, sq_dist, cap, scale, batch, z, None)
 
 
+class Within(NamedTuple):
+    """All pairs of people within a radius, in both directions."""
+
+    edge_index: Tensor  # [2, E]
+    sq_dist: Tensor  # [E]
+    tau: float
+
+
 class Ranked(NamedTuple):
     """The nearest spots of each, ties included, in no particular order.
 
@@ -188,24 +197,75 @@ def rank_nearest(
     distance: FairDistance | None,
     slack: float,
     progress: bool | None,
+    known: Callable[[Tensor], Within | None] | None = None,
 ) -> Ranked:
-    """Whom each person has near, and how near; ``slack`` tells what is tied."""
+    """Whom each person has near, and how near; ``slack`` tells what is tied.
+
+    ``known`` says which pairs of coordinates are known to be within a radius, if any:
+    who has their nearest there is not searched for.
+    """
     distance, x = as_distance(distance), x.detach()
     if not distance.is_embedding:
         near = called_nearest(x, k, distance, None, math.inf, progress)
         spot = torch.arange(len(x), device=x.device)
         return Ranked(spot, near.end, near.other, near.sq[near.pair])
-    spots, spot = coordinates(distance, x).unique(dim=0, return_inverse=True)
+    z = coordinates(distance, x)
+    spots, spot = z.unique(dim=0, return_inverse=True)
+    none = Ranked(spot, spot[:0], spot[:0], spot[:0].double())
     if len(spots) == 1:
-        none = spot[:0]
-        return Ranked(spot, none, none, none.double())
+        return none
     points = Points.from_embedding(spots, None)
+    within = None if known is None else known(z)
+    ready = none if within is None else _known_nearest(points, spot, k, within, slack)
+    wanted = torch.ones(len(spots), dtype=torch.bool, device=x.device)
+    wanted[ready.row] = False
+    people = wanted.nonzero().view(-1)
+    # Among themselves, every pair of spots is looked at once; as others, twice.
+    if 2 * people.numel() >= len(spots):
+        ready, people = none, torch.arange(len(spots), device=x.device)
+    if people.numel() == 0:
+        return ready
+    others = points if ready is none else points.only(people)
     sample = sample_nearest(points, k, math.inf)
     check_nearest(points, k, sample, None)
     basis = choose_basis(points, math.inf, nearest=sample)
-    near = embedded_nearest(points, k, math.inf, basis, progress=progress, slack=slack)
-    sq = exact_squares(points, points, near.i, near.j)
-    return Ranked(spot, near.end, near.other, sq.sqrt_()[near.pair])
+    # Others find themselves among the points, first of all.
+    num = k if others is points else k + 1
+    near = embedded_nearest(
+        points, num, math.inf, basis, progress=progress, slack=slack, others=others
+    )
+    sq = exact_squares(others, points, near.i, near.j)
+    row, col, dist = people[near.end], near.other, sq.sqrt_()[near.pair]
+    apart = row != col
+    found = row[apart], col[apart], dist[apart]
+    return Ranked(
+        spot, *(torch.cat(both) for both in zip(ready[1:], found, strict=True))
+    )
+
+
+def _known_nearest(
+    points: Points, spot: Tensor, k: int, known: Within, slack: float
+) -> Ranked:
+    """The nearest of those spots who have ``k`` others well within the radius."""
+    # One person stands for a spot.
+    stands = torch.zeros_like(spot, dtype=torch.bool)
+    number = torch.arange(spot.numel(), device=spot.device)
+    stands[number.new_empty(points.num_nodes).index_copy_(0, spot, number)] = True
+    row, col = known.edge_index
+    both = (stands[row] & stands[col]).nonzero().view(-1)
+    row, col, sq = spot[row[both]], spot[col[both]], known.sq_dist[both]
+    kth = kth_smallest(row, sq, k, points.num_nodes)
+    limits = torch.finfo(sq.dtype)
+    loose = 1.0 + 4.0 * (sq_dist_error(sq.dtype, points.num_features) + slack)
+    # Squares that the dtype cannot hold to full precision tell nothing.
+    limit = (kth * loose + 2.0**30 * limits.tiny).masked_fill_(kth.isinf(), -1.0)
+    near = (sq <= limit[row]).nonzero().view(-1)
+    row, col = row[near], col[near]
+    dist = exact_squares(points, points, row, col).sqrt_()
+    # Ties of the k-th must be within the radius too, whatever rounding does.
+    last = kth_smallest(row, dist, k, points.num_nodes) * (1.0 + 1e-9)
+    settled = (last < known.tau * points.scale)[row]
+    return Ranked(spot, row[settled], col[settled], dist[settled])
 
 
 def embedded_nearest(
@@ -216,16 +276,22 @@ def embedded_nearest(
     tile_size: int = 256,
     progress: bool | None = None,
     slack: float = 0.0,
+    others: Points | None = None,
 ) -> Nearest:
-    """The k nearest of each point; squared distances are those of ``y``."""
+    """The k nearest of each point, or of others; squares are those of ``y``."""
     limit = min(points.bound(tau) * (1.0 + 1e-6), torch.finfo(torch.float32).max)
-    upper = torch.full_like(points.sq_norm, limit)
-    pool = Pool(k, upper, lambda i, j: exact_squares(points, points, i, j))
+    left = points if others is None else others
+    pool = Pool(
+        k,
+        torch.full_like(left.sq_norm, limit),
+        lambda i, j: exact_squares(left, points, i, j),
+        None if left is points else torch.zeros_like(points.sq_norm),
+    )
     if basis is None:
-        plain_nearest(points, points, pool, tile_size, progress)
+        plain_nearest(left, points, pool, tile_size, progress)
     else:
         screen = Screen(points, tau, basis, tile_size)
-        projected_nearest(points, screen, pool, progress)
+        projected_nearest(left, screen, pool, progress)
     return pool.resolve(max(slack, tie_slack(points.num_features)))
 
 

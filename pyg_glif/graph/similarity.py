@@ -11,8 +11,8 @@ from pyg_glif._runtime import without_autocast
 from pyg_glif._validate import check_features, check_mask, check_scalar
 from pyg_glif.distances import FairDistance
 from pyg_glif.graph._decide import called_within, edges_within
-from pyg_glif.graph._points import Strategy, own
-from pyg_glif.graph.knn import search_nearest
+from pyg_glif.graph._points import Strategy, as_distance, coordinates, own
+from pyg_glif.graph.knn import Within, search_nearest
 from pyg_glif.graph.radius import search_edges
 from pyg_glif.graph.weights import decay_of, edge_weights, local_weights
 from pyg_glif.laplacian import LaplacianOperator
@@ -254,6 +254,25 @@ class SimilarityGraph:
             tau=float(tau),
             _dist=None if self._dist is None else self._dist[keep],
         )
+
+    def placed(self, x: Tensor, distance: FairDistance | None) -> "SimilarityGraph":
+        """The same graph, which knows the coordinates that its people have."""
+        distance = as_distance(distance)
+        if not distance.is_embedding:
+            return self
+        return replace(self, _z=coordinates(distance, x))
+
+    def known_pairs(self, z: Tensor) -> Within | None:  # [N, D]
+        """All pairs of coordinates within the radius, if it is known to have them."""
+        mine, whole = self._z, self.k is None and self.batch is None
+        if (
+            not whole
+            or mine is None
+            or (mine.dtype, mine.device) != (z.dtype, z.device)
+        ):
+            return None
+        same = torch.equal(mine, z)
+        return Within(self.edge_index, self.sq_dist, self.tau) if same else None
 
     def among(self, people: Tensor) -> "SimilarityGraph":  # [N] bool
         """The graph of some people, in the order they have here.

@@ -12,6 +12,7 @@ from pyg_glif._validate import (
     check_same_rows,
 )
 from pyg_glif.distances import FairDistance
+from pyg_glif.graph import SimilarityGraph
 from pyg_glif.graph.knn import Ranked, rank_nearest
 
 _SAME = 1e-12  # distances that agree to so many digits are ties
@@ -24,6 +25,7 @@ def knn_deviation(
     k: int = 5,
     *,
     distance: FairDistance | None = None,
+    graph: SimilarityGraph | None = None,
     progress: bool | None = None,
 ) -> Tensor:
     r"""How far each person's output is from that of their nearest others.
@@ -42,6 +44,10 @@ def knn_deviation(
         y (torch.Tensor): Outputs, float32 or float64.
         k (int, optional): Number of nearest others. (default: 5)
         distance (FairDistance, optional): Fair distance. (default: Euclidean)
+        graph (SimilarityGraph, optional): What a search of the same rows within a
+            radius has found: who has their nearest there is not searched for. One
+            that is of other coordinates, or of nearest people, does not help; the
+            result is the same. (default: :obj:`None`)
         progress (bool, optional): Whether to show a progress bar; :obj:`None` shows
             it on a terminal if the search takes seconds. (default: :obj:`None`)
 
@@ -64,7 +70,8 @@ def knn_deviation(
     check_same_rows("y", y, "x", x)
     check_count("k", k, below=len(x))
     value = y.reshape(len(y), -1).double()
-    near = rank_nearest(x, k, distance, 2.0 * _SAME, progress)
+    known = None if graph is None else graph.known_pairs
+    near = rank_nearest(x, k, distance, 2.0 * _SAME, progress, known)
     spot, count = near.spot, torch.bincount(near.spot)
     total = value.new_zeros(len(count), value.size(1)).index_add_(0, spot, value)
     # First come those at the same spot; places may be left for others.

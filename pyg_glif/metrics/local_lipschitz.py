@@ -140,9 +140,11 @@ def edge_quantiles(ordered: Tensor, levels: list[float]) -> Tensor:  # [E] -> [Q
 def _first_pairs(edge_index: Tensor, order: Tensor, count: int) -> Tensor:
     """The first ``count`` edges in ``order`` that repeat no pair and are no loops."""
     taken: dict[tuple[int, int], int] = {}
-    for part in order.split(max(1, 2 * count)):
+    step = max(1, 2 * count)
+    for start in range(0, order.numel(), step):
         if len(taken) >= count:
             break
+        part = order[start : start + step]
         for edge, (i, j) in zip(
             part.tolist(), edge_index[:, part].T.tolist(), strict=True
         ):

@@ -173,7 +173,9 @@ def audit(
     if k is not None:
         # One minus the deviation from the nearest others, from one search.
         columns = torch.cat(list(both), dim=1).to(x.device)
-        apart = knn_deviation(x, columns, k, distance=distance, progress=progress)
+        apart = knn_deviation(
+            x, columns, k, distance=distance, graph=graph, progress=progress
+        )
         value = 1.0 - apart.view(len(x), len(both), -1).mean(2)  # [N, T]
         title = f"consistency with {k} nearest"
         measures.append(draw.mean("nearest_consistency", title, "higher", value))

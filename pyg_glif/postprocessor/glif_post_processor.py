@@ -628,13 +628,14 @@ class GLIFPostProcessor(Parameters):
         See :func:`~pyg_glif.postprocessor.audit` for the arguments.
         """
         fitted = self._require_fit("audit")
+        distance = fitted.settings.distance
         report = audit(
             fitted.x,
             fitted.y_hat,
             fitted.y_fair,
-            graph=fitted.graph,
+            graph=fitted.graph.placed(fitted.x, distance),
             lap=fitted.graph_lap,
-            distance=fitted.settings.distance,
+            distance=distance,
             attributes=attributes,
             groups=None if groups is None else to_labels("groups", groups),
             threshold=threshold,

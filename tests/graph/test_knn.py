@@ -145,6 +145,39 @@ def test_ties_in_exact_arithmetic_are_all_kept(rows, k, unit, strategy):
     assert ours <= set(map(tuple, nearly.T.tolist()))
 
 
+@pytest.mark.parametrize("strategy", ["projected", "plain"])
+def test_fair_knn_graph_does_not_depend_on_threads(strategy, generator):
+    # Many ties, so that pairs are evaluated again on the way.
+    z = torch.randint(3, (1500, 6), generator=generator).float()
+    before, found = torch.get_num_threads(), []
+    try:
+        for num_threads in (1, 2, 5):
+            torch.set_num_threads(num_threads)
+            with torch.inference_mode(num_threads == 5):
+                found.append(fair_knn_graph(z, 7, strategy=strategy, tile_size=32))
+            assert torch.get_num_threads() == num_threads
+    finally:
+        torch.set_num_threads(before)
+    for edge_index, sq_dist in found[1:]:
+        assert torch.equal(edge_index, found[0][0])
+        assert torch.equal(sq_dist, found[0][1])
+
+
+def test_what_goes_wrong_in_a_thread_is_raised(generator, monkeypatch):
+    def broken(*_):
+        raise RuntimeError("no room")
+
+    monkeypatch.setattr(_search, "finish", broken)
+    z = torch.randn(600, 3, generator=generator)
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        with pytest.raises(RuntimeError, match="no room"):
+            fair_knn_graph(z, 3, strategy="projected", tile_size=16)
+    finally:
+        torch.set_num_threads(before)
+
+
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_fair_knn_graph_equals_other_libraries(strategy, dtype, generator):
