@@ -78,7 +78,7 @@ class RadiusIndex:
         basis = choose_basis(self._points, self.tau)
         if basis is not None:
             self._screen = Screen(self._points, self.tau, basis, _TILE)
-            self._sweep = Sweep(self._points, self.tau, basis)
+            self._sweep = Sweep(self._screen)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(num_nodes={self._num_nodes}, tau={self.tau:g})"
