@@ -21,7 +21,7 @@ from pyg_glif.graph._screen import (
 #: Numbers of rows for which a sweep is faster than the boxes of a screen.
 SWEPT = range(2, 257)
 # Leaves of the screen in a run: products that are worth a call.
-_LEAVES = 32
+_LEAVES = 64
 _BLOCK_ENTRIES = 1 << 22  # float32 entries of one block of squared distances
 
 
