@@ -197,4 +197,3 @@ def _corrected(batch: Sequence[Job], watch: Watch | None) -> Answer:
     if watch is not None:
         watched = partial(watch, [one for job in batch for one in job.ids])
     return batch[0].served.correct(x, y, watched)
-
