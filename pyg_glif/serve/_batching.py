@@ -2,15 +2,17 @@
 
 A search among the fitted people costs much the same for one newcomer as for a few. A
 thread takes whatever has gathered while it was busy, and what the loop still reads, as
-one batch: as soon as the loop has nothing more to read, the search begins, and nobody
-waits for a batch to fill. The interpreter serves one thread at a time, so that a search
-that begins earlier is slowed down by the reading, for fewer people.
+one batch: once the loop has had nothing to read for a moment, which is short beside a
+search, the search begins, and nobody waits for a batch to fill. The interpreter serves
+one thread at a time, so that a search that begins earlier is slowed down by the
+reading, for fewer people.
 Nobody's result depends on who else is in a batch.
 """
 
 import asyncio
 import queue
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -27,6 +29,11 @@ from pyg_glif.serve._served import Answer, Served
 MAX_BATCH = 256
 # From so many on, a search is worth a second core.
 _SHARED = 32
+# Rounds of the loop until whoever is answered in one has been asked for the next: it
+# answers, reads, and begins with what was read.
+_ROUNDS = 3
+# The moment without anybody new, beside the last search.
+_MOMENT = 0.02
 #: Requests that may wait. More of them would wait longer than anybody does.
 MAX_WAITING = 4096
 
@@ -107,6 +114,7 @@ class _Lane(threading.Thread):
         self._at_work = False  # or about to be
         self._batches: queue.SimpleQueue[list[Job] | None] = queue.SimpleQueue()
         self._threads = torch.get_num_threads()
+        self._moment = 0.0  # seconds
 
     @property
     def num_waiting(self) -> int:
@@ -120,11 +128,14 @@ class _Lane(threading.Thread):
             self._at_work = True
             self._gather(0)
 
-    def _gather(self, before: int) -> None:
-        """Hands a batch over once a round of the loop has brought nobody new."""
-        now = len(self._waiting)
-        if now > before and now < MAX_BATCH:
-            asyncio.get_running_loop().call_soon(self._gather, now)
+    def _gather(self, before: int, rounds: int = 0, since: float = 0.0) -> None:
+        """Hands a batch over once the loop has brought nobody new for a moment."""
+        now, clock = len(self._waiting), time.perf_counter()
+        if now > before:
+            rounds, since = 0, clock
+        if now < MAX_BATCH and (rounds < _ROUNDS or clock - since < self._moment):
+            loop = asyncio.get_running_loop()
+            loop.call_soon(self._gather, now, rounds + 1, since)
             return
         batch = [self._waiting.popleft()]
         size = len(batch[0].x)
@@ -161,7 +172,9 @@ class _Lane(threading.Thread):
             size = sum(len(job.x) for job in batch)
             # A small search is over before a second core has found its part of it.
             torch.set_num_threads(1 if size < _SHARED else self._threads)
+            start = time.perf_counter()
             answers = _answered(batch, self._watch)
+            self._moment = _MOMENT * (time.perf_counter() - start)
             done = [one for one in answers if isinstance(one, Answer)]
             self._seen(len(batch), done)
             # All of a batch at once: waking the loop is what costs.
