@@ -82,20 +82,19 @@ class Capital(Layout):
         self.invested[:] = -np.inf
         self._forget = 0.5 ** (1.0 / np.array(HALF_LIVES))
         self._patient = np.isinf(HALF_LIVES)
+        self._limit = self.limit[:, None]
+        self._variance = self._limit * (1.0 - self._limit)
+        self._most = STAKE / self._limit
 
     def step(self, x: float | Array) -> None:
         """One more person in every stream."""
-        limit = self.limit[:, None]
-        y = np.asarray(x, dtype=float).reshape(-1, 1) - limit
+        y = np.asarray(x, dtype=float).reshape(-1, 1) - self._limit
         # Decided before this person's number is looked at.
-        bet = self.sums / (limit * (1.0 - limit) + self.squares)
-        bet = np.clip(bet, 0.0, STAKE / limit)
-        # All streams have seen as many people.
-        put_in = self._reserve(float(self.num[0])) - self._reserve(
-            float(self.num[0]) + 1
-        )
-        with np.errstate(divide="ignore"):
-            self.invested[:] = np.logaddexp(self.invested, np.log(put_in))
+        bet = self.sums / (self._variance + self.squares)
+        bet = np.minimum(np.maximum(bet, 0.0), self._most)
+        num = float(self.num[0])  # all streams have seen as many people
+        put_in = self._logs(num, _reserve(num) - _reserve(num + 1.0))
+        np.logaddexp(self.invested, put_in, out=self.invested)
         self.invested += np.log1p(bet * y)
         self.sums *= self._forget
         self.sums += y
@@ -104,19 +103,23 @@ class Capital(Layout):
         self.num += 1.0
         np.maximum(self.peak, self.log_value, out=self.peak)
 
-    def _reserve(self, num: float) -> Array:
-        """The share that each player has not put in after so many people."""
-        kept = 1.0 / math.log2(num + 2.0)
-        return np.where(self._patient, float(num == 0), kept)
+    def _logs(self, num: float, share: float) -> Array:  # [P]
+        """Logarithms of shares: the first player has all before anybody came."""
+        first = 0.0 if num == 0 else -math.inf
+        return np.where(self._patient, first, np.log(share))
 
     @property
     def log_value(self) -> Array:  # [S]
         """Logarithm of the capital, 0 at the start."""
-        with np.errstate(divide="ignore"):
-            reserve = np.log(self._reserve(float(self.num[0])))
-        parts = np.logaddexp(self.invested, reserve)
+        num = float(self.num[0])
+        parts = np.logaddexp(self.invested, self._logs(num, _reserve(num)))
         total: Array = np.logaddexp.reduce(parts, axis=1) - math.log(parts.shape[1])
         return total
+
+
+def _reserve(num: float) -> float:
+    """The share that a player who is not the first keeps after so many people."""
+    return 1.0 / math.log2(num + 2.0)
 
 
 class MeanSequence(Layout):
@@ -155,15 +158,18 @@ class MeanSequence(Layout):
         size, seen = len(candidates), num_streams
         super().__init__((), num=1, total=seen, spread=seen, above=size, below=size)
         self.alpha, self.candidates = alpha, candidates
+        # Bets above and below side by side: one pass over all candidates.
+        self._both = self.state[-2 * size :].reshape(2, size)
+        self._most = STAKE / np.stack([candidates, 1.0 - candidates])
+        self._side = np.array([[1.0], [-1.0]])
 
     def step(self, x: float | Array) -> None:
         """One more person."""
         t = float(self.num[0]) + 1.0
         variance = (0.25 + self.spread) / t
         bet = np.sqrt(2.0 * math.log(2.0 / self.alpha) / (variance * t * math.log1p(t)))
-        m = self.candidates
-        self.above += np.log1p(np.minimum(bet, STAKE / m) * (x - m))
-        self.below += np.log1p(-np.minimum(bet, STAKE / (1.0 - m)) * (x - m))
+        apart = self._side * (x - self.candidates)
+        self._both += np.log1p(np.minimum(bet, self._most) * apart)
         self.num += 1.0
         self.total += x
         mean = (0.5 + self.total) / (t + 1.0)

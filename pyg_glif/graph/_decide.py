@@ -83,12 +83,17 @@ def called_within(dist: Tensor, tau: float) -> Tensor:
 
 
 def edges_within(
-    z: Tensor, edge_index: Tensor, sq_dist: Tensor, tau: float
+    z: Tensor,
+    edge_index: Tensor,
+    sq_dist: Tensor,
+    tau: float,
+    z_right: Tensor | None = None,
 ) -> Tensor:  # [N, D], [2, E], [E] -> [E]
     """Which edges of a search are edges at a smaller, finite ``tau`` as well.
 
     The answer is that of a search at ``tau``: pairs that the error of ``sq_dist``
-    leaves open are evaluated again.
+    leaves open are evaluated again. ``z_right`` are the points that the second row of
+    ``edge_index`` counts, if they are others.
     """
     dist = sq_dist.double().sqrt()
     keep = dist <= tau
@@ -101,7 +106,8 @@ def edges_within(
     where = unsure.nonzero().view(-1)
     if where.numel():
         i, j = edge_index[:, where]
-        keep[where] = _evaluate(z, z, i, j, tau)[1]
+        right = z if z_right is None else z_right
+        keep[where] = _evaluate(z, right, i, j, tau)[1]
     return keep
 
 

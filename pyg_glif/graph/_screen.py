@@ -58,12 +58,7 @@ class Workspace(threading.local):
                 self._limit = torch.empty_like(self._value)
             # One pass that writes, and no mask to be joined with another.
             limit = torch.maximum(limit, cols, out=self._limit[:size].view(shape))
-        if mask.device.type == "cpu":
-            # NumPy compares, and scans booleans, several times faster than torch.
-            near = np.less_equal(value.numpy(), limit.numpy(), out=mask.numpy())
-            flat = torch.from_numpy(np.flatnonzero(near))
-        else:
-            flat = torch.le(value, limit, out=mask).view(-1).nonzero().view(-1)
+        flat = flat_within(value, limit, mask)
         row = torch.div(flat, shape[1], rounding_mode="floor")
         return row, flat - row * shape[1], flat
 
@@ -81,6 +76,16 @@ class Tile(NamedTuple):
     reach: float  # the radius, in the unit of the bound coordinates
     first: int = 0  # leaves before this one do not count
     start: int | None = None  # nor do positions up to that of the row, from here on
+
+
+class Runs(NamedTuple):
+    """Points in compact order, in runs of equal length with a box around each."""
+
+    w: Tensor  # [N, K], bound coordinates
+    perm: Tensor  # [N], node numbers
+    length: int  # of a run; the last one may be shorter
+    lo: Tensor  # [R, B]
+    hi: Tensor  # [R, B]
 
 
 class Reach(NamedTuple):
@@ -156,10 +161,15 @@ class Screen:
             w = self._leaves[first:last].flatten(0, 1)[: rows.numel(), :-2]
             yield Tile(rows, w, self._reach.moved, reach, first, start)
 
-    def tiles_of(self, others: Points) -> Iterator[Tile]:
-        """Tiles of other points, to be paired with all of ours."""
+    def tile_of(self, others: Points) -> Tile:
+        """Other points in their own order, to be paired with all of ours."""
         w, _, moved = bound_coordinates(others, self._basis)
         reach = self._reach.radius(math.sqrt(float(others.sq_norm.max())), moved)
+        return Tile(torch.arange(len(w), device=w.device), w, moved, reach)
+
+    def tiles_of(self, others: Points) -> Iterator[Tile]:
+        """Tiles of other points, to be paired with all of ours."""
+        _, w, moved, reach, *_ = self.tile_of(others)
         perm, run = compact_order(w, self._tile_size)
         for rows in perm.split(run):
             yield Tile(rows, w[rows], moved, reach)
@@ -182,8 +192,16 @@ class Screen:
         """Squared distances from the box of ``w`` to those of leaves from ``first``."""
         parts = box_coordinates(w)
         lo, hi = parts.amin(0), parts.amax(0)
-        gap = torch.maximum(self._lo[first:] - hi, lo - self._hi[first:]).clamp_(min=0)
-        return gap.square_().sum(1)
+        return sq_box_gap(self._lo[first:], self._hi[first:], lo, hi)
+
+    def runs(self, num_leaves: int) -> "Runs":
+        """The points in compact order, cut into runs of so many leaves."""
+        lo, hi = (
+            torch.stack([choose(part, 0) for part in bounds.split(num_leaves)])
+            for bounds, choose in ((self._lo, torch.amin), (self._hi, torch.amax))
+        )
+        w = self._leaves.flatten(0, 1)[: self._perm.numel(), :-2]
+        return Runs(w, self._perm, num_leaves * self._leaf, lo, hi)
 
     def share_left(self, tile: Tile) -> float:
         """The share of all leaves that are within reach of a tile."""
@@ -249,10 +267,9 @@ class Screen:
     ) -> Iterator[tuple[Tensor, Tensor]]:
         """Screens a tile against all leaves in reach, block by block."""
         w, first = tile.w, tile.first
-        # A little beyond the radius, to cover the rounding of the sum.
-        widest = rows.max() * (1.0 + 64.0 * _EPS)
+        widest = widened(rows.max())
         if cols is not None:
-            widest = cols[first:].amax(1).mul_(1.0 + 64.0 * _EPS).clamp_(min=widest)
+            widest = widened(cols[first:].amax(1)).clamp_(min=widest)
         leaves_near = (self._sq_gap(w, first) <= widest).nonzero().view(-1) + first
         if leaves_near.numel() == 0:  # which 'split' would return as one empty part
             return
@@ -298,6 +315,27 @@ def _least(value: Tensor, num: int) -> Tensor:  # [A, B] -> [A, <= num]
     groups = min(width, _GROUPS * math.ceil(num / _GROUPS) * 4)
     key = key[:, : width // groups * groups].view(len(key), -1, groups).amin(1)
     return key.topk(min(num, groups), largest=False).values.long() & bits
+
+
+def flat_within(value: Tensor, limit: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Positions of values that are at most their limits, in row-major order."""
+    if value.device.type != "cpu":
+        return torch.le(value, limit, out=mask).view(-1).nonzero().view(-1)
+    # NumPy compares, and scans booleans, several times faster than torch.
+    out = None if mask is None else mask.numpy()
+    near = np.less_equal(value.numpy(), limit.numpy(), out=out)
+    return torch.from_numpy(np.flatnonzero(near))
+
+
+def sq_box_gap(lo: Tensor, hi: Tensor, other_lo: Tensor, other_hi: Tensor) -> Tensor:
+    """Squared distances of boxes ``[..., B]`` from others."""
+    gap = torch.maximum(lo - other_hi, other_lo - hi).clamp_(min=0)
+    return gap.square_().sum(-1)
+
+
+def widened(sq_reach: Tensor) -> Tensor:
+    """A little beyond squared radii, to cover the rounding of a gap."""
+    return sq_reach * (1.0 + 64.0 * _EPS)
 
 
 def box_coordinates(w: Tensor) -> Tensor:  # [..., K] -> [..., B]

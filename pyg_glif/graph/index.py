@@ -1,5 +1,6 @@
 """Neighbours of newcomers among people already known."""
 
+import math
 from collections.abc import Iterator
 from copy import deepcopy
 
@@ -14,7 +15,7 @@ from pyg_glif._validate import (
     check_scalar,
 )
 from pyg_glif.distances import FairDistance
-from pyg_glif.graph._decide import called_within, sq_dist_error
+from pyg_glif.graph._decide import called_within, edges_within, sq_dist_error
 from pyg_glif.graph._plan import choose_basis
 from pyg_glif.graph._points import Points, as_distance, coordinates, own
 from pyg_glif.graph._screen import Screen
@@ -78,7 +79,7 @@ class RadiusIndex:
         basis = choose_basis(self._points, self.tau)
         if basis is not None:
             self._screen = Screen(self._points, self.tau, basis, _TILE)
-            self._sweep = Sweep(self._points, self.tau, basis)
+            self._sweep = Sweep(self._screen)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(num_nodes={self._num_nodes}, tau={self.tau:g})"
@@ -120,6 +121,28 @@ class RadiusIndex:
         row, col, sq_dist = (torch.cat(part) for part in parts)
         order = (row * self._num_nodes + col).argsort()
         return row[order], col[order], sq_dist[order]
+
+    @without_autocast()
+    def within(
+        self, x_new: Tensor, found: tuple[Tensor, Tensor, Tensor], tau: float
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The pairs of a query that have at most a smaller distance, without a search.
+
+        Args:
+            x_new (torch.Tensor): The new people that were asked about.
+            found (tuple): What :meth:`query` returned for them.
+            tau (float): The smaller radius.
+
+        They are those that an index with this radius finds. Needs a distance that is
+        an embedding.
+        """
+        if math.isinf(tau):
+            return found
+        z = coordinates(self.distance, x_new.detach(), "x_new")
+        row, col, sq_dist = found
+        ends = torch.stack([row, col])
+        keep = edges_within(z, ends, sq_dist, tau, self._points.z)
+        return row[keep], col[keep], sq_dist[keep]
 
     def _searched(self, z: Tensor, progress: bool | None) -> Iterator[Pairs]:
         """Neighbours by coordinates."""

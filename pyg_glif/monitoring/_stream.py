@@ -34,9 +34,10 @@ class Stream:
         """One more person."""
         self._capital.step(x)
         self._sequence.step(x)
-        if not self._marks[0] and self._capital.peak[0] >= -math.log(self.level):
-            self._marks[0] = self.num
-        if self.num % self._marks[2] == 0:
+        num, (alarm, _, between) = self.num, self._marks.tolist()
+        if not alarm and self._capital.peak[0] >= -math.log(self.level):
+            self._marks[0] = num
+        if num % between == 0:
             self._remember()
 
     def _remember(self) -> None:

@@ -269,15 +269,21 @@ class Fitted:
         return self.settings.lam * self.lap.lam_scale
 
     def beside(
-        self, x_new: Tensor, *, joint: bool = False, groups: Tensor | None = None
+        self,
+        x_new: Tensor,
+        *,
+        joint: bool = False,
+        groups: Tensor | None = None,
+        found: tuple[Tensor, ...] | None = None,
     ) -> GroundedOperator:
         """The system of new people, each for themselves or all together.
 
         ``groups`` are numbers of their groups, ``[M]``, if the fit is balanced and
-        they are known.
+        they are known; ``found`` what a query of the index returns, if it is known.
         """
         settings = self.settings
-        found: tuple[Tensor, ...] = self.index.query(x_new, settings.progress)
+        if found is None:
+            found = self.index.query(x_new, settings.progress)
         outer, inner = found, tuple(part[:0] for part in found)
         if joint and settings.k is None:
             graph = settings.search(x_new)
@@ -427,7 +433,8 @@ class Fitted:
     def without(self, gone: Tensor) -> "Fitted":  # [N] bool
         """The fit without some people, solved from the present solution."""
         settings, stay = self.settings, ~gone
-        x, keep = self.x[stay], stay.nonzero().flatten()
+        keep = stay.nonzero().flatten()
+        x = self.x.index_select(0, keep)
         # Of the nearest of those who stay, others take the places of those who left.
         graph = self._reduced_graph(stay) if settings.k is None else settings.search(x)
         people, y_hat = self.people.only(keep), self.y_hat[stay]
@@ -479,11 +486,13 @@ class Fitted:
 
     def _reduced_graph(self, stay: Tensor) -> SimilarityGraph:  # [N] bool
         """The graph of those who stay, without a search."""
-        row, col = self.graph.edge_index
-        keep = stay[row] & stay[col]
-        number = stay.cumsum(0) - 1
-        edges = torch.stack([number[row[keep]], number[col[keep]]])
-        sq_dist, size = self.graph.sq_dist[keep], int(stay.sum())
+        ends, number = self.graph.edge_index, stay.cumsum(0) - 1
+        row, col = (stay.index_select(0, end) for end in ends)
+        keep = (row & col).nonzero().flatten()
+        edges = ends.new_empty(2, len(keep))
+        for end, out in zip(ends, edges, strict=True):
+            torch.index_select(number, 0, end.index_select(0, keep), out=out)
+        sq_dist, size = self.graph.sq_dist.index_select(0, keep), int(stay.sum())
         return SimilarityGraph(edges, sq_dist, size, self.settings.tau)
 
     def _extended_graph(self, x: Tensor) -> SimilarityGraph:

@@ -109,10 +109,13 @@ def _largest_average(
         out = torch.maximum(out, found)
 
 
-def weight_box(fitted: "Fitted", x: Tensor, delta: float, precision: Tensor) -> Box:
+def weight_box(
+    fitted: "Fitted", x: Tensor, delta: float, precision: Tensor
+) -> tuple[Box, tuple[Tensor, ...] | None]:
     """The weights that people within ``delta`` of each row may have.
 
-    ``precision`` multiplies the weight of their own outputs, ``[M]``.
+    ``precision`` multiplies the weight of their own outputs, ``[M]``. Also returns the
+    pairs with neighbours of the rows themselves, where the search has found them.
     """
     settings, lap = fitted.settings, fitted.lap
     check_choice("normalization", settings.normalization, (None, "density"))
@@ -121,8 +124,16 @@ def weight_box(fitted: "Fitted", x: Tensor, delta: float, precision: Tensor) -> 
         msg = "'distance' must be an embedding for a bound within 'delta', because"
         msg = f"{msg} nothing else is known to obey the triangle inequality"
         raise ValueError(f"{msg} (got {name})")
-    found = _radius_box if settings.k is None else _nearest_box
-    row, col, low, high = found(fitted, x, delta)
+    peers = None
+    if settings.k is None:
+        index = fitted.wider_index(delta)
+        wider = index.query(x, settings.progress)
+        peers = index.within(x, wider, settings.tau)
+        row, col = wider[:2]
+        low, high = _radius_box(fitted, wider[2], delta, index.sq_dist_error)
+    else:
+        row, col, low, high = _nearest_box(fitted, x, delta)
+    low, high = _rounded_outwards(low, high, x.dtype)
     one = torch.ones(len(x), dtype=torch.float64, device=x.device)
     own_low, own_high = one, one
     if settings.normalization == "density":
@@ -138,24 +149,22 @@ def weight_box(fitted: "Fitted", x: Tensor, delta: float, precision: Tensor) -> 
         low = low * 0.5 * (fitted.shares.min() + theirs)
         high = high * 0.5 * (fitted.shares.max() + theirs)
     mu = fitted.mu
-    return Box(row, col, mu * low, mu * high, precision * own_low, precision * own_high)
+    own = precision * own_low, precision * own_high
+    return Box(row, col, mu * low, mu * high, *own), peers
 
 
 def _radius_box(
-    fitted: "Fitted", x: Tensor, delta: float
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Pairs and intervals of weights where neighbours are within a radius."""
+    fitted: "Fitted", sq_dist: Tensor, delta: float, slack: float
+) -> tuple[Tensor, Tensor]:
+    """Intervals of weights where neighbours are within a radius."""
     settings = fitted.settings
     assert settings.theta is not None
-    index = fitted.wider_index(delta)
-    row, col, sq_dist = index.query(x, settings.progress)
-    near, far = _ends(sq_dist.double().sqrt(), delta, index.sq_dist_error)
+    near, far = _ends(sq_dist.double().sqrt(), delta, slack)
     low = torch.where(
         far <= settings.tau, edge_weights(far.square(), settings.theta), 0
     )
     high = edge_weights(near.square(), settings.theta)
-    high = torch.where(near <= settings.tau, high, 0.0)
-    return row, col, *_rounded_outwards(low, high, x.dtype)
+    return low, torch.where(near <= settings.tau, high, 0.0)
 
 
 def _nearest_box(
@@ -195,7 +204,7 @@ def _nearest_box(
         low = torch.where(sure[r, c], low, 0.0)
         parts.append((r + start, c, low, high))
     row, col, low, high = (torch.cat(part) for part in zip(*parts, strict=True))
-    return row, col, *_rounded_outwards(low, high, x.dtype)
+    return row, col, low, high
 
 
 def _ends(dist: Tensor, delta: float, slack: float) -> tuple[Tensor, Tensor]:
@@ -238,8 +247,8 @@ def certify(
         if dy is not None:
             other = _around(fitted, y, dy, everything)
     precision = fitted.own_weight(y_std, len(x))
-    box = weight_box(fitted, x, delta, precision)
-    lap, f = fitted.beside(x, groups=groups), fitted.f
+    box, peers = weight_box(fitted, x, delta, precision)
+    lap, f = fitted.beside(x, groups=groups, found=peers), fitted.f
     total = precision + fitted.mu * lap.diagonal
     pull, share = fitted.mu * lap.pull(f) / total.unsqueeze(1), precision / total
 

@@ -95,7 +95,8 @@ class Peers:
 
 def _unlike(a: Tensor, b: Tensor, threshold: float | None) -> Tensor:  # -> [P]
     """How unlike pairs of outputs, or the decisions that follow, are."""
-    a, b = (y.double().reshape(len(y), -1) for y in (a, b))
+    # Not by 'reshape(len(y), -1)', which nobody's outputs do not have.
+    a, b = (y.double().unsqueeze(1).flatten(1) for y in (a, b))
     several = a.size(1) > 1
     if threshold is None:
         gap = (a - b).abs().sum(1)

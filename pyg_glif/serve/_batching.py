@@ -1,13 +1,19 @@
 """Requests that wait together are answered together.
 
 A search among the fitted people costs much the same for one newcomer as for a few. A
-thread takes whatever has gathered while it was busy, as one batch; nobody waits for a
-batch to fill. Nobody's result depends on who else is in it.
+thread takes whatever has gathered while it was busy, and what the loop still reads, as
+one batch: once the loop has had nothing to read for a moment, which is short beside a
+search, the search begins, and nobody waits for a batch to fill. The interpreter serves
+one thread at a time, so that a search that begins earlier is slowed down by the
+reading, for fewer people.
+Nobody's result depends on who else is in a batch.
 """
 
 import asyncio
 import queue
 import threading
+import time
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -21,6 +27,13 @@ from pyg_glif.serve._served import Answer, Served
 
 #: Rows that are searched for at once; more of them take as long per row.
 MAX_BATCH = 256
+# From so many on, a search is worth a second core.
+_SHARED = 32
+# Rounds of the loop until whoever is answered in one has been asked for the next: it
+# answers, reads, and begins with what was read.
+_ROUNDS = 3
+# The moment without anybody new, beside the last search.
+_MOMENT = 0.02
 #: Requests that may wait. More of them would wait longer than anybody does.
 MAX_WAITING = 4096
 
@@ -42,15 +55,15 @@ class Job:
 
 
 class Batcher:
-    """A thread that answers jobs, as many at once as have gathered.
+    """Threads that answer jobs, as many at once as have gathered.
 
     Requests of more than ``MAX_BATCH`` rows have a thread of their own, so that a
-    single newcomer does not wait for ten thousand.
+    single newcomer does not wait for ten thousand. All but the threads themselves
+    belongs to the loop in which requests are answered.
     """
 
     def __init__(self, seen: Seen, watch: Watch | None = None) -> None:
-        # A small search is over before a second core has found its part of it.
-        few = _Lane("correct", seen, watch, threads=1)
+        few = _Lane("correct", seen, watch)
         many = _Lane("correct-many", seen, watch)
         self._lanes = {False: few, True: many}
 
@@ -81,10 +94,10 @@ class Batcher:
         for lane in self._lanes.values():
             lane.start()
 
-    def stop(self) -> None:
+    async def stop(self) -> None:
         """Answers what waits, and ends the threads."""
         for lane in self._lanes.values():
-            lane.stop()
+            await lane.stop()
 
 
 class BusyError(Exception):
@@ -92,67 +105,85 @@ class BusyError(Exception):
 
 
 class _Lane(threading.Thread):
-    """A queue and the thread that empties it."""
+    """Jobs that wait in the loop, and the thread that answers them in batches."""
 
-    def __init__(
-        self,
-        name: str,
-        seen: Seen,
-        watch: Watch | None,
-        threads: int | None = None,
-    ) -> None:
+    def __init__(self, name: str, seen: Seen, watch: Watch | None) -> None:
         super().__init__(name=f"pyg_glif-{name}", daemon=True)
-        self._seen, self._watch, self._threads = seen, watch, threads
-        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._seen, self._watch = seen, watch
+        self._waiting: deque[Job] = deque()
+        self._at_work = False  # or about to be
+        self._batches: queue.SimpleQueue[list[Job] | None] = queue.SimpleQueue()
+        self._threads = torch.get_num_threads()
+        self._moment = 0.0  # seconds
 
     @property
     def num_waiting(self) -> int:
-        return self._jobs.qsize()
+        return len(self._waiting)
 
     def put(self, job: Job) -> None:
         if self.num_waiting >= MAX_WAITING:
             raise BusyError
-        self._jobs.put(job)
+        self._waiting.append(job)
+        if not self._at_work:
+            self._at_work = True
+            self._gather(0)
 
-    def stop(self) -> None:
-        self._jobs.put(None)
+    def _gather(self, before: int, rounds: int = 0, since: float = 0.0) -> None:
+        """Hands a batch over once the loop has brought nobody new for a moment."""
+        now, clock = len(self._waiting), time.perf_counter()
+        if now > before:
+            rounds, since = 0, clock
+        if now < MAX_BATCH and (rounds < _ROUNDS or clock - since < self._moment):
+            loop = asyncio.get_running_loop()
+            loop.call_soon(self._gather, now, rounds + 1, since)
+            return
+        batch = [self._waiting.popleft()]
+        size = len(batch[0].x)
+        while self._waiting:
+            job = self._waiting[0]
+            size += len(job.x)
+            if job.served is not batch[0].served or size > MAX_BATCH:
+                break
+            batch.append(self._waiting.popleft())
+        self._batches.put(batch)
+
+    def _deliver(self, pairs: Iterable[tuple[Job, Any]]) -> None:
+        """Hands answers to those who still wait, and goes on; runs in the loop."""
+        for job, answer in pairs:
+            if job.future.done():
+                continue
+            if isinstance(answer, Exception):
+                job.future.set_exception(answer)
+            else:
+                job.future.set_result(answer)
+        self._at_work = bool(self._waiting)
+        if self._at_work:
+            self._gather(0)
+
+    async def stop(self) -> None:
+        while self._at_work and self.is_alive():
+            await asyncio.sleep(0.01)
+        self._batches.put(None)
         if self.is_alive():
-            self.join()
+            await asyncio.to_thread(self.join)
 
     def run(self) -> None:
-        if self._threads is not None:
-            torch.set_num_threads(self._threads)
-        left: Job | None = None
-        while (first := left or self._jobs.get()) is not None:
-            batch, left, ended = self._gathered(first)
+        while (batch := self._batches.get()) is not None:
+            size = sum(len(job.x) for job in batch)
+            # A small search is over before a second core has found its part of it.
+            torch.set_num_threads(1 if size < _SHARED else self._threads)
+            start = time.perf_counter()
             answers = _answered(batch, self._watch)
+            self._moment = _MOMENT * (time.perf_counter() - start)
             done = [one for one in answers if isinstance(one, Answer)]
             self._seen(len(batch), done)
             # All of a batch at once: waking the loop is what costs.
-            loop = first.future.get_loop()
+            loop = batch[0].future.get_loop()
             pairs = list(zip(batch, answers, strict=True))
             try:
-                loop.call_soon_threadsafe(_deliver, pairs)
+                loop.call_soon_threadsafe(self._deliver, pairs)
             except RuntimeError:  # the loop is closed, and nobody waits any more
                 return
-            if ended:
-                return
-
-    def _gathered(self, first: Job) -> tuple[list[Job], Job | None, bool]:
-        """What waits behind a job and fits beside it; who comes next; the end."""
-        batch, size = [first], len(first.x)
-        while size < MAX_BATCH:
-            try:
-                job = self._jobs.get_nowait()
-            except queue.Empty:
-                break
-            if job is None:
-                return batch, None, True
-            if job.served is not first.served or size + len(job.x) > MAX_BATCH:
-                return batch, job, False
-            batch.append(job)
-            size += len(job.x)
-        return batch, None, False
 
 
 def _answered(batch: Sequence[Job], watch: Watch | None) -> list[Answer | Exception]:
@@ -179,14 +210,3 @@ def _corrected(batch: Sequence[Job], watch: Watch | None) -> Answer:
     if watch is not None:
         watched = partial(watch, [one for job in batch for one in job.ids])
     return batch[0].served.correct(x, y, watched)
-
-
-def _deliver(pairs: Iterable[tuple[Job, Any]]) -> None:
-    """Hands answers to those who still wait; runs in the loop."""
-    for job, answer in pairs:
-        if job.future.done():
-            continue
-        if isinstance(answer, Exception):
-            job.future.set_exception(answer)
-        else:
-            job.future.set_result(answer)

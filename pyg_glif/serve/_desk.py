@@ -90,7 +90,7 @@ class Desk:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            await asyncio.to_thread(self.batcher.stop)
+            await self.batcher.stop()
             self.batcher = self._at_rest()  # an application may be started again
 
     async def _warm_up(self) -> None:

@@ -226,7 +226,8 @@ def _plain(value: Any) -> Any:
 
 def _one_form(self: Any) -> Any:
     """Raises unless people come in one form, and have an output each."""
-    forms = {name: getattr(self, name, None) for name in ("x", "rows")}
+    values = self.__dict__  # of attributes that are not there, pydantic makes a fuss
+    forms = {name: values.get(name) for name in ("x", "rows")}
     given = {name: value for name, value in forms.items() if value is not None}
     if len(given) != 1:
         got = "both" if given else "neither"
@@ -235,7 +236,7 @@ def _one_form(self: Any) -> Any:
     if len(people) != len(self.y_hat):
         got = f"{len(self.y_hat)} for {len(people)}"
         raise _error(f"'y_hat' must have one entry per row of '{name}' (got {got})")
-    ids = getattr(self, "ids", None)
+    ids = values.get("ids")
     if ids is not None and len(ids) != len(people):
         got = f"{len(ids)} for {len(people)}"
         raise _error(f"'ids' must have one entry per row of '{name}' (got {got})")

@@ -172,3 +172,38 @@ def test_radius_index_rejects():
         RadiusIndex(torch.zeros(3, 2), -1.0)
     with pytest.raises(TypeError, match="Wrap a function in 'CallableDistance'"):
         RadiusIndex(torch.zeros(3, 2), 1.0, distance=torch.cdist)
+
+
+def test_within_is_the_query_of_a_smaller_index(generator):
+    x = torch.randn(1500, 40, generator=generator)
+    x_new = torch.randn(30, 40, generator=generator)
+    wide = RadiusIndex(x, 9.0)
+    dist = np.sqrt(_squares(x_new[:1].double().numpy(), x.double().numpy())[0])
+    for tau in (7.5, float(np.sort(dist)[5]), 9.0):  # the second is that of a pair
+        found = wide.within(x_new, wide.query(x_new), tau)
+        row, col, _ = _brute_force(x_new.double().numpy(), x.double().numpy(), tau)
+        np.testing.assert_array_equal(found[0], row)
+        np.testing.assert_array_equal(found[1], col)
+        expected = RadiusIndex(x, tau).query(x_new)[2]
+        torch.testing.assert_close(found[2], expected)
+    endless = RadiusIndex(x, math.inf)
+    everybody = endless.query(x_new)
+    assert endless.within(x_new, everybody, math.inf) is everybody
+
+
+@pytest.mark.parametrize("num_new", [2, 7, 64, 256])
+@pytest.mark.parametrize("entries", [1, 1 << 14, 1 << 22])
+def test_a_few_newcomers_of_different_clusters(num_new, entries, monkeypatch):
+    generator = torch.Generator().manual_seed(num_new)
+    monkeypatch.setattr("pyg_glif.graph._sweep._BLOCK_ENTRIES", entries)
+    monkeypatch.setattr("pyg_glif.graph._sweep._LEAVES", 4)
+    centres = 4.0 * torch.randn(12, 80, generator=generator)
+    spread = torch.arange(1, 81) ** -1.0
+    label = torch.randint(12, (5000 + num_new,), generator=generator)
+    noise = spread * torch.randn(len(label), 80, generator=generator)
+    x = centres[label] + noise
+    x, x_new = x[num_new:], x[:num_new]
+    x_new[-1] = 100.0  # far from everybody
+    index = RadiusIndex(x, 1.0)
+    assert index._screen is not None
+    _assert_exact(index, x_new, x_new, x, 1.0)

@@ -439,3 +439,16 @@ def test_drift_reference_of_mutual_neighbours_is_refused() -> None:
     few = GLIFPostProcessor(tau=1.0).fit(x[:5], x[:5, 0])
     with pytest.raises(ValueError, match="'post' must have at least 10 rows"):
         DriftReference.of(few)
+
+
+def test_people_without_any_peer_are_counted():
+    x = torch.tensor([[0.0], [0.1], [9.0]])
+    post = GLIFPostProcessor(tau=0.5, theta=0.0).fit(x, torch.tensor([0.1, 0.2, 0.9]))
+    monitor = TreatmentMonitor(0.1)
+    alone = torch.tensor([[99.0]])
+    fair = monitor.observe(post, alone, torch.tensor([0.3]), id=["a"])
+    assert fair.tolist() == pytest.approx([0.3])
+    assert monitor.to_dict()["num_isolated"] == 1
+    several = GLIFPostProcessor(tau=0.5).fit(x, torch.rand(3, 2))
+    monitor.observe(several, alone, torch.rand(1, 2), id=["b"])
+    assert (monitor.num, monitor.to_dict()["num_isolated"]) == (2, 2)
