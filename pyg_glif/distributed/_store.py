@@ -13,7 +13,7 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from importlib import metadata
 from typing import Any, BinaryIO
@@ -99,12 +99,15 @@ class Store:
         return shutil.disk_usage(self._root).free
 
     @contextlib.contextmanager
-    def writing(self, name: str) -> Iterator["_Hashed"]:
-        """A new file, which takes its name when it is complete."""
+    def writing(self, name: str, sync: bool = False) -> Iterator["_Hashed"]:
+        """A new file, which takes its name when it is complete.
+
+        A file that its reader checks need not be on the disk (``sync``) before that.
+        """
         path = self.path(name)
         if self.is_local:
             os.makedirs(os.path.dirname(path), exist_ok=True)
-            with replacing(path) as file:
+            with replacing(path, sync) as file:
                 yield _Hashed(file)
             return
         beside = f"{path}.{uuid.uuid4().hex}.part"
@@ -226,6 +229,29 @@ class Store:
             msg = f"'{self.url}' must have format {FORMAT} (got {found.get('format')})"
             raise DamagedFileError(f"{msg}. Build it again with this version")
         return found
+
+    def finish(self, kind: str, key: str, content: dict[str, Any]) -> dict[str, Any]:
+        """Writes what a folder says about itself, once all else is there."""
+        head = {"kind": kind, "format": FORMAT, "key": key, "versions": versions()}
+        self.write_json("manifest.json", {**head, **content})
+        return {**head, **content}
+
+    def finished(
+        self, key: str, files: Callable[[dict[str, Any]], Iterable["Located"]]
+    ) -> dict[str, Any] | None:
+        """What a folder says about itself, if it is of this key and all files sound.
+
+        Otherwise it says nothing from now on.
+        """
+        found = self.record_of("manifest.json", key)
+        if found is None or not all(one.is_sound(file) for one, file in files(found)):
+            self.remove("manifest.json")
+            return None
+        return found
+
+
+#: A file, and the folder it is in.
+Located = tuple[Store, Record]
 
 
 class _Hashed(io.RawIOBase):

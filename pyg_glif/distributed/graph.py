@@ -13,7 +13,7 @@ from torch import Tensor
 
 from pyg_glif._runtime import available_memory, without_autocast
 from pyg_glif._validate import check_choice, check_scalar
-from pyg_glif.distributed._store import FORMAT, Store, key_of, versions
+from pyg_glif.distributed._store import FORMAT, Located, Store, key_of
 from pyg_glif.distributed.engine import Engine, as_engine
 from pyg_glif.distributed.people import ShardedPeople
 from pyg_glif.errors import DamagedFileError, MemoryBudgetError
@@ -177,7 +177,7 @@ def radius_graph(
     width = width_for(people.frame, rows, tau, strategy)
     settings = {"people": people.manifest["key"], "tau": tau, "format": FORMAT}
     key = key_of(settings)
-    done = _finished(store, key)
+    done = store.finished(key, partial(_files_of, store))
     if done is not None:
         return ShardedGraph(store, done, people)
     sample = sample_of(people.frame, rows, batch, people.num_people)
@@ -211,9 +211,6 @@ class _Search:
     def run(self, engine: Engine, progress: bool | None) -> ShardedGraph:
         """Searches, sorts and writes the manifest."""
         store = self._store
-        # Of an earlier run, or of one that was stopped.
-        if store.record_of("manifest.json", self._key) is None:
-            store.remove("manifest.json")
         missing = self._missing(engine)
         plan = self._plan(missing)
         count = TaskCount(0, 0)
@@ -237,17 +234,13 @@ class _Search:
             folder.read_json(f"{block:05d}.json")
             for block in range(self._people.num_blocks)
         ]
-        manifest = {
-            "kind": _KIND,
-            "format": FORMAT,
-            "key": self._key,
-            "versions": versions(),
+        content = {
             "people": self._people.store.url,
             "people_key": self._people.manifest["key"],
             "tau": self._tau,
             "blocks": blocks,
         }
-        store.write_json("manifest.json", manifest)
+        manifest = store.finish(_KIND, self._key, content)
         store.child("work").clear()
         return ShardedGraph(store, manifest, self._people, count)
 
@@ -416,16 +409,12 @@ def _is_sound(job: _Job, block: int) -> bool:
     return all(folder.is_sound(file) for file in record["files"].values())
 
 
-def _finished(store: Store, key: str) -> dict[str, Any] | None:
-    """The manifest of a graph that is there, if all of it is sound."""
-    found = store.record_of("manifest.json", key)
-    if found is None:
-        return None
+def _files_of(store: Store, manifest: dict[str, Any]) -> Iterator[Located]:
+    """All files that a manifest names, with their folder."""
     folder = store.child("edges")
-    for block in found["blocks"]:
-        if not all(folder.is_sound(file) for file in block["files"].values()):
-            return None
-    return found
+    for block in manifest["blocks"]:
+        for record in block["files"].values():
+            yield folder, record
 
 
 def _overlap(one: list[int] | None, other: list[int] | None) -> bool:

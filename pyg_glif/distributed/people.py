@@ -27,7 +27,7 @@ from pyg_glif.distributed._build import (
 from pyg_glif.distributed._ids import check_unique
 from pyg_glif.distributed._inputs import Paths, Piece, Table
 from pyg_glif.distributed._splitters import Splitters
-from pyg_glif.distributed._store import FORMAT, Store, key_of, versions
+from pyg_glif.distributed._store import FORMAT, Located, Store, key_of
 from pyg_glif.distributed.engine import Engine, as_engine
 from pyg_glif.graph.blocks import Block, Frame, as_distance, sample_of, sample_step
 from pyg_glif.kinds import build as build_kind, describe
@@ -123,7 +123,7 @@ class ShardedPeople:
             "format": FORMAT,
         }
         store, key = Store(path), key_of(settings)
-        found = _finished(store, key)
+        found = store.finished(key, partial(_files_of, store))
         if found is not None:
             return cls(store, found)
         build = _Building(store, table, distance, key, runner, progress)
@@ -371,11 +371,7 @@ class _Building:
         # Blocks that nobody is in would only be in the way.
         blocks = [block for block in blocks if block["count"]]
         ids = [{"first": one["first"], "file": one["ids"]} for one in spills]
-        manifest = {
-            "kind": _KIND,
-            "format": FORMAT,
-            "key": self._key,
-            "versions": versions(),
+        content = {
             "num_people": self._table.num_rows,
             "num_features": sample.size(1),
             "num_inputs": self._table.width,
@@ -389,26 +385,12 @@ class _Building:
             "files": files,
             "blocks": blocks,
         }
-        store.write_json("manifest.json", manifest)
+        manifest = store.finish(_KIND, self._key, content)
         store.child("spill").clear()
         return manifest
 
 
-def _finished(store: Store, key: str) -> dict[str, Any] | None:
-    """The manifest of what was built before, if all of it is sound."""
-    found = store.record_of("manifest.json", key)
-    if found is None:
-        return None
-    for folder, record in _files_of(store, found):
-        if not folder.is_sound(record):
-            store.remove("manifest.json")
-            return None
-    return found
-
-
-def _files_of(
-    store: Store, manifest: dict[str, Any]
-) -> Iterator[tuple[Store, dict[str, Any]]]:
+def _files_of(store: Store, manifest: dict[str, Any]) -> Iterator[Located]:
     """All files that a manifest names, with their folders."""
     files = manifest["files"]
     own = [files[name] for name in ("basis", "centre", "sample", "sample_batch")]
