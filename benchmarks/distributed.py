@@ -11,6 +11,7 @@ there. Every run is a process of its own.
 import argparse
 import json
 import multiprocessing
+import re
 import resource
 import shutil
 import sys
@@ -67,8 +68,9 @@ def radius_of(path: Path) -> float:
 class Watch:
     """The largest memory of this process and its children while inside.
 
-    Unique memory (USS): what would be free again without the process. Mapped files
-    that several read, and that the kernel may drop, are not part of it.
+    Anonymous memory, which is what the limit is about: mapped files, which the kernel
+    may drop, are not part of it. The kernel counts it as it goes; walking through pages
+    for more would stop the process that is measured.
     """
 
     def __enter__(self) -> "Watch":
@@ -83,13 +85,14 @@ class Watch:
         while not self._stop.wait(0.25):
             for one in [me, *me.children(recursive=True)]:
                 try:
-                    name = one.name()
-                    uss = one.memory_full_info().uss
+                    name, status = one.name(), Path(f"/proc/{one.pid}/status")
+                    found = re.search(r"RssAnon:\s+(\d+) kB", status.read_text())
                 except (psutil.Error, OSError):
                     continue
                 kind = "driver" if one.pid == me.pid else name
                 kind = "workers" if name.startswith("ray::") else kind
-                self.peak[kind] = max(self.peak.get(kind, 0), uss)
+                size = 1024 * int(found[1]) if found else 0
+                self.peak[kind] = max(self.peak.get(kind, 0), size)
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()
@@ -245,6 +248,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("cases", nargs="+")
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--only", help="one way: memory, process, ray or plan")
+    parser.add_argument("--shared", action="store_true", help="others are at work, too")
     args = parser.parse_args(arguments)
     args.folder.mkdir(parents=True, exist_ok=True)
     for case in args.cases:
@@ -267,6 +271,7 @@ def main(arguments: list[str]) -> None:
             if args.only in (None, how):
                 found = measured(how, path, tau, limit)
                 row = {**record, "how": how, "limit": LIMIT if limit else None}
+                row["shared"] = args.shared
                 write("distributed", [{**row, **found}], ("case", "rows", "how"))
 
 
