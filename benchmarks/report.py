@@ -601,6 +601,50 @@ def distributed_plan(rows: list[dict[str, Any]]) -> str:
     return table([*header, "planned / measured"], lines)
 
 
+def arithmetic(rows: list[dict[str, Any]]) -> str:
+    """What 100 workers of 8 cores at 70% would take, from what two cores took."""
+    runs = _unlimited(rows, "memory")
+    small, large = min(runs), max(runs)
+    took = {size: runs[size]["seconds"]["search"] for size in (small, large)}
+    power = math.log(took[large] / took[small]) / math.log(large / small)
+    tiles = json.loads((RESULTS / "radius_graph.json").read_text())["rows"]
+    tiles = [row for row in tiles if "plain tiles" in row["seconds"]]
+    plain = max(tiles, key=lambda row: (row["features"], row["rows"]))
+    cores, workers = 2, 100
+    share = cores / (workers * 8 * 0.7)
+    lines = []
+    for exponent in (7, 8, 9):
+        people = 10.0**exponent
+        pruned = [took[large] * (people / large) ** p for p in (power, 2.0)]
+        whole = plain["seconds"]["plain tiles"]["median"]
+        whole *= (people / plain["rows"]) ** 2
+        here = people / workers
+        cells = [f"10^{exponent}", _bytes(people * 768 * 4), _bytes(people * 40 * 8)]
+        cells += [_duration(seconds * share) for seconds in (*pruned, whole)]
+        cells += [_bytes(here * (12 * 2 * 8 + 32 * 40)), _bytes(here * 2.5 * 2 * 8)]
+        lines.append(cells)
+    header = ["people", "rows", "edges", f"search at n^{power:.2f}"]
+    header += ["at n^2 with today's pruning", "unpruned"]
+    return table([*header, "a worker in the solve", "halo per iteration"], lines)
+
+
+def _bytes(size: float) -> str:
+    """A size in the unit that suits it."""
+    for unit in ("MB", "GB", "TB"):
+        size /= 1000.0 if unit != "MB" else 1e6
+        if size < 1000.0:
+            break
+    return f"{size:.2g} {unit}" if size < 100.0 else f"{size:.0f} {unit}"
+
+
+def _duration(seconds: float) -> str:
+    """A time in the unit that suits it."""
+    for unit, length in (("days", 86400.0), ("h", 3600.0), ("min", 60.0)):
+        if seconds >= 1.5 * length:
+            return f"{seconds / length:.2g} {unit}"
+    return f"{seconds:.2g} s"
+
+
 def chaos(rows: list[dict[str, Any]]) -> str:
     """What was done to a run when, and whether its result was the same."""
     lines = []
@@ -677,6 +721,7 @@ def main() -> None:
         "distributed": ("distributed", distributed),
         "distributed_growth": ("distributed", distributed_growth),
         "distributed_plan": ("distributed", distributed_plan),
+        "arithmetic": ("distributed", arithmetic),
         "chaos": ("chaos", chaos),
     }
     for page, places in ((README, tables), (SCALES, scales), (MORE, more)):
