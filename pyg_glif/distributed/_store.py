@@ -12,6 +12,7 @@ import io
 import json
 import os
 import shutil
+import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -31,6 +32,8 @@ from pyg_glif.errors import DamagedFileError
 #: Of the layout on disk; raised when a reader of the old one would go wrong.
 FORMAT = 1
 _CHUNK = 1 << 20
+# NumPy has the compiler read headers, which Python 3.11 may fail at in two threads.
+_PARSING = threading.Lock()
 
 #: Size and checksum of a file, as plain data.
 Record = dict[str, Any]
@@ -138,11 +141,11 @@ class Store:
         """An array that matches its record; on a disk it is mapped, not read."""
         name = record["name"]
         self.check(record)
-        found: NDArray[Any]
-        if self.is_local:
-            found = np.load(self.path(name), mmap_mode="r", allow_pickle=False)
-        else:
-            found = np.load(io.BytesIO(self._fs.cat_file(self.path(name))))
+        path: Any = self.path(name)
+        path = path if self.is_local else io.BytesIO(self._fs.cat_file(path))
+        mode: Any = "r" if self.is_local else None
+        with _PARSING:
+            found: NDArray[Any] = np.load(path, mmap_mode=mode, allow_pickle=False)
         return found
 
     def tensor(self, record: Record) -> Tensor:

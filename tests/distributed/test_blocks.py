@@ -2,6 +2,8 @@
 
 import json
 import os
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pyarrow as pa
@@ -404,6 +406,23 @@ def test_a_solve_goes_on_from_its_checkpoint(people, folder, monkeypatch):
     assert not (folder / "stop" / "work").exists()
     gap = (fair.values() - whole.values()).norm(dim=0)
     assert (gap <= fair.error_bound + whole.error_bound).all()
+
+
+def test_headers_are_read_by_one_thread_at_a_time(tmp_path, monkeypatch):
+    store, load, inside = Store(tmp_path), np.load, []
+    record = store.save("a.npy", np.arange(3))
+
+    def slow(*args, **kwargs):
+        inside.append(True)
+        time.sleep(0.02)
+        assert len(inside) == 1
+        inside.pop()
+        return load(*args, **kwargs)
+
+    monkeypatch.setattr(np, "load", slow)
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(store.load, [record] * 4))
+    assert [len(array) for array in found] == [3] * 4
 
 
 def test_remote_folders_hold_the_same(tmp_path):
