@@ -664,12 +664,14 @@ def chaos(rows: list[dict[str, Any]]) -> str:
         if "file" in row:
             told.append(f"`{row['file']}`")
         if "done_before" in row:
-            told.append(f"{row['done_before']} tasks done before")
-            told.append(f"{row['run_after']} run after, {row['reused_after']} reused")
+            told.append(f"tasks done before: {row['done_before']}")
+            told.append(f"run after: {row['run_after']}")
+            told.append(f"reused: {row['reused_after']}")
         if row.get("message"):
             told.append(row["message"].split(": '")[0])
         if "tasks_run" in row:
-            told.append(f"{row['tasks_run']} tasks run again")
+            reused = f", reused: {row['tasks_reused']}" if "tasks_reused" in row else ""
+            told.append(f"tasks run: {row['tasks_run']}{reused}")
         same = "yes" if row["same_result"] else "**no**"
         lines.append([f"{row['time']:.0f} s", row["fault"], "; ".join(told), same])
     return table(["at", "fault", "what happened", "same result"], lines)
