@@ -80,7 +80,7 @@ torture: $(READY)
 	$(PY) -m tests.torture --seed $(SEED) --minutes $(MINUTES) $(if $(CASE),--case $(CASE))
 
 chaos: $(READY)
-	mkdir -p results && OMP_NUM_THREADS=1 $(PY) -m tests.distributed.chaos --seed $(SEED) --record results/chaos.json
+	OMP_NUM_THREADS=1 $(PY) -m tests.distributed.chaos --seed $(SEED) --record benchmarks/results/chaos.json
 
 lint: $(READY)
 	$(PY) -m ruff format --check .

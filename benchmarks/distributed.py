@@ -11,6 +11,7 @@ there. Every run is a process of its own.
 import argparse
 import json
 import multiprocessing
+import re
 import resource
 import shutil
 import sys
@@ -67,8 +68,9 @@ def radius_of(path: Path) -> float:
 class Watch:
     """The largest memory of this process and its children while inside.
 
-    Unique memory (USS): what would be free again without the process. Mapped files
-    that several read, and that the kernel may drop, are not part of it.
+    Anonymous memory, which is what the limit is about: mapped files, which the kernel
+    may drop, are not part of it. The kernel counts it as it goes; walking through pages
+    for more would stop the process that is measured.
     """
 
     def __enter__(self) -> "Watch":
@@ -83,13 +85,14 @@ class Watch:
         while not self._stop.wait(0.25):
             for one in [me, *me.children(recursive=True)]:
                 try:
-                    name = one.name()
-                    uss = one.memory_full_info().uss
+                    name, status = one.name(), Path(f"/proc/{one.pid}/status")
+                    found = re.search(r"RssAnon:\s+(\d+) kB", status.read_text())
                 except (psutil.Error, OSError):
                     continue
                 kind = "driver" if one.pid == me.pid else name
                 kind = "workers" if name.startswith("ray::") else kind
-                self.peak[kind] = max(self.peak.get(kind, 0), uss)
+                size = 1024 * int(found[1]) if found else 0
+                self.peak[kind] = max(self.peak.get(kind, 0), size)
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()
@@ -110,7 +113,13 @@ def engine_of(kind: str, limit: bool) -> Any:
     options: dict[str, Any] = {"num_cpus": 2, "object_store_memory": STORE}
     options["_temp_dir"] = "/tmp/glif_ray"
     if limit:
-        options["runtime_env"] = {"worker_process_setup_hook": limited}
+        # Here inside, or Ray would look for it in a module that workers have not.
+        def hook() -> None:
+            import resource
+
+            resource.setrlimit(resource.RLIMIT_DATA, (LIMIT, LIMIT))
+
+        options["runtime_env"] = {"worker_process_setup_hook": hook}
     return RayEngine(num_workers=2, **options)
 
 
@@ -160,6 +169,10 @@ def in_blocks(path: Path, tau: float, kind: str, limit: bool) -> dict[str, Any]:
     for _ in engine.run(abs, [1, 2], "warm"):
         pass
     seconds["start"] = time.perf_counter() - start
+    if limit:
+        kinds = [resource.RLIMIT_DATA] * 2
+        for _, found in engine.run(resource.getrlimit, kinds, "limit"):
+            assert found == (LIMIT, LIMIT)
     start = time.perf_counter()
     people = ShardedPeople.build(folder / "people", path, engine=engine)
     seconds["build"] = time.perf_counter() - start
@@ -170,7 +183,7 @@ def in_blocks(path: Path, tau: float, kind: str, limit: bool) -> dict[str, Any]:
     outputs = path.with_name(path.name.replace("rows", "outputs"))
     fair = smooth(graph, outputs, lam=LAM, out=folder / "fair", engine=engine)
     seconds["solve"] = time.perf_counter() - start
-    found = {
+    result = {
         "seconds": seconds,
         "num_edges": graph.num_edges,
         "num_blocks": people.num_blocks,
@@ -180,13 +193,13 @@ def in_blocks(path: Path, tau: float, kind: str, limit: bool) -> dict[str, Any]:
         "parts": fair.manifest["parts"],
     }
     size = sum(f.stat().st_size for f in folder.rglob("*") if f.is_file())
-    found["disk"] = size
+    result["disk"] = size
     shutil.rmtree(folder, ignore_errors=True)
     if kind == "ray":
         import ray
 
         ray.shutdown()
-    return found
+    return result
 
 
 def planned(path: Path, tau: float) -> dict[str, Any]:
@@ -240,11 +253,19 @@ def measured(how: str, path: Path, tau: float, limit: bool = False) -> dict[str,
     return found
 
 
+def total(found: dict[str, Any]) -> float:
+    """Seconds of build, search and solve; none where it failed."""
+    seconds = found.get("seconds", {})
+    return sum(seconds.get(step, 0.0) for step in ("build", "search", "solve"))
+
+
 def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("cases", nargs="+")
     parser.add_argument("--folder", type=Path, required=True)
-    parser.add_argument("--only", help="one way: memory, process, ray or plan")
+    parser.add_argument("--only", nargs="+", help="memory, process, ray or plan")
+    parser.add_argument("--repeats", type=int, default=1)
+    parser.add_argument("--shared", action="store_true", help="others are at work, too")
     args = parser.parse_args(arguments)
     args.folder.mkdir(parents=True, exist_ok=True)
     for case in args.cases:
@@ -263,11 +284,17 @@ def main(arguments: list[str]) -> None:
             "grow": [("plan", False), ("memory", False), ("ray", False)],
             "limit": [("memory", True), ("ray", True)],
         }[kind]
-        for how, limit in ways:
-            if args.only in (None, how):
-                found = measured(how, path, tau, limit)
-                row = {**record, "how": how, "limit": LIMIT if limit else None}
-                write("distributed", [{**row, **found}], ("case", "rows", "how"))
+        ways = [way for way in ways if way[0] in (args.only or way)]
+        # In turn, for the machine is not equally fast at all times.
+        turns = [
+            [measured(how, path, tau, limit) for how, limit in ways]
+            for _ in range(args.repeats)
+        ]
+        for (how, limit), runs in zip(ways, zip(*turns, strict=True), strict=True):
+            row = {**record, "how": how, "limit": LIMIT if limit else None}
+            row |= {"shared": args.shared, "totals": sorted(map(total, runs))}
+            middle = sorted(runs, key=total)[len(runs) // 2]
+            write("distributed", [{**row, **middle}], ("case", "rows", "how"))
 
 
 if __name__ == "__main__":

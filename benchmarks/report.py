@@ -17,6 +17,7 @@ from common import RESULTS, table
 
 README = Path(__file__).parent / "README.md"
 SCALES = Path(__file__).parents[1] / "docs" / "fair_tables.md"
+MORE = Path(__file__).parents[1] / "docs" / "scale.md"
 
 
 def _spread(value: dict[str, Any]) -> str:
@@ -516,10 +517,13 @@ def distributed(rows: list[dict[str, Any]]) -> str:
         if row["how"] == "memory" and "seconds" in row
     }
     lines = []
-    for row in rows:
-        if row["how"] not in names:
-            continue
+    order = list(names)
+    kept = [row for row in rows if row["how"] in names]
+    for row in sorted(
+        kept, key=lambda r: (r["rows"], r["limit"] or 0, order.index(r["how"]))
+    ):
         limit = f", {row['limit'] / 2**30:.3g} GiB each" if row["limit"] else ""
+        limit += ", shared machine" if row.get("shared") else ""
         cells = [f"{row['rows']:,}", f"{names[row['how']]}{limit}"]
         if "seconds" not in row:
             lines.append([*cells, *[""] * 5, f"fails: {row['error'].split(':')[0]}"])
@@ -537,32 +541,140 @@ def distributed(rows: list[dict[str, Any]]) -> str:
 
 
 def _steps(row: dict[str, Any]) -> float:
-    """Seconds of all steps but the start of a cluster."""
-    return sum(value for step, value in row["seconds"].items() if step != "start")
+    """Seconds of build, search and solve: neither reading nor starting a cluster."""
+    return sum(row["seconds"].get(step, 0.0) for step in ("build", "search", "solve"))
+
+
+def _unlimited(rows: list[dict[str, Any]], how: str) -> dict[int, dict[str, Any]]:
+    """Runs without a limit that were finished, by number of people."""
+    kept = [row for row in rows if row["how"] == how and "seconds" in row]
+    kept = [row for row in kept if row["limit"] is None]
+    return {row["rows"]: row for row in sorted(kept, key=lambda row: row["rows"])}
+
+
+def one_machine(rows: list[dict[str, Any]]) -> str:
+    """What people in memory take."""
+    lines = []
+    for size, row in _unlimited(rows, "memory").items():
+        seconds, peak = row["seconds"], row["peak_memory"]["driver"]
+        cells = [f"{size:,}", f"{row['num_edges'] / size:.0f}"]
+        cells += [f"{seconds[step]:.3g} s" for step in ("search", "solve")]
+        lines.append([*cells, f"{peak / 2**30:.1f} GiB"])
+    header = ["people", "neighbours each", "exact graph", "certified solve"]
+    return table([*header, "peak memory, rows included"], lines)
+
+
+def distributed_growth(rows: list[dict[str, Any]]) -> str:
+    """How all steps together grow, in memory and on Ray."""
+    runs = [_unlimited(rows, how) for how in ("memory", "ray")]
+    lines: list[list[str]] = []
+    before: tuple[int, list[float]] | None = None
+    for size in sorted(set(runs[0]) & set(runs[1])):
+        took = [_steps(one[size]) for one in runs]
+        cells = [f"{size:,}", *(f"{value:.3g} s" for value in took)]
+        cells.append(f"{took[1] / took[0]:.2f}x")
+        for how in range(2):
+            power = ""
+            if before is not None:
+                ratio = math.log(took[how] / before[1][how])
+                power = f"n^{ratio / math.log(size / before[0]):.2f}"
+            cells.append(power)
+        lines.append(cells)
+        before = size, took
+    header = ["people", "in memory", "on Ray", "ratio", "growth in memory"]
+    return table([*header, "growth on Ray"], lines)
 
 
 def distributed_plan(rows: list[dict[str, Any]]) -> str:
-    """What the plan said and what was measured, for the search and in all."""
-    found = {(r["rows"], r["how"]): r for r in rows if "seconds" in r}
+    """What the plan said and what was measured, step by step and in all."""
+    measured = _unlimited(rows, "ray")
     lines = []
-    for (size, how), row in sorted(found.items()):
-        measured = found.get((size, "ray"))
-        if how != "plan" or measured is None:
+    for size, row in _unlimited(rows, "plan").items():
+        if size not in measured:
             continue
-        said, took = row["seconds"], measured["seconds"]
-        both = [sum(part[n] for n in ("build", "search")) for part in (said, took)]
-        lines.append(
-            [
-                f"{size:,}",
-                f"n^{row['exponent']:.2f}",
-                f"{said['search']:.3g} s",
-                f"{took['search']:.3g} s",
-                f"{said['search'] / took['search']:.2f}",
-                f"{both[0] / both[1]:.2f}",
-            ]
-        )
-    header = ["people", "growth in the sample", "search planned", "search measured"]
-    return table([*header, "ratio", "ratio with build"], lines)
+        cells = [f"{size:,}", f"n^{row['exponent']:.2f}"]
+        for step in ("build", "search", "solve"):
+            said, took = row["seconds"][step], measured[size]["seconds"][step]
+            cells.append(f"{said:.3g} / {took:.3g} s")
+        lines.append([*cells, f"{_steps(row) / _steps(measured[size]):.2f}"])
+    header = ["people", "growth in the sample", "build", "search", "solve"]
+    return table([*header, "planned / measured"], lines)
+
+
+def arithmetic(rows: list[dict[str, Any]]) -> str:
+    """What 100 workers of 8 cores at 70% would take, from what two cores took."""
+    runs = _unlimited(rows, "memory")
+    small, large = min(runs), max(runs)
+    took = {size: runs[size]["seconds"]["search"] for size in (small, large)}
+    power = math.log(took[large] / took[small]) / math.log(large / small)
+    tiles = json.loads((RESULTS / "radius_graph.json").read_text())["rows"]
+    tiles = [row for row in tiles if "plain tiles" in row["seconds"]]
+    plain = max(tiles, key=lambda row: (row["features"], row["rows"]))
+    cores, workers = 2, 100
+    share = cores / (workers * 8 * 0.7)
+    lines = []
+    for exponent in (7, 8, 9):
+        people = 10.0**exponent
+        pruned = [took[large] * (people / large) ** p for p in (power, 2.0)]
+        whole = plain["seconds"]["plain tiles"]["median"]
+        whole *= (people / plain["rows"]) ** 2
+        here = people / workers
+        cells = [f"10^{exponent}", _bytes(people * 768 * 4), _bytes(people * 40 * 8)]
+        cells += [_duration(seconds * share) for seconds in (*pruned, whole)]
+        cells += [_bytes(here * (12 * 2 * 8 + 32 * 40)), _bytes(here * 2.5 * 2 * 8)]
+        lines.append(cells)
+    header = ["people", "rows", "edges", f"search at n^{power:.2f}"]
+    header += ["at n^2 with today's pruning", "unpruned"]
+    return table([*header, "a worker in the solve", "halo per iteration"], lines)
+
+
+def _bytes(size: float) -> str:
+    """A size in the unit that suits it."""
+    for unit in ("MB", "GB", "TB"):
+        size /= 1000.0 if unit != "MB" else 1e6
+        if size < 1000.0:
+            break
+    return f"{size:.2g} {unit}" if size < 100.0 else f"{size:.0f} {unit}"
+
+
+def _duration(seconds: float) -> str:
+    """A time in the unit that suits it."""
+    for unit, length in (("days", 86400.0), ("h", 3600.0), ("min", 60.0)):
+        if seconds >= 1.5 * length:
+            return f"{seconds / length:.2g} {unit}"
+    return f"{seconds:.2g} s"
+
+
+def chaos(rows: list[dict[str, Any]]) -> str:
+    """What was done to a run when, and whether its result was the same."""
+    lines = []
+    for row in rows:
+        if row["fault"] == "none":
+            continue
+        told = []
+        if row.get("killed"):
+            moments = ", ".join(f"{one['at']:.1f}" for one in row["killed"])
+            told.append(f"killed {len(row['killed'])}, after {moments} s")
+        if "rebuilds" in row:
+            told.append(f"group built anew {row['rebuilds']}x")
+            told.append(f"differs by {max(row['gap']):.0e}, {max(row['bound']):.0e}")
+            told[-1] += " certified"
+        if "after" in row:
+            told.append(f"after {row['after']:.1f} s")
+        if "file" in row:
+            told.append(f"`{row['file']}`")
+        if "done_before" in row:
+            told.append(f"tasks done before: {row['done_before']}")
+            told.append(f"run after: {row['run_after']}")
+            told.append(f"reused: {row['reused_after']}")
+        if row.get("message"):
+            told.append(row["message"].split(": '")[0])
+        if "tasks_run" in row:
+            reused = f", reused: {row['tasks_reused']}" if "tasks_reused" in row else ""
+            told.append(f"tasks run: {row['tasks_run']}{reused}")
+        same = "yes" if row["same_result"] else "**no**"
+        lines.append([f"{row['time']:.0f} s", row["fault"], "; ".join(told), same])
+    return table(["at", "fault", "what happened", "same result"], lines)
 
 
 def _fill(text: str, name: str, content: str) -> str:
@@ -594,6 +706,7 @@ def main() -> None:
         "serve": ("serve", serve),
         "serve_reload": ("serve", serve_reload),
         "distributed": ("distributed", distributed),
+        "distributed_growth": ("distributed", distributed_growth),
         "distributed_plan": ("distributed", distributed_plan),
         "decay": ("decay", decay),
         "decay_any": ("decay", partial(decay, cap=1000.0)),
@@ -605,7 +718,15 @@ def main() -> None:
         "tables_columns": ("tables", tables_columns),
         "tables_proxies": ("tables", tables_proxies),
     }
-    for page, places in ((README, tables), (SCALES, scales)):
+    more = {
+        "one_machine": ("distributed", one_machine),
+        "distributed": ("distributed", distributed),
+        "distributed_growth": ("distributed", distributed_growth),
+        "distributed_plan": ("distributed", distributed_plan),
+        "arithmetic": ("distributed", arithmetic),
+        "chaos": ("chaos", chaos),
+    }
+    for page, places in ((README, tables), (SCALES, scales), (MORE, more)):
         text = page.read_text()
         for name, (file, render) in places.items():
             path = RESULTS / f"{file}.json"

@@ -16,11 +16,12 @@ except ImportError:  # Windows, which does not delete a file that is open
 
 
 @contextlib.contextmanager
-def replacing(path: str | PathLike[str]) -> Iterator[BinaryIO]:
+def replacing(path: str | PathLike[str], sync: bool = True) -> Iterator[BinaryIO]:
     """A new file that takes the place of ``path`` once it is complete.
 
     Everybody writes to a file of their own, locked as long as they live; what can be
-    locked by somebody else was left behind and is removed.
+    locked by somebody else was left behind and is removed. Without ``sync`` a machine
+    that stops may leave a file that is not complete.
     """
     try:
         target = Path(os.path.realpath(path))
@@ -34,7 +35,8 @@ def replacing(path: str | PathLike[str]) -> Iterator[BinaryIO]:
                 file.flush()
                 # On disk before the name changes, so that a crash leaves the old file
                 # or the whole new one.
-                os.fsync(file.fileno())
+                if sync:
+                    os.fsync(file.fileno())
                 if os.name != "nt":
                     os.replace(beside, target)  # while locked
             if os.name == "nt":

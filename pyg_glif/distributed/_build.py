@@ -7,7 +7,9 @@ puts it into compact order. Each is a function of one piece or one block, which 
 run twice, anywhere.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,17 +18,29 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pyg_glif._runtime import without_autocast
+from pyg_glif._validate import check_count
 from pyg_glif.distances import FairDistance
+from pyg_glif.distributed._ids import check_unique
 from pyg_glif.distributed._inputs import Piece, Rows, Table
 from pyg_glif.distributed._splitters import Splitters
 from pyg_glif.distributed._store import Record, Store, as_tensor
+from pyg_glif.distributed.engine import Engine
 from pyg_glif.graph.blocks import (
     Extent,
     Frame,
     box_of,
     in_compact_order,
     largest_norm,
+    sample_step,
 )
+from pyg_glif.kinds import describe
+
+#: What a folder of people calls itself.
+KIND = "people"
+_BLOCK_BYTES = 48 << 20
+_FEWEST_ROWS, _MOST_ROWS = 256, 1 << 16
+_SAMPLE = 1 << 14  # people whom splitters, and estimates later, come from
+_PER_BLOCK = 64  # of them, at least, for each block
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,16 +147,19 @@ def pack(packing: Packing, block: int) -> dict[str, Any]:
         return done
     spill = packing.store.child("spill")
 
-    def gathered(what: str) -> Tensor:
-        parts = []
+    def gathered(what: str, place: NDArray[np.int64] | None = None) -> Tensor:
+        """The rows of the block, in the order of the pieces or each at its place."""
+        parts: list[NDArray[Any]] = []
         for one in packing.spills:
             start, stop = one["starts"][block : block + 2]
-            if stop > start:
+            if stop > start or not parts:
                 parts.append(spill.load(one["files"][what])[start:stop])
-        if not parts:
-            like = spill.load(packing.spills[0]["files"][what])
-            return as_tensor(like[:0])
-        return torch.from_numpy(np.concatenate(parts))
+        count = sum(map(len, parts))
+        out = np.empty((count, *parts[0].shape[1:]), parts[0].dtype)
+        ends = np.cumsum([0, *map(len, parts)])
+        for part, start, stop in zip(parts, ends[:-1], ends[1:], strict=True):
+            out[slice(start, stop) if place is None else place[start:stop]] = part
+        return torch.from_numpy(out)
 
     names = list(packing.spills[0]["files"])
     w = gathered("bounds")
@@ -150,9 +167,10 @@ def pack(packing: Packing, block: int) -> dict[str, Any]:
     order, leaf = torch.arange(len(w)), 1
     if len(w):
         order, leaf = in_compact_order(w, batch)
-    files = {}
-    for what in names:
-        files[what] = folder.save(f"{name}.{what}.npy", gathered(what)[order])
+    place = order.argsort().numpy()
+    files = {
+        what: folder.save(f"{name}.{what}.npy", gathered(what, place)) for what in names
+    }
     norms = gathered("norms")
     record = {
         "key": packing.key,
@@ -182,12 +200,14 @@ def labelled(
 def _embedded(source: Source, rows: Rows, piece: Piece) -> Tensor:
     """Coordinates of rows, finite, with at least one column."""
     z = source.distance.embed(as_tensor(rows.values)).detach()
-    bad = ~torch.isfinite(z).all(1)
-    if bool(bad.any()):
-        row = piece.start + int(bad.int().argmax())
-        url = source.table.urls[piece.file]
-        msg = f"'distance' must embed rows as finite numbers (got row {row} of '{url}')"
-        raise ValueError(msg)
+    # A sum is quick to make, and finite only if all of them are.
+    if not bool(z.sum().isfinite()):
+        bad = ~z.isfinite().all(1)
+        if bool(bad.any()):
+            row = f"row {piece.start + int(bad.int().argmax())}"
+            url = source.table.urls[piece.file]
+            msg = "'distance' must embed rows as finite numbers"
+            raise ValueError(f"{msg} (got {row} of '{url}')")
     return z if z.size(1) else z.new_zeros(len(z), 1)
 
 
@@ -196,3 +216,137 @@ def _save_ids(store: Store, name: str, ids: NDArray[Any]) -> Record:
     if ids.dtype.kind != "i":
         ids = np.array([str(one).encode() for one in ids])
     return store.child("ids").save(f"{name}.npy", ids)
+
+
+class Building:
+    """One run: all passes over all pieces."""
+
+    def __init__(
+        self,
+        store: Store,
+        table: Table,
+        distance: FairDistance,
+        key: str,
+        engine: Engine,
+        progress: bool | None,
+    ) -> None:
+        self._store, self._table, self._distance = store, table, distance
+        self._key, self._engine, self._progress = key, engine, progress
+
+    def run(self, block_rows: int | None) -> dict[str, Any]:
+        """All passes; returns the manifest, which is written last."""
+        count = self._table.num_rows
+        if block_rows is None:
+            block_rows = _BLOCK_BYTES // (4 * max(1, self._table.width))
+            block_rows = min(max(block_rows, _FEWEST_ROWS), _MOST_ROWS)
+        check_count("block_rows", block_rows)
+        num_blocks = -(-count // block_rows)
+        wanted = max(_SAMPLE, _PER_BLOCK * num_blocks)
+        steps = (sample_step(count), max(1, count // wanted))
+        source = Source(self._store, self._table, self._distance, self._key, steps)
+        pieces = list(self._table.pieces(block_rows))
+        scans = self._scans(source, pieces)
+        rows = torch.cat([one.rows for one in scans])
+        extent = scans[0].extent
+        for one in scans[1:]:
+            extent = extent | one.extent
+        frame = Frame.of(rows, extent)
+        sample = torch.cat([one.sample for one in scans])
+        batch = None
+        if scans[0].batch is not None:
+            parts = [one.batch for one in scans if one.batch is not None]
+            batch = np.concatenate(parts)
+        w = frame.bounds(frame.points(sample)).numpy()
+        apart = 8.0 * max(1.0, float(np.abs(w).max()))
+        position = np.concatenate([one.position for one in scans])
+        tree = Splitters.of(labelled(w, batch, apart), position, num_blocks)
+        routing = Routing(source, frame, tree, num_blocks, apart)
+        found = self._engine.run(
+            partial(route, routing),
+            list(enumerate(pieces)),
+            "sorting people",
+            self._progress,
+        )
+        spills = [r for _, r in sorted(found, key=lambda one: one[0][0])]
+        if self._table.id is not None:
+            self._check_ids(spills)
+        packing = Packing(self._store, self._key, spills)
+        packed = self._engine.run(
+            partial(pack, packing),
+            list(range(num_blocks)),
+            "writing blocks",
+            self._progress,
+        )
+        blocks = [r for _, r in sorted(packed, key=lambda one: one[0])]
+        return self._finish(frame, sample, batch, spills, blocks)
+
+    def _scans(self, source: Source, pieces: list[Piece]) -> list[Scan]:
+        """What is known of all pieces, in their order."""
+        found = self._engine.run(
+            partial(scan, source), pieces, "reading people", self._progress
+        )
+        return [one for _, one in sorted(found, key=lambda pair: pair[0].first)]
+
+    def _check_ids(self, spills: list[dict[str, Any]]) -> None:
+        """Raises if two people have one id."""
+        folder = self._store.child("ids")
+
+        def stream() -> Iterator[NDArray[Any]]:
+            return (folder.load(one["ids"]) for one in spills)
+
+        check_unique("id", stream, self._table.num_rows)
+
+    def _finish(
+        self,
+        frame: Frame,
+        sample: Tensor,
+        batch: NDArray[np.int64] | None,
+        spills: list[dict[str, Any]],
+        blocks: list[dict[str, Any]],
+    ) -> dict[str, Any]:
+        """Writes the manifest, and removes what is needed no more."""
+        store = self._store
+        state = self._distance.state_dict()
+        centre = frame.centre
+        files = {
+            "basis": store.save("frame/basis.npy", frame.basis),
+            "centre": None,
+            "sample": store.save("frame/sample.npy", sample),
+            "sample_batch": None,
+            "distance": {
+                name: store.save(f"frame/distance.{name}.npy", value)
+                for name, value in state.items()
+            },
+        }
+        if centre is not None:
+            files["centre"] = store.save("frame/centre.npy", centre)
+        if batch is not None:
+            files["sample_batch"] = store.save("frame/sample_batch.npy", batch)
+        # Blocks that nobody is in would only be in the way.
+        blocks = [block for block in blocks if block["count"]]
+        ids = [{"first": one["first"], "file": one["ids"]} for one in spills]
+        content = {
+            "num_people": self._table.num_rows,
+            "num_features": sample.size(1),
+            "num_inputs": self._table.width,
+            "input_dtype": self._table.dtype,
+            "dtype": str(sample.dtype).removeprefix("torch."),
+            "scale": frame.scale,
+            "id": self._table.id,
+            "batch": self._table.batch,
+            "distance": described(self._distance),
+            "ids": ids if self._table.id is not None else [],
+            "files": files,
+            "blocks": blocks,
+        }
+        manifest = store.finish(KIND, self._key, content)
+        store.child("spill").clear()
+        return manifest
+
+
+def described(distance: FairDistance) -> dict[str, Any] | None:
+    """The distance as plain data; one that is not registered has its name only."""
+    try:
+        return describe(distance)
+    except TypeError:
+        return {"family": "distance", "kind": type(distance).__name__, "config": {}}

@@ -33,6 +33,8 @@ class Member(ABC):
         """The same for vectors of different lengths."""
         counts = self.gather(torch.tensor([value.numel()]))
         longest = max(int(count) for count in counts)
+        if longest == 0:
+            return [value] * self.size
         padded = value.new_zeros(longest)
         padded[: value.numel()] = value
         parts = self.gather(padded)

@@ -12,8 +12,9 @@ import io
 import json
 import os
 import shutil
+import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from importlib import metadata
 from typing import Any, BinaryIO
@@ -31,6 +32,8 @@ from pyg_glif.errors import DamagedFileError
 #: Of the layout on disk; raised when a reader of the old one would go wrong.
 FORMAT = 1
 _CHUNK = 1 << 20
+# NumPy has the compiler read headers, which Python 3.11 may fail at in two threads.
+_PARSING = threading.Lock()
 
 #: Size and checksum of a file, as plain data.
 Record = dict[str, Any]
@@ -99,12 +102,15 @@ class Store:
         return shutil.disk_usage(self._root).free
 
     @contextlib.contextmanager
-    def writing(self, name: str) -> Iterator["_Hashed"]:
-        """A new file, which takes its name when it is complete."""
+    def writing(self, name: str, sync: bool = False) -> Iterator["_Hashed"]:
+        """A new file, which takes its name when it is complete.
+
+        A file that its reader checks need not be on the disk (``sync``) before that.
+        """
         path = self.path(name)
         if self.is_local:
             os.makedirs(os.path.dirname(path), exist_ok=True)
-            with replacing(path) as file:
+            with replacing(path, sync) as file:
                 yield _Hashed(file)
             return
         beside = f"{path}.{uuid.uuid4().hex}.part"
@@ -135,11 +141,11 @@ class Store:
         """An array that matches its record; on a disk it is mapped, not read."""
         name = record["name"]
         self.check(record)
-        found: NDArray[Any]
-        if self.is_local:
-            found = np.load(self.path(name), mmap_mode="r", allow_pickle=False)
-        else:
-            found = np.load(io.BytesIO(self._fs.cat_file(self.path(name))))
+        path: Any = self.path(name)
+        path = path if self.is_local else io.BytesIO(self._fs.cat_file(path))
+        mode: Any = "r" if self.is_local else None
+        with _PARSING:
+            found: NDArray[Any] = np.load(path, mmap_mode=mode, allow_pickle=False)
         return found
 
     def tensor(self, record: Record) -> Tensor:
@@ -226,6 +232,29 @@ class Store:
             msg = f"'{self.url}' must have format {FORMAT} (got {found.get('format')})"
             raise DamagedFileError(f"{msg}. Build it again with this version")
         return found
+
+    def finish(self, kind: str, key: str, content: dict[str, Any]) -> dict[str, Any]:
+        """Writes what a folder says about itself, once all else is there."""
+        head = {"kind": kind, "format": FORMAT, "key": key, "versions": versions()}
+        self.write_json("manifest.json", {**head, **content})
+        return {**head, **content}
+
+    def finished(
+        self, key: str, files: Callable[[dict[str, Any]], Iterable["Located"]]
+    ) -> dict[str, Any] | None:
+        """What a folder says about itself, if it is of this key and all files sound.
+
+        Otherwise it says nothing from now on.
+        """
+        found = self.record_of("manifest.json", key)
+        if found is None or not all(one.is_sound(file) for one, file in files(found)):
+            self.remove("manifest.json")
+            return None
+        return found
+
+
+#: A file, and the folder it is in.
+Located = tuple[Store, Record]
 
 
 class _Hashed(io.RawIOBase):

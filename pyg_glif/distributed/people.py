@@ -12,32 +12,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pyg_glif._validate import check_count, check_scalar
+from pyg_glif._validate import check_scalar
 from pyg_glif.distances import FairDistance
-from pyg_glif.distributed._build import (
-    Packing,
-    Routing,
-    Scan,
-    Source,
-    labelled,
-    pack,
-    route,
-    scan,
-)
-from pyg_glif.distributed._ids import check_unique
-from pyg_glif.distributed._inputs import Paths, Piece, Table
-from pyg_glif.distributed._splitters import Splitters
-from pyg_glif.distributed._store import FORMAT, Store, key_of, versions
+from pyg_glif.distributed._build import KIND, Building, described
+from pyg_glif.distributed._inputs import Paths, Table
+from pyg_glif.distributed._store import FORMAT, Located, Store, key_of
 from pyg_glif.distributed.engine import Engine, as_engine
-from pyg_glif.graph.blocks import Block, Frame, as_distance, sample_of, sample_step
-from pyg_glif.kinds import build as build_kind, describe
+from pyg_glif.graph.blocks import Block, Frame, as_distance, sample_of
+from pyg_glif.kinds import build as build_kind
 
-_KIND = "people"
-_BLOCK_BYTES = 48 << 20
-_FEWEST_ROWS, _MOST_ROWS = 256, 1 << 16
-_SAMPLE = 1 << 14  # people whom splitters, and estimates later, come from
 _FEWEST_PAIRS = 8  # of the sample within a radius, to tell a degree from
-_PER_BLOCK = 64  # of them, at least, for each block
 
 
 class ShardedPeople:
@@ -66,7 +50,7 @@ class ShardedPeople:
             path (str or PathLike): The folder, or a URL that fsspec knows.
         """
         store = Store(path)
-        return cls(store, store.manifest(_KIND))
+        return cls(store, store.manifest(KIND))
 
     @classmethod
     def build(
@@ -118,15 +102,15 @@ class ShardedPeople:
         settings = {
             "inputs": [[url, *stamp_of(url)] for url in table.urls],
             "columns": [table.columns, id, batch],
-            "distance": _described(distance),
+            "distance": described(distance),
             "block_rows": block_rows,
             "format": FORMAT,
         }
         store, key = Store(path), key_of(settings)
-        found = _finished(store, key)
+        found = store.finished(key, partial(_files_of, store))
         if found is not None:
             return cls(store, found)
-        build = _Building(store, table, distance, key, runner, progress)
+        build = Building(store, table, distance, key, runner, progress)
         return cls(store, build.run(block_rows))
 
     def __repr__(self) -> str:
@@ -264,151 +248,7 @@ class ShardedPeople:
             folder.check(record)
 
 
-class _Building:
-    """One run of :meth:`ShardedPeople.build`."""
-
-    def __init__(
-        self,
-        store: Store,
-        table: Table,
-        distance: FairDistance,
-        key: str,
-        engine: Engine,
-        progress: bool | None,
-    ) -> None:
-        self._store, self._table, self._distance = store, table, distance
-        self._key, self._engine, self._progress = key, engine, progress
-
-    def run(self, block_rows: int | None) -> dict[str, Any]:
-        """All passes; returns the manifest, which is written last."""
-        count = self._table.num_rows
-        if block_rows is None:
-            block_rows = _BLOCK_BYTES // (4 * max(1, self._table.width))
-            block_rows = min(max(block_rows, _FEWEST_ROWS), _MOST_ROWS)
-        check_count("block_rows", block_rows)
-        num_blocks = -(-count // block_rows)
-        wanted = max(_SAMPLE, _PER_BLOCK * num_blocks)
-        steps = (sample_step(count), max(1, count // wanted))
-        source = Source(self._store, self._table, self._distance, self._key, steps)
-        pieces = list(self._table.pieces(block_rows))
-        scans = self._scans(source, pieces)
-        rows = torch.cat([one.rows for one in scans])
-        extent = scans[0].extent
-        for one in scans[1:]:
-            extent = extent | one.extent
-        frame = Frame.of(rows, extent)
-        sample = torch.cat([one.sample for one in scans])
-        batch = None
-        if scans[0].batch is not None:
-            parts = [one.batch for one in scans if one.batch is not None]
-            batch = np.concatenate(parts)
-        w = frame.bounds(frame.points(sample)).numpy()
-        apart = 8.0 * max(1.0, float(np.abs(w).max()))
-        position = np.concatenate([one.position for one in scans])
-        tree = Splitters.of(labelled(w, batch, apart), position, num_blocks)
-        routing = Routing(source, frame, tree, num_blocks, apart)
-        found = self._engine.run(
-            partial(route, routing),
-            list(enumerate(pieces)),
-            "sorting people",
-            self._progress,
-        )
-        spills = [r for _, r in sorted(found, key=lambda one: one[0][0])]
-        if self._table.id is not None:
-            self._check_ids(spills)
-        packing = Packing(self._store, self._key, spills)
-        packed = self._engine.run(
-            partial(pack, packing),
-            list(range(num_blocks)),
-            "writing blocks",
-            self._progress,
-        )
-        blocks = [r for _, r in sorted(packed, key=lambda one: one[0])]
-        return self._finish(frame, sample, batch, spills, blocks)
-
-    def _scans(self, source: Source, pieces: list[Piece]) -> list[Scan]:
-        """What is known of all pieces, in their order."""
-        found = self._engine.run(
-            partial(scan, source), pieces, "reading people", self._progress
-        )
-        return [one for _, one in sorted(found, key=lambda pair: pair[0].first)]
-
-    def _check_ids(self, spills: list[dict[str, Any]]) -> None:
-        """Raises if two people have one id."""
-        folder = self._store.child("ids")
-
-        def stream() -> Iterator[NDArray[Any]]:
-            return (folder.load(one["ids"]) for one in spills)
-
-        check_unique("id", stream, self._table.num_rows)
-
-    def _finish(
-        self,
-        frame: Frame,
-        sample: Tensor,
-        batch: NDArray[np.int64] | None,
-        spills: list[dict[str, Any]],
-        blocks: list[dict[str, Any]],
-    ) -> dict[str, Any]:
-        """Writes the manifest, and removes what is needed no more."""
-        store = self._store
-        state = self._distance.state_dict()
-        centre = frame.centre
-        files = {
-            "basis": store.save("frame/basis.npy", frame.basis),
-            "centre": None,
-            "sample": store.save("frame/sample.npy", sample),
-            "sample_batch": None,
-            "distance": {
-                name: store.save(f"frame/distance.{name}.npy", value)
-                for name, value in state.items()
-            },
-        }
-        if centre is not None:
-            files["centre"] = store.save("frame/centre.npy", centre)
-        if batch is not None:
-            files["sample_batch"] = store.save("frame/sample_batch.npy", batch)
-        # Blocks that nobody is in would only be in the way.
-        blocks = [block for block in blocks if block["count"]]
-        ids = [{"first": one["first"], "file": one["ids"]} for one in spills]
-        manifest = {
-            "kind": _KIND,
-            "format": FORMAT,
-            "key": self._key,
-            "versions": versions(),
-            "num_people": self._table.num_rows,
-            "num_features": sample.size(1),
-            "num_inputs": self._table.width,
-            "input_dtype": self._table.dtype,
-            "dtype": str(sample.dtype).removeprefix("torch."),
-            "scale": frame.scale,
-            "id": self._table.id,
-            "batch": self._table.batch,
-            "distance": _described(self._distance),
-            "ids": ids if self._table.id is not None else [],
-            "files": files,
-            "blocks": blocks,
-        }
-        store.write_json("manifest.json", manifest)
-        store.child("spill").clear()
-        return manifest
-
-
-def _finished(store: Store, key: str) -> dict[str, Any] | None:
-    """The manifest of what was built before, if all of it is sound."""
-    found = store.record_of("manifest.json", key)
-    if found is None:
-        return None
-    for folder, record in _files_of(store, found):
-        if not folder.is_sound(record):
-            store.remove("manifest.json")
-            return None
-    return found
-
-
-def _files_of(
-    store: Store, manifest: dict[str, Any]
-) -> Iterator[tuple[Store, dict[str, Any]]]:
+def _files_of(store: Store, manifest: dict[str, Any]) -> Iterator[Located]:
     """All files that a manifest names, with their folders."""
     files = manifest["files"]
     own = [files[name] for name in ("basis", "centre", "sample", "sample_batch")]
@@ -420,14 +260,6 @@ def _files_of(
     for block in manifest["blocks"]:
         for record in block["files"].values():
             yield store.child("blocks"), record
-
-
-def _described(distance: FairDistance) -> dict[str, Any] | None:
-    """The distance as plain data; one that is not registered has its name only."""
-    try:
-        return describe(distance)
-    except TypeError:
-        return {"family": "distance", "kind": type(distance).__name__, "config": {}}
 
 
 def stamp_of(url: str) -> tuple[int, str]:

@@ -1,5 +1,6 @@
 """What a run of a given size will take, from a sample of one's own rows."""
 
+import math
 import tempfile
 import time
 from dataclasses import dataclass, field
@@ -26,7 +27,11 @@ from pyg_glif.graph.blocks import (
     width_for,
 )
 
-_SIZES = (8_000, 16_000, 32_000)  # people whose search is timed
+# People who are sampled: runs of neighbours are equally long in all of these.
+_SIZES = (8_000, 32_000, 64_000, 128_000)
+_BYTES = 400e6  # of their coordinates
+_TILES = 64  # of a sample's, about, whose search is timed
+_START = 4.0  # seconds until the members of a solve run
 _EFFICIENCY = 0.7  # of cores that share memory, disk and the ends of a run
 _HALO = 2.5  # rows of others per own row, beyond 64 parts
 _ITERATIONS = 50
@@ -43,9 +48,9 @@ class Plan:
         cores (int): Cores of each.
         tau (float): The radius.
         degree (float): Neighbours each, on average.
-        measured (dict): Seconds of one core by number of people.
+        measured (float): Seconds of one core to search the largest sample.
+        left (dict): Share of all pairs that pruning leaves, by size of a sample.
         exponent (float): The power of the number of people that the search grows by.
-        left (float): Share of all pairs that pruning leaves at the largest size.
         build_hours (float): Reading, sorting and writing rows.
         search_hours (float): The search.
         solve_hours (float): The solve.
@@ -60,9 +65,9 @@ class Plan:
     cores: int
     tau: float
     degree: float
-    measured: dict[int, float]
+    measured: float
+    left: dict[int, float]
     exponent: float
-    left: float
     build_hours: float
     search_hours: float
     solve_hours: float
@@ -78,7 +83,10 @@ class Plan:
             ("workers x cores", f"{self.workers} x {self.cores}"),
             ("radius", f"{self.tau:.5g}"),
             ("neighbours each", f"{self.degree:.3g}"),
-            ("pairs that pruning leaves", f"{self.left:.2%} in the sample"),
+            (
+                "pairs that pruning leaves",
+                f"{min(self.left.values()):.2%} in the sample",
+            ),
             ("search grows as", f"n^{self.exponent:.2f}"),
             ("build", _hours(self.build_hours)),
             ("search", _hours(self.search_hours)),
@@ -107,9 +115,10 @@ def plan(
 ) -> Plan:
     """Plans a run from a sample of the rows themselves.
 
-    Searches samples of growing size at the radius of the planned run, on one core of
-    this machine, and carries the growth on. Synthetic rows tell little about real
-    ones: how much pruning leaves depends on the data and the radius.
+    Counts what pruning leaves in samples of growing size, at the radius of the planned
+    run, carries the trend of the largest ones on, and times some of the search on one
+    core of this machine. Synthetic rows tell little about real ones: how much pruning
+    leaves depends on the data and the radius.
 
     Args:
         rows (str or sequence of str): Parquet or ``.npy`` files, as for
@@ -136,7 +145,8 @@ def plan(
     check_count("cores", cores)
     number = int(check_scalar("people", people, minimum=1.0))
     table = Table.open("rows", rows, features)
-    z = _sample(table, as_distance(distance), _SIZES[-1])
+    most = min(_SIZES[-1], int(_BYTES / (4 * max(1, table.width))))
+    z = _sample(table, as_distance(distance), max(_SIZES[0], most))
     if len(z) < 64:
         msg = "'rows' must hold at least 64 people to plan from"
         raise ValueError(f"{msg} (got {len(z)})")
@@ -151,16 +161,13 @@ def plan(
     tau = check_scalar("tau", tau, minimum=0.0)
     hits = int((pairs.dist <= tau).sum())
     degree = hits * pairs.weight / number
-    measured, left = {}, 1.0
-    sizes = [size for size in _SIZES if size < len(z)] + [min(len(z), _SIZES[-1])]
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        for size in sorted(set(sizes)):
-            measured[size], left = _search_seconds(frame, z[:size], tau)
+        measured, left = _searched(frame, z, tau)
+        written = _write_seconds(z)
     finally:
         torch.set_num_threads(threads)
-    written = _write_seconds(z)
     return _planned(
         number, workers, cores, tau, degree, measured, left, z, outputs, written
     )
@@ -172,17 +179,17 @@ def _planned(
     cores: int,
     tau: float,
     degree: float,
-    measured: dict[int, float],
-    left: float,
+    measured: float,
+    left: dict[int, float],
     z: Tensor,
     outputs: int,
     written: float,
 ) -> Plan:
     """The arithmetic."""
-    exponent = _growth(measured)
-    largest, seconds = max(measured.items())
+    exponent, largest = _growth(left), max(left)
     total_cores = workers * cores
-    search = seconds * (people / largest) ** exponent / total_cores / _EFFICIENCY
+    one = measured / total_cores / _EFFICIENCY
+    search, squared = (one * (people / largest) ** power for power in (exponent, 2.0))
     row = z.size(1) * z.element_size()
     # Each row is read twice, written twice, checked and put in order.
     build = written * people / total_cores / _EFFICIENCY
@@ -190,17 +197,18 @@ def _planned(
     # Of a sparse product about 1 ns per entry and column, with dense work as much.
     step = (edges * outputs * 1e-9 + people * outputs * 2e-8) / total_cores * 2.0
     halo = min(_HALO, float(workers)) * people / workers * outputs * 8
-    solve = _ITERATIONS * (step + halo / 1e9)
+    solve = _START + _ITERATIONS * (step + halo / 1e9)
     state = 12 * outputs * 8 + 32 * degree
     memory = people / workers * state + cores * 3e8
     disk = people * (row + 4 * 65 + 20) * 2.0 + edges * 16
     lines = [
-        f"search: {seconds:.3g} s of one core for {largest:,} people, times "
+        f"search: {measured:.3g} s of one core for {largest:,} people, times "
         f"({people:,} / {largest:,})^{exponent:.2f}, over {total_cores} cores at "
         f"{_EFFICIENCY:.0%}",
-        f"at n^2 it would take {_hours(_squared(measured, people, total_cores))}",
+        f"at n^2 it would take {_hours(squared / 3600.0)}",
         f"build: {written * 1e6:.3g} us of one core per row, over the same cores",
-        f"solve: {_ITERATIONS} iterations, {edges:.3g} edges, {outputs} columns",
+        f"solve: {_ITERATIONS} iterations, {edges:.3g} edges, {outputs} columns, and "
+        f"{_START:g} s to start",
         f"memory: {state:.0f} bytes per person of a worker, and 0.3 GB for each core",
         f"network: {min(_HALO, float(workers)):g} rows of others per own row, 8 bytes "
         "per number",
@@ -208,24 +216,19 @@ def _planned(
     ]
     hour = 3600.0
     return Plan(
-        people, workers, cores, tau, degree, measured, exponent, left, build / hour,
+        people, workers, cores, tau, degree, measured, left, exponent, build / hour,
         search / hour, solve / hour, memory, halo, disk, lines,
     )  # fmt: skip
 
 
-def _growth(measured: dict[int, float]) -> float:
-    """The power by which seconds grow, by least squares, between 1 and 2."""
-    if len(measured) < 2:
+def _growth(left: dict[int, float]) -> float:
+    """The power by which pairs that are left grow, in the larger half of the sizes."""
+    sizes = sorted(left)
+    first, last = sizes[len(sizes) // 2 - 1], sizes[-1]
+    if first == last:
         return 2.0
-    size = np.log(np.array(sorted(measured), dtype=float))
-    second = np.log(np.array([measured[one] for one in sorted(measured)]))
-    return float(np.clip(np.polyfit(size, second, 1)[0], 1.0, 2.0))
-
-
-def _squared(measured: dict[int, float], people: int, cores: int) -> float:
-    """Hours if nothing more were pruned than in the sample."""
-    largest, seconds = max(measured.items())
-    return seconds * (people / largest) ** 2 / cores / _EFFICIENCY / 3600.0
+    slope = math.log(left[last] / left[first]) / math.log(last / first)
+    return min(max(2.0 + slope, 1.0), 2.0)
 
 
 def _sample(table: Table, distance: FairDistance, most: int) -> Tensor:
@@ -242,20 +245,31 @@ def _sample(table: Table, distance: FairDistance, most: int) -> Tensor:
     return z[torch.randperm(len(z), generator=generator)[:most]].contiguous()
 
 
-def _search_seconds(frame: Frame, z: Tensor, tau: float) -> tuple[float, float]:
-    """Seconds of one core to search a sample, and the share of pairs looked at."""
-    width = width_for(frame, z, tau)
+def _searched(frame: Frame, z: Tensor, tau: float) -> tuple[float, dict[int, float]]:
+    """Seconds of one core to search a sample, and shares that pruning leaves."""
+    width = width_for(frame, z[: _SIZES[1] // 2], tau)
+    if width is None:  # all pairs are looked at: few people tell it
+        z = z[: _SIZES[0]]
+    left = {}
+    for size in [size for size in _SIZES if size <= len(z)] or [len(z)]:
+        block, largest = _ordered(frame, z[:size])
+        search = BlockSearch(frame, tau, largest, width)
+        every = 1 if width is None else max(1, size // (256 * _TILES))
+        left[size] = search.share_left(block, every)
+    block.points  # noqa: B018  (reading is not timed)
+    start = time.process_time()
+    for _ in search.own(block, every):
+        pass
+    return max((time.process_time() - start) * every, 1e-4), left
+
+
+def _ordered(frame: Frame, z: Tensor) -> tuple[Block, float]:
+    """A sample as one block, and its largest norm."""
     points = frame.points(z)
     w = frame.bounds(points)
     order, leaf = in_compact_order(w, None)
-    points = frame.points(z[order])
-    block = Block(w[order], leaf, None, lambda: points)
-    search = BlockSearch(frame, tau, largest_norm(points.sq_norm), width)
-    left = 1.0 if width is None else search.share_left(block)
-    start = time.process_time()
-    for _ in search.own(block):
-        pass
-    return max(time.process_time() - start, 1e-4), left
+    block = Block(w[order], leaf, None, lambda: frame.points(z[order]))
+    return block, largest_norm(points.sq_norm)
 
 
 def _write_seconds(z: Tensor) -> float:

@@ -5,7 +5,6 @@ import os
 import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
-from datetime import timedelta
 from typing import Any, Literal, TypeVar
 
 import torch
@@ -14,6 +13,7 @@ from torch import Tensor
 from pyg_glif._optional import require
 from pyg_glif._runtime import Progress
 from pyg_glif._validate import check_choice, check_count
+from pyg_glif.distributed._gloo import ByGloo, LostMemberError, NoGlooError
 from pyg_glif.distributed._group import Member
 from pyg_glif.distributed.engine import Engine
 
@@ -22,7 +22,6 @@ _R = TypeVar("_R")
 
 _RETRIES = 20  # of a task whose worker is lost
 _REBUILDS = 20  # of a group of which a member is lost
-_TIMEOUT = timedelta(minutes=10)  # for what members wait on each other
 
 
 class RayEngine(Engine):
@@ -145,7 +144,7 @@ class RayEngine(Engine):
         for attempt in range(_REBUILDS + 1):
             try:
                 return self._attempt(function, arguments, transport)
-            except _NoGlooError as error:
+            except NoGlooError as error:
                 if self.transport == "gloo":
                     raise RuntimeError(f"gloo could not connect: {error}") from error
                 transport = "ray"
@@ -194,7 +193,7 @@ class RayEngine(Engine):
                     cause = error.cause
                     # A member that fails to reach another tells less than the loss
                     # of that other, which comes soon.
-                    if isinstance(cause, _LostMemberError):
+                    if isinstance(cause, LostMemberError):
                         failed = failed or cause
                         self._await_loss(actors)
                         continue
@@ -216,14 +215,6 @@ class RayEngine(Engine):
                 # One that still works does not answer; one that is gone raises.
                 if ray.wait([answer], timeout=0.5)[0]:
                     ray.get(answer)
-
-
-class _NoGlooError(RuntimeError):
-    """Members cannot reach each other by gloo."""
-
-
-class _LostMemberError(RuntimeError):
-    """A member did not answer."""
 
 
 def _call(function: Callable[[Any], Any], task: Any) -> Any:
@@ -269,84 +260,11 @@ class _Actor:
         """Joins the group and works."""
         if mailbox is not None:
             return function(_ByObjects(mailbox, rank, size), argument)
-        member = _ByGloo(where, rank, size)
+        member = ByGloo(where, rank, size)
         try:
             return function(member, argument)
         finally:
             member.leave()
-
-
-class _ByGloo(Member):
-    """A member that talks by torch's gloo."""
-
-    def __init__(self, where: tuple[str, int], rank: int, size: int) -> None:
-        self.rank, self.size = rank, size
-        if size == 1:
-            return
-        from torch import distributed
-
-        try:
-            store = distributed.TCPStore(  # type: ignore[attr-defined]
-                *where, size, is_master=rank == 0, timeout=timedelta(seconds=60)
-            )
-            distributed.init_process_group(
-                "gloo", store=store, rank=rank, world_size=size, timeout=_TIMEOUT
-            )
-        except (RuntimeError, ValueError) as error:
-            raise _NoGlooError(str(error)) from error
-        self._store = store
-
-    def leave(self) -> None:
-        """Leaves the group."""
-        if self.size > 1:
-            from torch import distributed
-
-            with contextlib.suppress(Exception):
-                distributed.destroy_process_group()
-
-    def gather(self, value: Tensor) -> list[Tensor]:
-        """What every member gave."""
-        if self.size == 1:
-            return [value]
-        from torch import distributed
-
-        kind = value.dtype
-        # Gloo knows no booleans.
-        sent = value.to(torch.uint8) if kind == torch.bool else value
-        out = [torch.empty_like(sent) for _ in range(self.size)]
-        with _losing():
-            distributed.all_gather(out, sent.contiguous())
-        return [one.to(kind) for one in out]
-
-    def exchange(self, sent: Sequence[Tensor], wanted: Sequence[Tensor]) -> None:
-        """Sends to all and receives from all at the same time."""
-        if self.size == 1:
-            return
-        from torch import distributed
-
-        operations = []
-        for other in range(self.size):
-            if other == self.rank:
-                continue
-            if sent[other].numel():
-                part = sent[other].contiguous()
-                operations.append(distributed.P2POp(distributed.isend, part, other))
-            if wanted[other].numel():
-                operations.append(
-                    distributed.P2POp(distributed.irecv, wanted[other], other)
-                )
-        with _losing():
-            for work in distributed.batch_isend_irecv(operations) if operations else ():
-                work.wait()
-
-
-@contextlib.contextmanager
-def _losing() -> Iterator[None]:
-    """Tells a connection that broke from an error of ours."""
-    try:
-        yield
-    except RuntimeError as error:
-        raise _LostMemberError(str(error)) from None
 
 
 class _ByObjects(Member):

@@ -1,28 +1,26 @@
 """The certified solve over parts, and its result in the order of the input."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from pyg_glif._optional import require
-from pyg_glif._runtime import Progress, available_memory
+from pyg_glif._runtime import available_memory
 from pyg_glif._validate import check_choice, check_count, check_kind, check_scalar
+from pyg_glif.distributed._checkpoints import Checkpoints
 from pyg_glif.distributed._group import Member
-from pyg_glif.distributed._ids import as_texts, positions_of
-from pyg_glif.distributed._inputs import Paths, Table
+from pyg_glif.distributed._inputs import Paths
+from pyg_glif.distributed._outputs import outputs_table, write_blocks, write_outputs
 from pyg_glif.distributed._part import Shard, part_of
 from pyg_glif.distributed._store import (
     FORMAT,
-    Scratch,
     Store,
     key_of,
-    versions,
 )
 from pyg_glif.distributed.engine import Engine, as_engine
 from pyg_glif.distributed.graph import ShardedGraph
@@ -34,8 +32,6 @@ from pyg_glif.solvers import CG, SolveStatus
 from pyg_glif.typing import Normalization
 
 _KIND = "outputs"
-_FILE_ROWS = 1 << 20  # of an output file
-_READ_ROWS = 1 << 18  # of outputs that are read at once
 _BYTES_PER_EDGE = 32  # of a part, in memory
 
 
@@ -194,7 +190,7 @@ def smooth(
         theta = check_scalar("theta", theta, minimum=0.0)
     decay = float(decay_of(theta, graph.tau))
     people, runner, store = graph.people, as_engine(engine), Store(out)
-    table = _outputs_table(people, y_hat, outputs, id)
+    table = outputs_table(people, y_hat, outputs, id)
     settings = {
         "graph": graph.manifest["key"],
         "inputs": [[url, *stamp_of(url)] for url in table.urls],
@@ -204,11 +200,10 @@ def smooth(
         "format": FORMAT,
     }
     key = key_of(settings)
-    found = store.record_of("manifest.json", key)
-    if found is not None and all(map(store.is_sound, found["files"])):
+    found = store.finished(key, lambda told: ((store, one) for one in told["files"]))
+    if found is not None:
         return ShardedSolution(store, found)
-    store.remove("manifest.json")
-    columns = _write_blocks(people, table, store.child("work"), key, progress)
+    columns = write_blocks(people, table, store.child("work"), key, progress)
     parts = _parts(graph, runner.num_workers)
     mapped = _too_large(graph, runner)
     job = _Job(
@@ -216,12 +211,8 @@ def smooth(
         checkpoint_every,
     )  # fmt: skip
     reports = runner.together(_solve, [job] * (len(parts) - 1))
-    files = list(_write_outputs(people, store, columns, key, progress))
-    manifest = {
-        "kind": _KIND,
-        "format": FORMAT,
-        "key": key,
-        "versions": versions(),
+    files = list(write_outputs(people, store, columns, key, progress))
+    content = {
         "graph": graph.store.url,
         "graph_key": graph.manifest["key"],
         "lam": lam,
@@ -234,7 +225,7 @@ def smooth(
         "fit": _fit_records(store, people, key),
         "files": files,
     }
-    store.write_json("manifest.json", manifest)
+    manifest = store.finish(_KIND, key, content)
     store.child("work").clear()
     return ShardedSolution(store, manifest)
 
@@ -288,7 +279,8 @@ def _solve(member: Member, job: _Job) -> dict[str, Any]:
 
     parts = [people.batch(block) for block in blocks]
     some = [part for part in parts if part is not None]
-    checkpoints = _Checkpoints(job, member, blocks)
+    work, fit = job.store.child("work"), job.store.child("fit")
+    checkpoints = Checkpoints(work, job.key, job.every, member, blocks, people.starts)
     op = part_of(
         member,
         [reader(block) for block in blocks],
@@ -299,7 +291,6 @@ def _solve(member: Member, job: _Job) -> dict[str, Any]:
         job.mapped,
         checkpoints.reached,
     )
-    work, fit = job.store.child("work"), job.store.child("fit")
     records = [work.read_json(f"y.{block:05d}.json") for block in blocks]
     y = torch.cat([work.tensor(one["file"]) for one in records])
     eta = dual_of_people(job.link, y)
@@ -336,206 +327,6 @@ def _solve(member: Member, job: _Job) -> dict[str, Any]:
             "sent": op.whole.num_sent,
         },
     }
-
-
-class _Checkpoints:
-    """The point that a solve has reached, written now and then, block by block."""
-
-    def __init__(self, job: _Job, member: Member, blocks: range) -> None:
-        self._job, self._member, self._blocks = job, member, blocks
-        self._store = job.store.child("work")
-        self._from = 0
-        self.restarts = 0
-
-    def reached(self, num_iter: int, iterate: Callable[[], Tensor]) -> None:
-        """Writes a checkpoint if one is due, and removes those before the last two."""
-        if num_iter % self._job.every:
-            return
-        x, at = iterate(), 0
-        number = self._from + num_iter
-        starts = self._job.graph.people.starts
-        for block in self._blocks:
-            count = int(starts[block + 1] - starts[block])
-            name = f"x.{number:06d}.{block:05d}"
-            file = self._store.save(f"{name}.npy", x[at : at + count])
-            record = {"key": self._job.key, "iter": number, "file": file}
-            self._store.write_json(f"{name}.json", record)
-            at += count
-            for old in self._numbers(block)[:-2]:
-                for suffix in ("json", "npy"):
-                    self._store.remove(f"x.{old:06d}.{block:05d}.{suffix}")
-
-    def _numbers(self, block: int) -> list[int]:
-        """Iterations of the checkpoints of a block, in order."""
-        end = f".{block:05d}.json"
-        names = [n for n in self._store.names() if n.startswith("x.")]
-        return sorted(int(n.split(".")[1]) for n in names if n.endswith(end))
-
-    def latest(self) -> Tensor | None:
-        """The last point of which everybody has their part."""
-        common = set(self._numbers(self._blocks[0])) if self._member.rank == 0 else {0}
-        mine = torch.tensor(sorted(common or {0}), dtype=torch.int64)
-        numbers = self._member.gather_any(mine)[0].tolist()
-        for number in reversed(numbers):
-            x = self._read(number) if number else None
-            there = self._member.gather(torch.tensor([x is not None]))
-            if all(bool(one) for one in there):
-                self._from, self.restarts = number, 1
-                return x
-        return None
-
-    def _read(self, number: int) -> Tensor | None:
-        """The part of a checkpoint that is ours, if all of it is sound."""
-        parts = []
-        for block in self._blocks:
-            name = f"x.{number:06d}.{block:05d}.json"
-            record = self._store.record_of(name, self._job.key)
-            if record is None or not self._store.is_sound(record["file"]):
-                return None
-            parts.append(self._store.tensor(record["file"]))
-        return torch.cat(parts)
-
-
-def _outputs_table(
-    people: ShardedPeople,
-    y_hat: Paths,
-    outputs: str | Sequence[str] | None,
-    id: str | None,
-) -> Table:
-    """The files with outputs."""
-    id = people.id_column if id is None else id
-    first = y_hat if isinstance(y_hat, (str, PathLike)) else next(iter(y_hat), "")
-    by_position = str(first).lower().endswith(".npy")
-    if by_position or people.id_column is None:
-        id = None
-    table = Table.open("y_hat", y_hat, outputs, id)
-    if table.num_rows != people.num_people:
-        msg = f"'y_hat' must have one row for each of {people.num_people} people"
-        raise ValueError(f"{msg} (got {table.num_rows})")
-    return table
-
-
-def _write_blocks(
-    people: ShardedPeople,
-    table: Table,
-    work: Store,
-    key: str,
-    progress: bool | None,
-) -> list[str]:
-    """Puts outputs into the order of the blocks; returns the names of the columns."""
-    columns = table.names()
-    blocks = range(people.num_blocks)
-    known = [work.record_of(f"y.{block:05d}.json", key) for block in blocks]
-    if all(one is not None and work.is_sound(one["file"]) for one in known):
-        return columns
-    work.clear()
-    count, scratch = people.num_people, Scratch()
-    values = scratch.array((count, table.width), table.dtype)
-    pieces = list(table.pieces(_READ_ROWS))
-    with Progress(len(pieces), "reading outputs", progress) as bar:
-        places = _places(people, table)
-        for piece in pieces:
-            rows = table.read(piece)
-            values[next(places)] = rows.values
-            bar.update()
-        # Says who is missing, once all have been read.
-        next(places, None)
-    for block in blocks:
-        file = work.save(f"y.{block:05d}.npy", values[people.place(block)])
-        work.write_json(f"y.{block:05d}.json", {"key": key, "file": file})
-    return columns
-
-
-def _places(people: ShardedPeople, table: Table) -> Iterator[NDArray[np.int64]]:
-    """Positions among the people of the rows of each piece."""
-    pieces = list(table.pieces(_READ_ROWS))
-    if table.id is None or people.id_column is None or _same_order(people, table):
-        for piece in pieces:
-            yield np.arange(piece.first, piece.first + piece.stop - piece.start)
-        return
-
-    def given() -> Iterator[NDArray[Any]]:
-        for piece in pieces:
-            ids = table.read(piece).ids
-            assert ids is not None
-            yield ids
-
-    def known() -> Iterator[NDArray[Any]]:
-        return (ids for _, ids in people.ids())
-
-    yield from positions_of("y_hat", known, people.num_people, given)
-
-
-def _same_order(people: ShardedPeople, table: Table) -> bool:
-    """Whether ids come in the order of the people."""
-    known = (ids for _, ids in people.ids())
-    rest: NDArray[Any] = np.empty(0, dtype=object)
-    for piece in table.pieces(_READ_ROWS):
-        ids = table.read(piece, values=False).ids
-        assert ids is not None
-        while len(rest) < len(ids):
-            part = as_texts(next(known))
-            rest = part if not len(rest) else np.concatenate([rest, part])
-        if not np.array_equal(rest[: len(ids)], ids):
-            return False
-        rest = rest[len(ids) :]
-    return True
-
-
-def _write_outputs(
-    people: ShardedPeople,
-    store: Store,
-    columns: list[str],
-    key: str,
-    progress: bool | None,
-) -> Iterator[dict[str, Any]]:
-    """Writes Parquet files with ids in the order of the input."""
-    arrow = require("pyarrow", "pyg_glif.distributed", "ray")
-    parquet = require("pyarrow.parquet", "pyg_glif.distributed", "ray")
-    fit = store.child("fit")
-    first = fit.read_json("00000.json")["files"]
-    what = "out" if "out" in first else "f"
-    dtype = fit.load(first[what]).dtype
-    values = Scratch().array((people.num_people, len(columns)), dtype)
-    with Progress(people.num_blocks, "writing outputs", progress) as bar:
-        for block in range(people.num_blocks):
-            files = fit.read_json(f"{block:05d}.json")["files"]
-            values[people.place(block)] = fit.load(files[what])
-            bar.update()
-    named = people.id_column is not None
-    parts = people.ids() if named else _numbered(people.num_people)
-    for number, (at, ids) in enumerate(_rows_of_files(parts)):
-        shown = as_texts(ids)
-        data = {people.id_column or "row": arrow.array(shown)}
-        for j, name in enumerate(columns):
-            data[name] = arrow.array(np.array(values[at : at + len(ids), j]))
-        name = f"part-{number:05d}.parquet"
-        with store.writing(name) as file:
-            parquet.write_table(arrow.table(data), file)
-        yield file.record(name)
-
-
-def _numbered(count: int) -> Iterator[tuple[int, NDArray[Any]]]:
-    """Positions in place of ids."""
-    for start in range(0, count, _FILE_ROWS):
-        yield start, np.arange(start, min(start + _FILE_ROWS, count))
-
-
-def _rows_of_files(
-    parts: Iterator[tuple[int, NDArray[Any]]],
-) -> Iterator[tuple[int, NDArray[Any]]]:
-    """The same ids, about as many at a time as a file is to hold."""
-    held: list[NDArray[Any]] = []
-    at, count = 0, 0
-    for start, ids in parts:
-        if count and count + len(ids) > _FILE_ROWS:
-            yield at, np.concatenate(held)
-            held, count = [], 0
-        at = start if not count else at
-        held.append(ids)
-        count += len(ids)
-    if count:
-        yield at, np.concatenate(held)
 
 
 def _fit_records(store: Store, people: ShardedPeople, key: str) -> list[dict[str, Any]]:

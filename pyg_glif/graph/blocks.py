@@ -7,9 +7,11 @@ asked for only where something is left. What is left is decided as on one machin
 """
 
 import math
+import statistics
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 
 import torch
 from torch import Tensor
@@ -31,7 +33,7 @@ from pyg_glif.graph._points import (
     product_rounding,
     sample_step,
 )
-from pyg_glif.graph._screen import LEAF_SIZE, Reach, Screen, box_coordinates
+from pyg_glif.graph._screen import LEAF_SIZE, Reach, Screen, Tile, box_coordinates
 from pyg_glif.graph._search import (
     Pairs,
     finish,
@@ -168,13 +170,16 @@ class BlockSearch:
         slack = 1.0 + 64.0 * torch.finfo(torch.float32).eps
         return gap.double().square().sum(1) <= reach * reach * slack
 
-    def own(self, block: Block) -> Iterator[Pairs]:
-        """Pairs of a block, each once."""
+    def own(self, block: Block, every: int = 1) -> Iterator[Pairs]:
+        """Pairs of a block, each once; of every so many tiles, to see what they cost.
+
+        Without a width all tiles are searched, whatever ``every`` is.
+        """
         if self._width is None:
             yield from plain_pairs(block.points, self._tau, _TILE, False)
             return
         screen = self._screen(block)
-        for tile in screen.own_tiles():
+        for tile in _some(screen.own_tiles(), every):
             for r, j in screen.candidates(tile):
                 if len(r):
                     points = block.points
@@ -196,11 +201,13 @@ class BlockSearch:
                     for found in finish(a, b, tile, [(r, j)]):
                         yield decide(a, b, *found, self._tau)
 
-    def share_left(self, block: Block) -> float:
-        """The share of the pairs of a block that boxes do not rule out."""
+    def share_left(self, block: Block, every: int = 1) -> float:
+        """The share of pairs of a block that boxes leave, from every so many tiles."""
+        if self._width is None:
+            return 1.0
         screen = self._screen(block)
-        shares = [screen.share_left(tile) for tile in screen.own_tiles()]
-        return sum(shares) / len(shares)
+        tiles = _some(screen.own_tiles(), every)
+        return statistics.fmean(screen.share_left(tile) for tile in tiles)
 
     def _screen(self, block: Block) -> Screen:
         """The screen of a block."""
@@ -209,6 +216,11 @@ class BlockSearch:
     def _bounds(self, block: Block) -> Tensor:
         """Bound coordinates in use, with graphs far apart."""
         return self._reach.labelled(narrowed(block.w, self._width), block.batch)
+
+
+def _some(tiles: Iterator[Tile], every: int) -> Iterator[Tile]:
+    """One tile of so many, evenly."""
+    return islice(tiles, every // 2, None, every)
 
 
 def narrowed(w: Tensor, width: int | None) -> Tensor:  # [N, M + 1] -> [N, width + 1]

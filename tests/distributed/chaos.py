@@ -1,9 +1,10 @@
 """The long campaign: what is killed, when, and that the result is the same.
 
 ``make chaos`` runs it (``SEED=n`` for other moments). Every fault is written to
-``--record`` with its time, and at the end the verdict of each. The graph is compared
+``--record`` with its time and its verdict as soon as it is known. The graph is compared
 byte for byte with that of :func:`pyg_glif.fair_radius_graph`, a solve with one that
-nothing happened to, within the certified errors.
+nothing happened to, within the certified errors. ``benchmarks/report.py`` makes a table
+of the record.
 """
 
 import argparse
@@ -38,8 +39,8 @@ class Campaign:
         self.random, self.kills = random.Random(seed), kills
         self.folder, self.path = folder, record
         self.temp = tempfile.mkdtemp(prefix="glif", dir="/tmp")
-        self.record = {"seed": seed, "people": num, "started": time.time()}
-        self.record["events"] = []
+        self.started = time.monotonic()
+        self.record = {"seed": seed, "people": num, "rows": []}
         self.x = embedding_like(num, 256, seed)
         np.save(folder / "x.npy", self.x)
         self.tau = degree_radius(self.x[:6000], 12 * 6000 // num + 1)
@@ -49,9 +50,9 @@ class Campaign:
 
     def say(self, what, ok, **more):
         """Writes an event to the record, at once."""
-        event = {"time": round(time.time() - self.record["started"], 2)}
+        event = {"time": round(time.monotonic() - self.started, 2)}
         event |= {"fault": what, "same_result": bool(ok), **more}
-        self.record["events"].append(event)
+        self.record["rows"].append(event)
         self.path.write_text(json.dumps(self.record, indent=1) + "\n")
         print(event, flush=True)
 
@@ -71,60 +72,58 @@ class Campaign:
             },
         )
 
-    def run(self):
+    def run(self, only=None):
+        """All faults, or one; says whether no result differed."""
         import ray
 
         engine = self.engine()
-        people = ShardedPeople.build(
-            self.folder / "people",
-            self.folder / "x.npy",
-            block_rows=1000,
-            engine=engine,
-        )
-        self.people = people
-        start = time.time()
-        graph = radius_graph(people, self.tau, out=self.folder / "g", engine=engine)
-        self.took = time.time() - start
-        self.say("none", self.same(graph), seconds=round(self.took, 2))
-        self.killed_workers(engine)
-        self.twice(engine)
-        self.damaged(engine)
-        self.solves(engine, graph)
+        self.people = self.built(engine)
+        start = time.monotonic()
+        self.graph = self.search("g", engine)
+        self.took = time.monotonic() - start
+        self.say("none", self.same(self.graph), seconds=round(self.took, 2))
+        on_this = (self.killed_workers, self.twice, self.damaged, self.solves)
+        for fault in on_this:
+            if only in (None, fault.__name__):
+                fault(engine)
+        # The others have clusters, or disks, of their own.
         ray.shutdown()
-        self.lost_node()
-        self.killed_driver()
-        self.full_disk()
-        self.record["all_same"] = all(e["same_result"] for e in self.record["events"])
-        self.path.write_text(json.dumps(self.record, indent=1) + "\n")
+        for fault in (self.lost_node, self.killed_driver, self.full_disk):
+            if only in (None, fault.__name__):
+                fault()
         shutil.rmtree(self.temp, ignore_errors=True)
-        return self.record["all_same"]
+        return all(event["same_result"] for event in self.record["rows"])
+
+    def built(self, engine):
+        """The people, in blocks."""
+        rows, folder = self.folder / "x.npy", self.folder / "people"
+        return ShardedPeople.build(folder, rows, block_rows=1000, engine=engine)
+
+    def search(self, name, engine):
+        """Their graph, in a folder of this name."""
+        out = self.folder / name
+        return radius_graph(self.people, self.tau, out=out, engine=engine)
 
     def killed_workers(self, engine):
         """SIGKILL of a worker at random moments of the search."""
         done = 0
         while done < self.kills:
-            out = self.folder / "killed"
-            shutil.rmtree(out, ignore_errors=True)
+            shutil.rmtree(self.folder / "killed", ignore_errors=True)
             moments = [self.random.uniform(0.0, self.took / 4) for _ in range(4)]
             with faults.Killer("_call", moments, self.random) as killer:
-                graph = radius_graph(self.people, self.tau, out=out, engine=engine)
+                graph = self.search("killed", engine)
             done += len(killer.killed)
             self.say("SIGKILL of workers", self.same(graph), killed=killer.killed)
 
     def twice(self, engine):
         """All tasks by two drivers' loops at the same time, into one folder."""
-        out = self.folder / "twice"
-        other = threading.Thread(
-            target=radius_graph,
-            args=(self.people, self.tau),
-            kwargs={"out": out, "engine": "process"},
-        )
+        other = threading.Thread(target=self.search, args=("twice", "process"))
         other.start()
         try:
-            graph = radius_graph(self.people, self.tau, out=out, engine=engine)
+            graph = self.search("twice", engine)
         except (OSError, ValueError) as error:
             # The other one may have finished, and removed its work, in between.
-            graph = radius_graph(self.people, self.tau, out=out, engine=engine)
+            graph = self.search("twice", engine)
             print("again after", error)
         other.join()
         self.say("every task twice", self.same(graph))
@@ -136,7 +135,7 @@ class Campaign:
             files = sorted((out / "edges").glob("*.npy"))
             path = files[self.random.randrange(len(files))]
             faults.damage(path, how)
-            graph = radius_graph(self.people, self.tau, out=out, engine=engine)
+            graph = self.search("g", engine)
             self.say(
                 f"shard of edges {how}",
                 self.same(graph),
@@ -146,20 +145,16 @@ class Campaign:
             files = sorted((self.folder / "people" / "blocks").glob("*.npy"))
             path = files[self.random.randrange(len(files))]
             faults.damage(path, how)
-            self.people = ShardedPeople.build(
-                self.folder / "people",
-                self.folder / "x.npy",
-                block_rows=1000,
-                engine=engine,
-            )
+            self.people = self.built(engine)
             shutil.rmtree(out)
-            graph = radius_graph(self.people, self.tau, out=out, engine=engine)
+            graph = self.search("g", engine)
             self.say(f"block of people {how}", self.same(graph), file=path.name)
+        self.graph = graph
 
-    def solves(self, engine, graph):
+    def solves(self, engine):
         """A member of a solve killed, early, in the middle and late."""
         options = {"lam": 300.0, "solver": CG(deflate=False), "checkpoint_every": 2}
-        y = self.folder / "y.npy"
+        graph, y = self.graph, self.folder / "y.npy"
         right = smooth(graph, y, out=self.folder / "fair", engine="process", **options)
         for turn in range(3):
             lost = self.engine()
@@ -188,7 +183,6 @@ class Campaign:
         cluster = Cluster(initialize_head=True, head_node_args=options)
         node = cluster.add_node(**options)
         ray.init(address=cluster.address, log_to_driver=False)
-        out = self.folder / "node"
         moment = self.random.uniform(0.3, max(0.6, self.took / 2))
 
         def remove():
@@ -197,9 +191,7 @@ class Campaign:
 
         thief = threading.Thread(target=remove)
         thief.start()
-        graph = radius_graph(
-            self.people, self.tau, out=out, engine=RayEngine(num_workers=2)
-        )
+        graph = self.search("node", RayEngine(num_workers=2))
         thief.join()
         self.say("node removed", self.same(graph), after=round(moment, 2))
         ray.shutdown()
@@ -220,7 +212,7 @@ class Campaign:
         second = faults.search_in_a_driver(people, self.tau, out, self.temp)
         said, error = second.communicate(timeout=300)
         ran, reused, _ = map(int, said.split()) if said else (-1, -1, -1)
-        graph = radius_graph(self.people, self.tau, out=out, engine="process")
+        graph = self.search("driver", "process")
         self.say(
             "SIGKILL of the driver, started again",
             self.same(graph) and reused == done,
@@ -255,16 +247,16 @@ class Campaign:
         message = ""
         try:
             try:
-                radius_graph(self.people, self.tau, out=out, engine="process")
+                self.search("disk", "process")
             except OSError as error:
                 message = f"{type(error).__name__}: {error}"
             other.join()
             ballast.unlink()
-            graph = radius_graph(self.people, self.tau, out=out, engine="process")
+            graph = self.search("disk", "process")
             self.say(
                 "disk full while writing, then room again",
                 self.same(graph) and bool(message),
-                message=message,
+                message=message.replace(f"{self.folder}/", ""),
                 tasks_run=graph.tasks.run,
                 tasks_reused=graph.tasks.reused,
             )
@@ -278,12 +270,13 @@ def main():
     parser.add_argument("--people", type=int, default=30_000)
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--record", type=Path, default=Path("chaos.json"))
+    parser.add_argument("--only", help="one fault, by the name of its method")
     args = parser.parse_args()
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     with tempfile.TemporaryDirectory(prefix="chaos") as folder:
         record = args.record.resolve()
         campaign = Campaign(args.seed, args.people, args.kills, Path(folder), record)
-        ok = campaign.run()
+        ok = campaign.run(args.only)
     print("all results the same" if ok else "SOME RESULT DIFFERS", "-", args.record)
     return 0 if ok else 1
 

@@ -47,6 +47,7 @@ class Killer(threading.Thread):
         self.killed = []
 
     def run(self):
+        start = time.monotonic()
         for delay in self._delays:
             if not self._appears():
                 return
@@ -61,7 +62,8 @@ class Killer(threading.Thread):
                 os.kill(one.pid, signal.SIGKILL)
             except ProcessLookupError:
                 continue
-            self.killed.append({"pid": one.pid, "after": delay, "at": time.time()})
+            at = round(time.monotonic() - start, 2)
+            self.killed.append({"pid": one.pid, "at": at})
 
     def _appears(self):
         while not self._over.is_set():

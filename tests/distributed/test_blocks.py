@@ -2,6 +2,8 @@
 
 import json
 import os
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pyarrow as pa
@@ -11,14 +13,16 @@ import torch
 from hypothesis import given, settings, strategies as st
 
 from pyg_glif import GLIFPostProcessor, fair_radius_graph
-from pyg_glif.distances import CallableDistance, SensitiveSubspace
+from pyg_glif.distances import CallableDistance, Euclidean, SensitiveSubspace
 from pyg_glif.distributed import (
     InProcess,
     ShardedGraph,
     ShardedIndex,
     ShardedPeople,
     ShardedSolution,
-    graph as graph_module,
+    _search as search_module,
+    plan,
+    planning,
     radius_graph,
     smooth,
 )
@@ -31,6 +35,7 @@ from tests.distributed.people import (
     CLOUDS,
     degree_radius,
     embedding_like,
+    isotropic,
     write_rows,
     write_scores,
 )
@@ -331,15 +336,15 @@ def test_a_search_that_stopped_goes_on_and_runs_missing_tiles_only(
     small, how, monkeypatch
 ):
     _, search, expected, folder = small
-    merge = graph_module._merge
+    merge = search_module._merge
 
     def stop(job, sources, block):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(graph_module, "_merge", stop)
+    monkeypatch.setattr(search_module, "_merge", stop)
     with pytest.raises(KeyboardInterrupt):
         search()
-    monkeypatch.setattr(graph_module, "_merge", merge)
+    monkeypatch.setattr(search_module, "_merge", merge)
     damage(folder / "g" / "work" / "000003.npy", how)
     (folder / "g" / "work" / "000001.json").unlink()
     graph = search()
@@ -349,7 +354,7 @@ def test_a_search_that_stopped_goes_on_and_runs_missing_tiles_only(
 
 def test_a_task_that_runs_twice_gives_one_shard(small, monkeypatch):
     _, search, expected, _ = small
-    once = graph_module._search
+    once = search_module._search
 
     def twice(job, task):
         once(job, task)
@@ -360,7 +365,7 @@ def test_a_task_that_runs_twice_gives_one_shard(small, monkeypatch):
         assert work.read_json(f"{task.number:06d}.json") == before
         return True
 
-    monkeypatch.setattr(graph_module, "_search", twice)
+    monkeypatch.setattr(search_module, "_search", twice)
     np.testing.assert_array_equal(search().edges()[0].numpy(), expected)
 
 
@@ -398,8 +403,26 @@ def test_a_solve_goes_on_from_its_checkpoint(people, folder, monkeypatch):
     fair = smooth(graph, path, out=folder / "stop", **options)
     assert fair.manifest["solution"]["restarts"] == 1
     assert fair.num_iter < whole.num_iter
+    assert not (folder / "stop" / "work").exists()
     gap = (fair.values() - whole.values()).norm(dim=0)
     assert (gap <= fair.error_bound + whole.error_bound).all()
+
+
+def test_headers_are_read_by_one_thread_at_a_time(tmp_path, monkeypatch):
+    store, load, inside = Store(tmp_path), np.load, []
+    record = store.save("a.npy", np.arange(3))
+
+    def slow(*args, **kwargs):
+        inside.append(True)
+        time.sleep(0.02)
+        assert len(inside) == 1
+        inside.pop()
+        return load(*args, **kwargs)
+
+    monkeypatch.setattr(np, "load", slow)
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(store.load, [record] * 4))
+    assert [len(array) for array in found] == [3] * 4
 
 
 def test_remote_folders_hold_the_same(tmp_path):
@@ -426,6 +449,51 @@ def test_nan_in_shard_17_is_named(tmp_path):
     rows = write_rows(tmp_path, x, np.arange(400), files=20)
     with pytest.raises(ValueError, match=r"got nan in row 11 of .*rows-17\.parquet"):
         ShardedPeople.build(tmp_path / "p", rows, features="emb", id="id")
+
+
+class OddRow(Euclidean):
+    """Puts one person nowhere, and all others far out."""
+
+    def embed(self, x):
+        z = super().embed(x) * 1e37
+        return torch.where(x[:, :1] == 5.0, torch.nan, z)
+
+
+def test_coordinates_that_are_no_numbers_are_named(tmp_path):
+    rows = np.full((200, 8), 3.0, np.float32)
+    np.save(tmp_path / "x.npy", rows)
+    # Finite, though their sum is not.
+    built = ShardedPeople.build(
+        tmp_path / "p", tmp_path / "x.npy", distance=OddRow(), block_rows=50
+    )
+    assert built.num_people == 200
+    rows[130] = 5.0
+    np.save(tmp_path / "x.npy", rows)
+    with pytest.raises(ValueError, match=r"as finite numbers \(got row 130 of"):
+        ShardedPeople.build(
+            tmp_path / "p", tmp_path / "x.npy", distance=OddRow(), block_rows=50
+        )
+
+
+def test_plan_carries_on_what_pruning_leaves(tmp_path, monkeypatch):
+    monkeypatch.setattr(planning, "_SIZES", (1000, 2000, 4000, 8000))
+    np.save(tmp_path / "x.npy", embedding_like(9000, 32))
+    found = plan(tmp_path / "x.npy", people=80_000, workers=5, cores=4)
+    left = [found.left[size] for size in (1000, 2000, 4000, 8000)]
+    assert left == sorted(left, reverse=True)
+    pairs = {size: share * size**2 for size, share in found.left.items()}
+    growth = np.log(pairs[8000] / pairs[2000]) / np.log(4)
+    assert found.exponent == pytest.approx(growth)
+    expected = found.measured * 10**growth / 20 / 0.7
+    assert found.search_hours * 3600 == pytest.approx(expected)
+    # What it counts depends on the rows alone, not on how busy the machine is.
+    assert plan(tmp_path / "x.npy", people=80_000).left == found.left
+
+
+def test_plan_without_pruning_grows_by_the_square(tmp_path):
+    np.save(tmp_path / "x.npy", isotropic(300, 64))
+    found = plan(tmp_path / "x.npy", people=3000, tau=100.0)
+    assert (found.exponent, set(found.left)) == (2.0, {300})
 
 
 def test_mismatched_shards_are_named(tmp_path):

@@ -121,7 +121,7 @@ def test_smooth_on_ray_is_within_its_bound(solved, folder, num_workers, transpor
 
 def test_gloo_that_cannot_connect_is_replaced_by_objects(solved, folder, monkeypatch):
     graph, path, options, here = solved
-    from pyg_glif.distributed import ray_engine
+    from pyg_glif.distributed._gloo import NoGlooError
 
     attempt = RayEngine._attempt
     seen = []
@@ -129,7 +129,7 @@ def test_gloo_that_cannot_connect_is_replaced_by_objects(solved, folder, monkeyp
     def fails(self, function, arguments, transport):
         seen.append(transport)
         if transport == "gloo":
-            raise ray_engine._NoGlooError("no route")
+            raise NoGlooError("no route")
         return attempt(self, function, arguments, transport)
 
     monkeypatch.setattr(RayEngine, "_attempt", fails)

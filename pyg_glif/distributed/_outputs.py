@@ -1,0 +1,160 @@
+"""Outputs between the order of the files and that of the blocks, both ways."""
+
+from collections.abc import Iterator, Sequence
+from os import PathLike
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pyg_glif._optional import require
+from pyg_glif._runtime import Progress
+from pyg_glif.distributed._ids import as_texts, positions_of
+from pyg_glif.distributed._inputs import Paths, Table
+from pyg_glif.distributed._store import Scratch, Store
+from pyg_glif.distributed.people import ShardedPeople
+
+_FILE_ROWS = 1 << 20  # of an output file
+_READ_ROWS = 1 << 18  # of outputs that are read at once
+
+
+def outputs_table(
+    people: ShardedPeople,
+    y_hat: Paths,
+    outputs: str | Sequence[str] | None,
+    id: str | None,
+) -> Table:
+    """The files with outputs."""
+    id = people.id_column if id is None else id
+    first = y_hat if isinstance(y_hat, (str, PathLike)) else next(iter(y_hat), "")
+    by_position = str(first).lower().endswith(".npy")
+    if by_position or people.id_column is None:
+        id = None
+    table = Table.open("y_hat", y_hat, outputs, id)
+    if table.num_rows != people.num_people:
+        msg = f"'y_hat' must have one row for each of {people.num_people} people"
+        raise ValueError(f"{msg} (got {table.num_rows})")
+    return table
+
+
+def write_blocks(
+    people: ShardedPeople,
+    table: Table,
+    work: Store,
+    key: str,
+    progress: bool | None,
+) -> list[str]:
+    """Puts outputs into the order of the blocks; returns the names of the columns."""
+    columns = table.names()
+    blocks = range(people.num_blocks)
+    known = [work.record_of(f"y.{block:05d}.json", key) for block in blocks]
+    if all(one is not None and work.is_sound(one["file"]) for one in known):
+        return columns
+    work.clear()
+    count, scratch = people.num_people, Scratch()
+    values = scratch.array((count, table.width), table.dtype)
+    pieces = list(table.pieces(_READ_ROWS))
+    with Progress(len(pieces), "reading outputs", progress) as bar:
+        places = _places(people, table)
+        for piece in pieces:
+            rows = table.read(piece)
+            values[next(places)] = rows.values
+            bar.update()
+        # Says who is missing, once all have been read.
+        next(places, None)
+    for block in blocks:
+        file = work.save(f"y.{block:05d}.npy", values[people.place(block)])
+        work.write_json(f"y.{block:05d}.json", {"key": key, "file": file})
+    return columns
+
+
+def _places(people: ShardedPeople, table: Table) -> Iterator[NDArray[np.int64]]:
+    """Positions among the people of the rows of each piece."""
+    pieces = list(table.pieces(_READ_ROWS))
+    if table.id is None or people.id_column is None or _same_order(people, table):
+        for piece in pieces:
+            yield np.arange(piece.first, piece.first + piece.stop - piece.start)
+        return
+
+    def given() -> Iterator[NDArray[Any]]:
+        for piece in pieces:
+            ids = table.read(piece).ids
+            assert ids is not None
+            yield ids
+
+    def known() -> Iterator[NDArray[Any]]:
+        return (ids for _, ids in people.ids())
+
+    yield from positions_of("y_hat", known, people.num_people, given)
+
+
+def _same_order(people: ShardedPeople, table: Table) -> bool:
+    """Whether ids come in the order of the people."""
+    known = (ids for _, ids in people.ids())
+    rest: NDArray[Any] = np.empty(0, dtype=object)
+    for piece in table.pieces(_READ_ROWS):
+        ids = table.read(piece, values=False).ids
+        assert ids is not None
+        while len(rest) < len(ids):
+            part = as_texts(next(known))
+            rest = part if not len(rest) else np.concatenate([rest, part])
+        if not np.array_equal(rest[: len(ids)], ids):
+            return False
+        rest = rest[len(ids) :]
+    return True
+
+
+def write_outputs(
+    people: ShardedPeople,
+    store: Store,
+    columns: list[str],
+    key: str,
+    progress: bool | None,
+) -> Iterator[dict[str, Any]]:
+    """Writes Parquet files with ids in the order of the input."""
+    arrow = require("pyarrow", "pyg_glif.distributed", "ray")
+    parquet = require("pyarrow.parquet", "pyg_glif.distributed", "ray")
+    fit = store.child("fit")
+    first = fit.read_json("00000.json")["files"]
+    what = "out" if "out" in first else "f"
+    dtype = fit.load(first[what]).dtype
+    values = Scratch().array((people.num_people, len(columns)), dtype)
+    with Progress(people.num_blocks, "writing outputs", progress) as bar:
+        for block in range(people.num_blocks):
+            files = fit.read_json(f"{block:05d}.json")["files"]
+            values[people.place(block)] = fit.load(files[what])
+            bar.update()
+    named = people.id_column is not None
+    parts = people.ids() if named else _numbered(people.num_people)
+    for number, (at, ids) in enumerate(_rows_of_files(parts)):
+        shown = as_texts(ids)
+        data = {people.id_column or "row": arrow.array(shown)}
+        for j, name in enumerate(columns):
+            data[name] = arrow.array(np.array(values[at : at + len(ids), j]))
+        name = f"part-{number:05d}.parquet"
+        with store.writing(name, sync=True) as file:
+            parquet.write_table(arrow.table(data), file)
+        yield file.record(name)
+
+
+def _numbered(count: int) -> Iterator[tuple[int, NDArray[Any]]]:
+    """Positions in place of ids."""
+    for start in range(0, count, _FILE_ROWS):
+        yield start, np.arange(start, min(start + _FILE_ROWS, count))
+
+
+def _rows_of_files(
+    parts: Iterator[tuple[int, NDArray[Any]]],
+) -> Iterator[tuple[int, NDArray[Any]]]:
+    """The same ids, about as many at a time as a file is to hold."""
+    held: list[NDArray[Any]] = []
+    at, count = 0, 0
+    for start, ids in parts:
+        if count and count + len(ids) > _FILE_ROWS:
+            yield at, np.concatenate(held)
+            held, count = [], 0
+        at = start if not count else at
+        held.append(ids)
+        count += len(ids)
+    if count:
+        yield at, np.concatenate(held)

@@ -1,0 +1,240 @@
+"""The search of a graph in tasks: each compares a block of rows with some others.
+
+A task writes the pairs that it finds; then the pairs of each block are gathered from
+all tasks and sorted. Both may be run twice, anywhere: what is sound is left alone.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from pyg_glif._runtime import without_autocast
+from pyg_glif.distributed._store import Store
+from pyg_glif.distributed.engine import Engine
+from pyg_glif.distributed.people import ShardedPeople
+from pyg_glif.errors import DamagedFileError
+from pyg_glif.graph.blocks import BlockSearch
+
+_TASK_COLUMNS = 64  # blocks that one task compares a block with, at most
+_ATTEMPTS = 3  # at files that are damaged while they are in use
+
+
+@dataclass(frozen=True)
+class TaskCount:
+    """How many tasks of a search were run, and how many had been done before."""
+
+    run: int
+    reused: int
+
+
+class _Task(NamedTuple):
+    """A block of rows, and blocks of columns that it is compared with."""
+
+    number: int
+    row: int
+    cols: tuple[int, ...]
+
+
+class Search:
+    """One run: what is missing, in tasks that may be run twice."""
+
+    def __init__(self, job: "Job") -> None:
+        self._job, self._people = job, job.people
+
+    def run(
+        self, engine: Engine, progress: bool | None
+    ) -> tuple[list[dict[str, Any]], TaskCount]:
+        """Searches and sorts; returns the records of all blocks."""
+        store, job = self._job.store, self._job
+        missing = self._missing(engine)
+        plan = self._plan(missing)
+        count = TaskCount(0, 0)
+        for attempt in range(_ATTEMPTS):
+            found = engine.run(partial(_search, job), plan, "radius graph", progress)
+            fresh = sum(bool(ran) for _, ran in found)
+            count = TaskCount(count.run + fresh, count.reused + len(plan) - fresh)
+            merge = partial(_merge, job, _sources(plan))
+            try:
+                for _ in engine.run(merge, missing, "sorting edges", progress):
+                    pass
+                break
+            except DamagedFileError:
+                if attempt + 1 == _ATTEMPTS:
+                    raise
+        folder, blocks = store.child("edges"), range(self._people.num_blocks)
+        return [folder.read_json(f"{block:05d}.json") for block in blocks], count
+
+    def _missing(self, engine: Engine) -> list[int]:
+        """Blocks whose edges are not there, or not as they were written."""
+        blocks = range(self._people.num_blocks)
+        folder = self._job.store.child("edges")
+        some = [b for b in blocks if folder.exists(f"{b:05d}.json")]
+        sound = {
+            block
+            for block, good in engine.run(partial(_is_sound, self._job), some, "check")
+            if good
+        }
+        return [block for block in blocks if block not in sound]
+
+    def _plan(self, missing: Sequence[int]) -> list[_Task]:
+        """Which blocks are to be compared, as an earlier run had it if it stopped."""
+        work = self._job.store.child("work")
+        known = work.record_of("plan.json", self._job.key)
+        if known is not None and set(missing) <= set(known["missing"]):
+            return [_Task(n, row, tuple(cols)) for n, row, cols in known["tasks"]]
+        work.clear()
+        plan = list(self._tasks(missing))
+        data = {"key": self._job.key, "missing": list(missing), "tasks": plan}
+        work.write_json("plan.json", data)
+        return plan
+
+    def _tasks(self, missing: Sequence[int]) -> Iterator[_Task]:
+        """Every pair of blocks that may hold edges, once, if one of them is missing.
+
+        Of two that are missing the earlier takes the pair if their numbers are both
+        odd or both even, the later otherwise: all have about as much to do.
+        """
+        people, wanted = self._people, set(missing)
+        boxes, search = people.boxes(), self._job.search
+        graphs = [block["graphs"] for block in people.manifest["blocks"]]
+        number = 0
+        for row in missing:
+            near = search.near(boxes[row], boxes).tolist()
+            cols = []
+            for col in range(people.num_blocks):
+                mine = col not in wanted or col == row
+                mine = mine or (row < col) == ((row + col) % 2 == 0)
+                if near[col] and mine and _overlap(graphs[row], graphs[col]):
+                    cols.append(col)
+            for first in range(0, len(cols), _TASK_COLUMNS):
+                yield _Task(number, row, tuple(cols[first : first + _TASK_COLUMNS]))
+                number += 1
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """What all tasks of a search have in common."""
+
+    people: ShardedPeople
+    store: Store
+    key: str
+    tau: float
+    width: int | None
+
+    @property
+    def search(self) -> BlockSearch:
+        """Finds pairs."""
+        people = self.people
+        return BlockSearch(people.frame, self.tau, people.largest, self.width)
+
+    @property
+    def pair(self) -> np.dtype[Any]:
+        """A pair: rows in their blocks, and the squared distance."""
+        sq = "<f8" if self.people.dtype == torch.float64 else "<f4"
+        return np.dtype([("i", "<i4"), ("j", "<i4"), ("sq", sq)])
+
+
+@without_autocast()
+def _search(job: Job, task: _Task) -> bool:
+    """Writes the pairs of a task; says whether there was anything to do."""
+    work, name = job.store.child("work"), f"{task.number:06d}"
+    done = work.record_of(f"{name}.json", job.key)
+    if done is not None and work.is_sound(done["file"]):
+        return False
+    search, people = job.search, job.people
+    left = people.block(task.row)
+    parts, starts = [], [0]
+    for col in task.cols:
+        own = col == task.row
+        found = search.own(left) if own else search.across(left, people.block(col))
+        count = 0
+        for i, j, sq in found:
+            part = np.empty(len(i), dtype=job.pair)
+            part["i"], part["j"], part["sq"] = i.numpy(), j.numpy(), sq.numpy()
+            parts.append(part)
+            count += len(part)
+        starts.append(starts[-1] + count)
+    pairs = np.concatenate([np.empty(0, dtype=job.pair), *parts])
+    record = {
+        "key": job.key,
+        "row": task.row,
+        "cols": list(task.cols),
+        "starts": starts,
+        "file": work.save(f"{name}.npy", pairs),
+    }
+    work.write_json(f"{name}.json", record)
+    return True
+
+
+def _sources(plan: Sequence[_Task]) -> dict[int, list[int]]:
+    """The tasks in whose files a block comes as rows or as columns."""
+    out: dict[int, list[int]] = {}
+    for task in plan:
+        for block in {task.row, *task.cols}:
+            out.setdefault(block, []).append(task.number)
+    return out
+
+
+def _merge(job: Job, sources: dict[int, list[int]], block: int) -> None:
+    """Writes the edges of a block, sorted by row and column."""
+    folder, name = job.store.child("edges"), f"{block:05d}"
+    if _is_sound(job, block):
+        return
+    work, starts = job.store.child("work"), job.people.starts
+    rows, cols, sqs = [], [], []
+    for number in sources.get(block, []):
+        record = work.record_of(f"{number:06d}.json", job.key)
+        if record is None:
+            msg = f"'{work.shown(f'{number:06d}.json')}' must be there (got no record)"
+            raise DamagedFileError(msg)
+        pairs = work.load(record["file"])
+        bounds = record["starts"]
+        for col, start, stop in zip(
+            record["cols"], bounds[:-1], bounds[1:], strict=True
+        ):
+            part = pairs[start:stop]
+            ends = []
+            if record["row"] == block:
+                ends.append((part["i"], part["j"] + starts[col]))
+            if col == block:
+                ends.append((part["j"], part["i"] + starts[record["row"]]))
+            for row, other in ends:
+                rows.append(row)
+                cols.append(other)
+                sqs.append(part["sq"])
+    count = int(starts[block + 1] - starts[block])
+    total = job.people.num_people
+    narrow = np.int32 if total < 2**31 else np.int64
+    row = np.concatenate([np.empty(0, np.int64), *rows])
+    col = np.concatenate([np.empty(0, np.int64), *cols])
+    sq = np.concatenate([np.empty(0, job.pair["sq"]), *sqs])
+    order = np.argsort(row * total + col)
+    ptr = np.concatenate([[0], np.bincount(row, minlength=count).cumsum()])
+    files = {
+        "ptr": folder.save(f"{name}.ptr.npy", ptr.astype(np.int64)),
+        "col": folder.save(f"{name}.col.npy", col[order].astype(narrow)),
+        "sq": folder.save(f"{name}.sq.npy", sq[order]),
+    }
+    longest = int(np.diff(ptr).max()) if count else 0
+    record = {"key": job.key, "num_edges": len(row), "longest": longest}
+    folder.write_json(f"{name}.json", {**record, "files": files})
+
+
+def _is_sound(job: Job, block: int) -> bool:
+    """Whether the edges of a block are there, as they were written."""
+    folder = job.store.child("edges")
+    record = folder.record_of(f"{block:05d}.json", job.key)
+    if record is None:
+        return False
+    return all(folder.is_sound(file) for file in record["files"].values())
+
+
+def _overlap(one: list[int] | None, other: list[int] | None) -> bool:
+    """Whether two blocks may have people of the same graph."""
+    if one is None or other is None:
+        return True
+    return one[0] <= other[1] and other[0] <= one[1]
