@@ -9,6 +9,7 @@ import torch
 
 from pyg_glif._betting import mean_bound, share_bound
 from pyg_glif._validate import check_num_rows, check_scalar
+from pyg_glif.graph import KNNIndex
 
 if TYPE_CHECKING:
     from pyg_glif.postprocessor import GLIFPostProcessor
@@ -74,23 +75,17 @@ class DriftReference:
         if post.mutual:
             msg = "'post' must not have mutual neighbours (got 'mutual=True')"
             raise ValueError(f"{msg}. More people can then mean fewer neighbours")
-        graph = post.similarity_
-        num = graph.num_nodes
+        num = len(post.x_)
         check_num_rows("post", num, 10)
         if generator is None:
             generator = torch.Generator().manual_seed(0)
+        # In random order, however the rows were sorted: bets need independent values.
         order = torch.randperm(num, generator=generator)
-        asked = torch.zeros(num, dtype=torch.bool)
-        asked[order[: max(1, round(share * num))]] = True
-        row, col = graph.edge_index.cpu()
-        sq_dist = graph.sq_dist.cpu().double()
-        others = ~asked[col]
-        apart = torch.full((num,), math.inf, dtype=torch.float64)
-        apart.scatter_reduce_(0, row[others], sq_dist[others], "amin").sqrt_()
-        reach = post.tau_
+        asked = min(max(1, round(share * num)), num - 1)
+        dist, others = _apart(post, order[:asked], order[asked:])
+        reach = post.tau_ or 1.0  # within a radius of zero all are at one place
         if math.isinf(reach):  # decided by those who are not asked
-            reach = _REACH * _usual(apart[~asked])
-        dist = apart[asked]
+            reach = _REACH * _usual(others)
         scaled = (dist / reach).clamp_(max=1.0)
         far = int(torch.isinf(dist).sum())
         return cls(
@@ -108,6 +103,28 @@ class DriftReference:
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
         return dict(self.__dict__)
+
+
+def _apart(
+    post: "GLIFPostProcessor", asked: torch.Tensor, others: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Distances of those asked, and of the others, to the nearest of the others."""
+    if post.k is None:
+        graph = post.similarity_
+        row, col = graph.edge_index.cpu()
+        known = torch.zeros(graph.num_nodes, dtype=torch.bool)
+        known[others] = True
+        known, sq_dist = known[col], graph.sq_dist.cpu().double()
+        apart = torch.full((graph.num_nodes,), math.inf, dtype=torch.float64)
+        apart.scatter_reduce_(0, row[known], sq_dist[known], "amin").sqrt_()
+        return apart[asked], apart[others]
+    # Among the k nearest of all there may be nobody who is not asked.
+    x, limit = post.x_, post.tau_
+    index = KNNIndex(x[others], 1, distance=post.distance, tau=limit, copy=False)
+    row, _, sq_dist, _ = index.query(x[asked])
+    dist = torch.full(asked.shape, math.inf, dtype=torch.float64)
+    dist.scatter_reduce_(0, row.cpu(), sq_dist.cpu().double(), "amin").sqrt_()
+    return dist, index.scale.cpu()
 
 
 def _usual(dist: torch.Tensor) -> float:

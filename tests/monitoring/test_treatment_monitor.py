@@ -303,6 +303,52 @@ def test_drift_reference_bounds_what_newcomers_do(generator: torch.Generator) ->
     assert wrong / 60 <= 0.2 + 3 * math.sqrt(0.2 * 0.8 / 60)
 
 
+@pytest.mark.parametrize(
+    "options", [{"tau": 0.04}, {"k": 1}, {"k": 2}, {"k": 1, "tau": 0.04}]
+)
+def test_drift_reference_is_of_the_nearest_who_were_not_asked(
+    options: dict[str, Any], generator: torch.Generator
+) -> None:
+    """Also of people whose k nearest were all asked, and in the order of the draw."""
+    x = people(300, 0.0, generator)
+    post = GLIFPostProcessor(**options).fit(x, x[:, 0])
+    found = DriftReference.of(post, generator=torch.Generator().manual_seed(4))
+    order = torch.randperm(300, generator=torch.Generator().manual_seed(4))
+    asked, others = x[order[:60]], x[order[60:]]
+    dist = torch.cdist(asked, others).min(1).values
+    apart = torch.cdist(others, others).fill_diagonal_(math.inf).min(1).values
+    reach = options.get("tau", 2 * float(np.quantile(apart.numpy(), 0.95)))
+    assert found.reach == pytest.approx(reach)
+    far = int((dist > options.get("tau", math.inf)).sum())
+    assert found.isolated == pytest.approx(binomial_bound(far, 60, 0.0125))
+    # A mean that is refuted, and one a step of the grid below that is not.
+    scaled = (dist / reach).clamp(max=1.0).numpy()
+    below = (math.sqrt(found.nearest) - 1 / 400) ** 2
+    assert refuted(scaled, found.nearest, 0.025) == (False, True)
+    assert refuted(scaled, below, 0.025) == (False, False)
+
+
+def binomial_bound(count: int, num: int, level: float) -> float:
+    """The chance at which so few have just the probability ``level``, by bisection."""
+    low, high = count / num, 1.0
+    for _ in range(60):
+        p = (low + high) / 2
+        few = sum(
+            math.comb(num, k) * p**k * (1 - p) ** (num - k) for k in range(count + 1)
+        )
+        low, high = (p, high) if few > level else (low, p)
+    return high
+
+
+def test_drift_without_a_radius_to_speak_of() -> None:
+    """With a radius of zero, people are at the same place or without peers."""
+    x = torch.arange(400.0).unsqueeze(1) // 4
+    drift = DriftReference.of(GLIFPostProcessor(tau=0.0).fit(x, x[:, 0] / 100))
+    monitor = TreatmentMonitor(0.5, drift=drift)
+    monitor.update([0.0, None], nearest=[0.0, math.inf])
+    assert monitor.to_dict()["streams"]["drift nearest"]["mean"] == 0.5
+
+
 def test_watch_counts_what_a_transform_knows(generator: torch.Generator) -> None:
     x = people(80, 0.0, generator)
     y = torch.rand(80, 3, generator=generator, dtype=torch.float64)
