@@ -43,8 +43,8 @@ class DriftReference:
         >>> x = torch.rand(500, 1, generator=torch.Generator().manual_seed(0))
         >>> post = GLIFPostProcessor(tau=0.02).fit(x, x[:, 0])
         >>> reference = DriftReference.of(post)
-        >>> reference.num_asked, reference.isolated < 0.06
-        (100, True)
+        >>> reference.num_asked, round(reference.isolated, 3)
+        (100, 0.043)
     """
 
     isolated: float
