@@ -9,7 +9,7 @@ import torch
 
 from pyg_glif._betting import mean_bound, share_bound
 from pyg_glif._validate import check_num_rows, check_scalar
-from pyg_glif.graph import KNNIndex
+from pyg_glif.graph import KNNIndex, SimilarityGraph
 
 if TYPE_CHECKING:
     from pyg_glif.postprocessor import GLIFPostProcessor
@@ -53,6 +53,10 @@ class DriftReference:
     alpha: float = 0.05
     num_asked: int = 0
 
+    def __post_init__(self) -> None:
+        check_scalar("alpha", self.alpha, above=0.0, below=1.0)
+        check_scalar("reach", self.reach, above=0.0)
+
     @classmethod
     def of(
         cls,
@@ -75,14 +79,15 @@ class DriftReference:
         if post.mutual:
             msg = "'post' must not have mutual neighbours (got 'mutual=True')"
             raise ValueError(f"{msg}. More people can then mean fewer neighbours")
-        num = len(post.x_)
+        graph = post.similarity_
+        num = graph.num_nodes
         check_num_rows("post", num, 10)
         if generator is None:
             generator = torch.Generator().manual_seed(0)
         # In random order, however the rows were sorted: bets need independent values.
         order = torch.randperm(num, generator=generator)
         asked = min(max(1, round(share * num)), num - 1)
-        dist, others = _apart(post, order[:asked], order[asked:])
+        dist, others = _apart(post, graph, order[:asked], order[asked:])
         reach = post.tau_ or 1.0  # within a radius of zero all are at one place
         if math.isinf(reach):  # decided by those who are not asked
             reach = _REACH * _usual(others)
@@ -106,11 +111,13 @@ class DriftReference:
 
 
 def _apart(
-    post: "GLIFPostProcessor", asked: torch.Tensor, others: torch.Tensor
+    post: "GLIFPostProcessor",
+    graph: SimilarityGraph,
+    asked: torch.Tensor,
+    others: torch.Tensor,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Distances of those asked, and of the others, to the nearest of the others."""
-    if post.k is None:
-        graph = post.similarity_
+    if graph.k is None:
         row, col = graph.edge_index.cpu()
         known = torch.zeros(graph.num_nodes, dtype=torch.bool)
         known[others] = True

@@ -32,8 +32,9 @@ from pyg_glif.tuning.trials import Grid
 _PILOT = 0.2
 # Arguments of 'tune' with an entry for each person.
 _BY_PERSON = ("x", "y_hat", "labels", "attribute", "group", "mask")
-# What cannot be told apart by person, or was not made without those set aside.
-_REFUSED = ("score", "unfairness", "references", "graph")
+# What cannot be told apart by person, or was not made without those set aside; and
+# groups, whose shares a fit finds for them together.
+_REFUSED = ("score", "unfairness", "references", "graph", "groups")
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,7 @@ most ``delta`` (Angelopoulos, Bates, Candès, Jordan and Lei, 2021).
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -84,7 +84,8 @@ class RiskControl:
     def _names(self) -> list[str]:
         if self.risk is None:
             return list(self.alpha) if isinstance(self.alpha, Mapping) else ["loss"]
-        return [self.risk] if isinstance(self.risk, str) else list(self.risk)
+        alone = isinstance(self.risk, str) or not isinstance(self.risk, Iterable)
+        return [self.risk] if alone else list(self.risk)  # type: ignore[list-item]
 
     @property
     def limits(self) -> dict[str, float]:
@@ -96,11 +97,11 @@ class RiskControl:
 
     @property
     def num_needed(self) -> int:
-        """The fewest people set aside who could prove anything, if nobody loses."""
+        """The fewest people set aside who prove anything if no decision changes."""
         return max(_fewest(limit, self.delta) for limit in self.limits.values())
 
     def check_enough(self, num: int, num_people: int) -> None:
-        """Raises if so many people set aside could never certify anything."""
+        """Raises if losses of zero of so many people would certify nothing."""
         if num >= self.num_needed:
             return
         limits = ", ".join(f"{name} {limit:g}" for name, limit in self.limits.items())
@@ -203,7 +204,7 @@ class Guarantee:
     Args:
         control (RiskControl): The promise that was asked for.
         tests (tuple of RiskTest): Settings in the order in which they were tested; all
-            but the last are certified.
+            are certified but the last, which is only if there was none to follow.
         chosen (RiskTest, optional): That of the choice; :obj:`None` if no setting
             qualifies.
         fitted (Tensor): Rows of the people who are fitted: the promise is about the

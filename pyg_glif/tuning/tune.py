@@ -201,8 +201,6 @@ def tune(
         ['distance', 'lam', 'link', 'normalization', 'solver', 'tau', 'theta']
     """
     if guarantee is not None:
-        if groups is not None:
-            raise ValueError("'groups' must be None with 'guarantee'")
         return with_guarantee(tune, **locals())
     x = check_features("x", x, distance).detach()
     y = check_outputs("y_hat", to_tensor("y_hat", y_hat)).to(x.device)

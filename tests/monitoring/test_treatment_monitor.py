@@ -383,7 +383,10 @@ def test_clock_that_goes_back_is_told_once() -> None:
     monitor = TreatmentMonitor(0.05)
     moment = datetime(2026, 3, 1, tzinfo=timezone.utc)
     monitor.update(0.1, time=moment)
-    with pytest.warns(ClockWarning, match="went back by 60 seconds"):
+    message = (
+        "'time' went back by 60 seconds: people count in the order in which they come"
+    )
+    with pytest.warns(ClockWarning, match=f"^{re.escape(message)}$"):
         monitor.update(0.1, time=moment.timestamp() - 60)
     monitor.update([0.1, 0.1], time=[moment.timestamp() - 5, moment.timestamp() + 5])
     found = monitor.to_dict()
@@ -433,6 +436,7 @@ NOT_NUMBERS: list[tuple[Any, dict[str, Any], str]] = [
     (0.1, {"id": math.nan}, "'id' must be a text or a whole number (got nan)"),
     (0.1, {"id": ""}, "'id' must not be empty (got '')"),
     (0.1, {"nearest": -1.0}, "'nearest' must be non-negative (got -1.0)"),
+    (0.1, {"nearest": math.nan}, "'nearest' must be non-negative (got nan)"),
     (0.1, {"time": math.nan}, "'time' must be finite (got nan)"),
 ]
 
@@ -444,6 +448,18 @@ def test_bad_people_are_refused_before_anybody_counts(
     monitor = TreatmentMonitor(0.05, groups=["a", "b"])
     with pytest.raises(ValueError, match=re.escape(message)):
         monitor.update(gap, **options)
+    assert monitor.num == 0
+
+
+def test_outputs_that_are_no_numbers_are_not_people_without_peers() -> None:
+    x = torch.arange(10.0).unsqueeze(1)
+    post = GLIFPostProcessor(tau=1.0).fit(x, x[:, 0] / 10)
+    fair, info = post.transform(x[:3], x[:3, 0] / 10, return_info=True)
+    fair[1] = math.nan
+    monitor = TreatmentMonitor(0.05)
+    message = "'y_fair' must be finite (got nan at index 1, 1 such values)"
+    with pytest.raises(ValueError, match=re.escape(message)):
+        monitor.watch(fair, info)
     assert monitor.num == 0
 
 
@@ -485,3 +501,21 @@ def test_drift_reference_of_mutual_neighbours_is_refused() -> None:
     few = GLIFPostProcessor(tau=1.0).fit(x[:5], x[:5, 0])
     with pytest.raises(ValueError, match="'post' must have at least 10 rows"):
         DriftReference.of(few)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"alpha": 0.0}, "'alpha' must be positive (got 0.0)"),
+        ({"alpha": 1.0}, "'alpha' must be below 1.0 (got 1.0)"),
+        ({"share": 1.0}, "'share' must be below 1.0 (got 1.0)"),
+    ],
+)
+def test_bad_drift_reference(options: dict[str, Any], message: str) -> None:
+    x = torch.arange(30.0).unsqueeze(1)
+    post = GLIFPostProcessor(tau=1.0).fit(x, x[:, 0])
+    with pytest.raises(ValueError, match=re.escape(message)):
+        DriftReference.of(post, **options)
+    if "alpha" in options:
+        with pytest.raises(ValueError, match=re.escape(message)):
+            DriftReference(isolated=0.1, nearest=0.3, reach=2.0, **options)
