@@ -301,8 +301,7 @@ def p_value(losses: Losses, limit: float) -> float:
     """
     if len(losses) == 0:
         return 1.0
-    steps = np.log1p(np.outer(_BETS / (1.0 - limit), limit - losses))
-    best = float(_log_mean(steps.cumsum(1)).max())
+    best = float(_log_mean(_gains(losses, limit).cumsum(1)).max())
     return math.exp(-max(0.0, best))
 
 
@@ -317,6 +316,12 @@ def upper_bound(losses: Losses, delta: float) -> float:
     return high
 
 
+def _gains(losses: Losses, limit: float) -> Losses:  # [M] -> [B, M]
+    """Logarithms of the factors by which each loss changes the capital of each bet."""
+    out: Losses = np.log1p(np.outer(_BETS / (1.0 - limit), limit - losses))
+    return out
+
+
 def _log_mean(steps: Losses) -> Losses:  # [B, ...] -> [...]
     """Logarithm of the mean of capitals whose logarithms are given."""
     out: Losses = np.logaddexp.reduce(steps, axis=0) - math.log(len(steps))
@@ -325,19 +330,19 @@ def _log_mean(steps: Losses) -> Losses:  # [B, ...] -> [...]
 
 def _fewest(limit: float, delta: float) -> int:
     """Losses of zero that it takes for a p-value of ``delta``."""
-    gains = np.log1p(_BETS * limit / (1.0 - limit))
-    low, high = 1, math.ceil((math.log(1.0 / delta) + math.log(len(_BETS))) / gains[-1])
+    zero = np.zeros(1)
+    gains, low, high = _gains(zero, limit), 1, _needed(zero, limit, delta)
+    assert high is not None  # a loss of zero is below every limit
     while low < high:
         middle = (low + high) // 2
-        enough = float(_log_mean(middle * gains)) >= math.log(1.0 / delta)
+        enough = float(_log_mean(middle * gains)[0]) >= math.log(1.0 / delta)
         low, high = (low, middle) if enough else (middle + 1, high)
     return low
 
 
 def _needed(losses: Losses, limit: float, delta: float) -> int | None:
-    """Losses like these that it takes for a p-value of ``delta``, about."""
-    steps = np.log1p(np.outer(_BETS / (1.0 - limit), limit - losses))
-    rate = float(steps.mean(1).max())
+    """Losses like these that it takes for a p-value of ``delta``, by the best bet."""
+    rate = float(_gains(losses, limit).mean(1).max())
     if rate <= 0:
         return None
     return math.ceil((math.log(1.0 / delta) + math.log(len(_BETS))) / rate)

@@ -436,7 +436,7 @@ NOT_NUMBERS: list[tuple[Any, dict[str, Any], str]] = [
     (0.1, {"id": math.nan}, "'id' must be a text or a whole number (got nan)"),
     (0.1, {"id": ""}, "'id' must not be empty (got '')"),
     (0.1, {"nearest": -1.0}, "'nearest' must be non-negative (got -1.0)"),
-    (0.1, {"nearest": math.nan}, "'nearest' must be non-negative (got nan)"),
+    (0.1, {"nearest": math.nan}, "'nearest' must be finite (got nan)"),
     (0.1, {"time": math.nan}, "'time' must be finite (got nan)"),
 ]
 
