@@ -1,4 +1,8 @@
-"""Watches how served people are treated beside their peers."""
+"""Watches how served people are treated beside their peers.
+
+One class, and long for what it says about its arguments: checks, tests, the file and
+the picture are in ``_people``, ``_stream``, ``_journal`` and ``_figure``.
+"""
 
 import math
 import threading
