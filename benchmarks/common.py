@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from scipy.stats import beta
 
 from pyg_glif._runtime import PeakMemory as PeakMemory
 
@@ -94,6 +95,13 @@ def write(name: str, rows: list[dict[str, Any]], key: tuple[str, ...]) -> None:
     new = [{**row, "environment": here} for row in rows]
     seen = {tuple(row[k] for k in key): row for row in [*old, *new]}
     path.write_text(json.dumps({"rows": list(seen.values())}, indent=1) + "\n")
+
+
+def share(count: int, num: int) -> str:
+    """A share and its exact 95% interval (Clopper and Pearson)."""
+    low = 0.0 if count == 0 else float(beta.ppf(0.025, count, num - count + 1))
+    high = 1.0 if count == num else float(beta.ppf(0.975, count + 1, num - count))
+    return f"{count / num:.1%} ({low:.1%} to {high:.1%})"
 
 
 def table(header: list[str], rows: list[list[str]]) -> str:

@@ -25,8 +25,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from common import RESULTS, interleaved, table, write
-from scipy.stats import beta, norm
+from common import RESULTS, interleaved, share, table, write
+from scipy.stats import norm
 
 from pyg_glif import GLIFPostProcessor
 from pyg_glif._betting import Capital, MeanSequence
@@ -99,6 +99,35 @@ def null(name: str) -> dict[str, Any]:
     }
 
 
+GROUPS = "everybody and two groups, all at the limit"
+
+
+def grouped() -> dict[str, Any]:
+    """The same for everybody and two groups in turn, with a third of alpha each."""
+    rng, draw, level = np.random.default_rng(2), shares(EPSILON), ALPHA / 3
+    wrong, missed = (np.zeros(STREAMS, dtype=bool) for _ in range(2))
+    tests = [Capital(EPSILON, STREAMS) for _ in range(3)]
+    mean = np.full(STREAMS, EPSILON)
+    held = [MeanSequence(level, mean, STREAMS) for _ in range(3)]
+    for t in range(PEOPLE):
+        x = draw(rng, STREAMS, t)
+        for k in (0, 1 + t % 2):
+            tests[k].step(x)
+            held[k].step(x)
+            wrong |= tests[k].peak >= -math.log(level)
+            limit = math.log(2.0 / level)
+            missed |= (held[k].above >= limit) | (held[k].below >= limit)
+    return {
+        "part": "null",
+        "stream": GROUPS,
+        "streams": STREAMS,
+        "people": PEOPLE,
+        "alarms": int(wrong.sum()),
+        "missed": int(missed.sum()),
+        "naive": None,
+    }
+
+
 def z_score(total: np.ndarray, squares: np.ndarray, num: int) -> np.ndarray:
     """How many standard errors the mean is above the limit."""
     mean = total / num
@@ -148,10 +177,15 @@ def delay(name: str, streams: int = 500, longest: int = 3000) -> dict[str, Any]:
     }
 
 
-def circle(num: int, rng: torch.Generator, shift: float = 0.0) -> torch.Tensor:
-    """People in a square, some near each other."""
+def square(num: int, rng: torch.Generator, shift: float = 0.0) -> torch.Tensor:
+    """People in a square, most of them near one corner."""
     x = torch.rand(num, 2, generator=rng, dtype=torch.float64)
     return x * x + shift
+
+
+def crowd(num: int, rng: torch.Generator) -> torch.Tensor:
+    """Those of the square who are near the corner."""
+    return square(num, rng) / 4
 
 
 DRIFTS: dict[str, dict[str, Any]] = {
@@ -159,23 +193,26 @@ DRIFTS: dict[str, dict[str, Any]] = {
     "the same population, radius that is suggested": {"target_degree": 5},
     "the same population, k = 5": {"k": 5},
     "moved by 0.05, radius": {"tau": 0.05, "shift": 0.05},
+    "moved by 0.05, radius, 2,000 fitted": {"tau": 0.05, "shift": 0.05, "num": 2000},
     "moved by 0.2, radius": {"tau": 0.05, "shift": 0.2},
     "moved by 0.2, k = 5": {"k": 5, "shift": 0.2},
+    "crowded where most were, radius": {"tau": 0.05, "crowd": True},
 }
 
 
 def drift(name: str, fits: int = 300, people: int = 600) -> dict[str, Any]:
     """Alarms of the test for drift, over fits and newcomers."""
     options = dict(DRIFTS[name])
-    shift = options.pop("shift", 0.0)
+    shift, crowded = options.pop("shift", 0.0), options.pop("crowd", False)
+    num = options.pop("num", 400)
     alarms, when = 0, []
     for seed in range(fits):
         rng = torch.Generator().manual_seed(seed)
-        x = circle(400, rng)
+        x = square(num, rng)
         post = GLIFPostProcessor(**options, progress=False).fit(x, x[:, 0])
         reference = DriftReference.of(post, generator=rng)
         monitor = TreatmentMonitor(0.5, drift=reference)
-        new = circle(people, rng, shift)
+        new = crowd(people, rng) if crowded else square(people, rng, shift)
         _, info = post.transform(new, new[:, 0].clamp(max=1.0), return_info=True)
         nearest = info.peers.nearest()
         alone = torch.isinf(nearest)
@@ -257,13 +294,6 @@ def cost_of(
     }
 
 
-def interval(count: int, num: int) -> str:
-    """A share and its exact 95% interval."""
-    low = 0.0 if count == 0 else float(beta.ppf(0.025, count, num - count + 1))
-    high = 1.0 if count == num else float(beta.ppf(0.975, count + 1, num - count))
-    return f"{count / num:.1%} ({low:.1%} to {high:.1%})"
-
-
 def page(rows: list[dict[str, Any]]) -> str:
     """All tables."""
     parts: dict[str, list[dict[str, Any]]] = {}
@@ -278,12 +308,12 @@ def page(rows: list[dict[str, Any]]) -> str:
             lines.append(
                 [
                     row["stream"],
-                    "does not apply" if above else f"at most {ALPHA:.0%}",
-                    interval(row["alarms"], row["streams"]),
+                    f"at most {ALPHA:.0%}" + (" (interval)" if above else ""),
+                    share(row["alarms"], row["streams"]),
                     ""
                     if row["missed"] is None
-                    else interval(row["missed"], row["streams"]),
-                    interval(row["naive"], row["streams"]),
+                    else share(row["missed"], row["streams"]),
+                    "" if row["naive"] is None else share(row["naive"], row["streams"]),
                 ]
             )
         out.append(table([*head, "naive test, repeated"], lines))
@@ -304,14 +334,17 @@ def page(rows: list[dict[str, Any]]) -> str:
         head += ["found", f"test of exactly {PLANNED} people finds it"]
         out.append(table(head, lines))
     if "drift" in parts:
+        proved = {"the same population, radius", "the same population, k = 5"}
         lines = [
             [
                 row["stream"],
-                "at most 5%" if row["stream"].startswith("the same") else "",
-                interval(row["alarms"], row["streams"]),
+                "at most 5%" if row["stream"] in proved else "nothing",
+                share(row["alarms"], row["streams"]),
                 "" if row["delay"] is None else f"{row['delay']:.0f}",
             ]
-            for row in parts["drift"]
+            for row in sorted(
+                parts["drift"], key=lambda r: [*DRIFTS].index(r["stream"])
+            )
         ]
         head = ["newcomers", "claimed", "alarm for drift, ever"]
         out.append(table([*head, "people until then"], lines))
@@ -353,6 +386,8 @@ def main() -> None:
         for case in cases if name in parts else ():
             write("monitor", [run(case)], KEY)
             print(name, case, flush=True)
+    if "null" in parts:
+        write("monitor", [grouped()], KEY)
     if "cost" in parts:
         write("monitor", cost(), KEY)
     rows = json.loads((RESULTS / "monitor.json").read_text())["rows"]

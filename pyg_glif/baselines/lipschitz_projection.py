@@ -136,8 +136,8 @@ def lipschitz_projection(
         tensor([1., 2., 2.])
         >>> fair.num_active, fair.active_pairs.T.tolist()
         (1, [[0, 1]])
-        >>> fair.max_violation < 1e-6, fair.duality_gap < 1e-6
-        (True, True)
+        >>> round(fair.max_violation, 6), round(fair.duality_gap, 6)
+        (0.0, 0.0)
     """
     given, x = y_hat, check_features("x", x).detach()
     y_hat = check_outputs("y_hat", y_hat).detach()

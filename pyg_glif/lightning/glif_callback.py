@@ -70,11 +70,11 @@ class GLIFCallback(Callback):
         >>> quiet = {"logger": False, "enable_progress_bar": False}
         >>> trainer = Trainer(accelerator="cpu", callbacks=callback, **quiet)
         >>> _ = trainer.predict(FairClassifier(MLP(1, 8, 2)), people)
-        >>> bool((callback.y_fair_[2] == callback.y_hat_[2]).all())  # no neighbour
-        True
+        >>> callback.y_fair_[2] - callback.y_hat_[2]  # no neighbour
+        tensor([0., 0.])
         >>> found = callback.metrics_
-        >>> found["glif_energy_after"] < found["glif_energy_before"]
-        True
+        >>> round(found["glif_energy_after"] / found["glif_energy_before"], 2)
+        0.2
         >>> callback.post_
         GLIFPostProcessor(tau=2.0)
     """

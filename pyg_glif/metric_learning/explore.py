@@ -113,8 +113,8 @@ class EXPLORE:
         >>> distance.sigma.round(decimals=2) + 0.0  # the second column is ignored
         tensor([[1.2300, 0.0100],
                 [0.0100, 0.0000]])
-        >>> distance.fit_result.converged
-        True
+        >>> round(distance.fit_result.log_likelihood, 3)  # of a pair, on average
+        -0.2
     """
 
     penalty: float = 0.0

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from pyg_glif._validate import check_known
+from pyg_glif._validate import check_known, check_scalar
 
 # Rounding of outputs in float32 may push a difference this far beyond 1.
 _ROUNDING = 1e-6
@@ -61,18 +61,14 @@ def _listed(value: Any) -> list[Any]:
     return list(value.tolist() if hasattr(value, "tolist") else value)
 
 
-def _number(name: str, value: Any) -> float:
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        raise TypeError(f"'{name}' must be a number (got {value!r})") from None
-
-
 def _gap(value: Any, index: int) -> float | None:
     """A disparity, from 0 to 1."""
     if value is None:
         return None
-    number = _number("disparity", value)
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise TypeError(f"'disparity' must be a number (got {value!r})") from None
     if math.isnan(number):
         msg = f"'disparity' must be a number (got NaN at index {index})"
         raise ValueError(f"{msg}. Pass 'None' for a person without peers")
@@ -111,19 +107,11 @@ def _distance(value: Any) -> float | None:
     """A distance to the nearest peer, infinite without one."""
     if value is None:
         return None
-    number = _number("nearest", value)
-    if not number >= 0.0:
-        raise ValueError(f"'nearest' must be non-negative (got {number})")
-    return number
+    return check_scalar("nearest", value, minimum=0.0, allow_inf=True)
 
 
 def _time(value: Any) -> float | None:
     """A moment in seconds."""
-    if value is None:
-        return None
     if isinstance(value, datetime):
         return value.timestamp()
-    number = _number("time", value)
-    if not math.isfinite(number):
-        raise ValueError(f"'time' must be finite (got {number})")
-    return number
+    return None if value is None else check_scalar("time", value)

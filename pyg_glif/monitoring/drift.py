@@ -9,6 +9,7 @@ import torch
 
 from pyg_glif._betting import mean_bound, share_bound
 from pyg_glif._validate import check_num_rows, check_scalar
+from pyg_glif.graph import KNNIndex, SimilarityGraph
 
 if TYPE_CHECKING:
     from pyg_glif.postprocessor import GLIFPostProcessor
@@ -42,8 +43,8 @@ class DriftReference:
         >>> x = torch.rand(500, 1, generator=torch.Generator().manual_seed(0))
         >>> post = GLIFPostProcessor(tau=0.02).fit(x, x[:, 0])
         >>> reference = DriftReference.of(post)
-        >>> reference.num_asked, reference.isolated < 0.06
-        (100, True)
+        >>> reference.num_asked, round(reference.isolated, 3)
+        (100, 0.043)
     """
 
     isolated: float
@@ -51,6 +52,10 @@ class DriftReference:
     reach: float
     alpha: float = 0.05
     num_asked: int = 0
+
+    def __post_init__(self) -> None:
+        check_scalar("alpha", self.alpha, above=0.0, below=1.0)
+        check_scalar("reach", self.reach, above=0.0)
 
     @classmethod
     def of(
@@ -79,18 +84,13 @@ class DriftReference:
         check_num_rows("post", num, 10)
         if generator is None:
             generator = torch.Generator().manual_seed(0)
+        # In random order, however the rows were sorted: bets need independent values.
         order = torch.randperm(num, generator=generator)
-        asked = torch.zeros(num, dtype=torch.bool)
-        asked[order[: max(1, round(share * num))]] = True
-        row, col = graph.edge_index.cpu()
-        sq_dist = graph.sq_dist.cpu().double()
-        others = ~asked[col]
-        apart = torch.full((num,), math.inf, dtype=torch.float64)
-        apart.scatter_reduce_(0, row[others], sq_dist[others], "amin").sqrt_()
-        reach = post.tau_
+        asked = min(max(1, round(share * num)), num - 1)
+        dist, others = _apart(post, graph, order[:asked], order[asked:])
+        reach = post.tau_ or 1.0  # within a radius of zero all are at one place
         if math.isinf(reach):  # decided by those who are not asked
-            reach = _REACH * _usual(apart[~asked])
-        dist = apart[asked]
+            reach = _REACH * _usual(others)
         scaled = (dist / reach).clamp_(max=1.0)
         far = int(torch.isinf(dist).sum())
         return cls(
@@ -108,6 +108,30 @@ class DriftReference:
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
         return dict(self.__dict__)
+
+
+def _apart(
+    post: "GLIFPostProcessor",
+    graph: SimilarityGraph,
+    asked: torch.Tensor,
+    others: torch.Tensor,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Distances of those asked, and of the others, to the nearest of the others."""
+    if graph.k is None:
+        row, col = graph.edge_index.cpu()
+        known = torch.zeros(graph.num_nodes, dtype=torch.bool)
+        known[others] = True
+        known, sq_dist = known[col], graph.sq_dist.cpu().double()
+        apart = torch.full((graph.num_nodes,), math.inf, dtype=torch.float64)
+        apart.scatter_reduce_(0, row[known], sq_dist[known], "amin").sqrt_()
+        return apart[asked], apart[others]
+    # Among the k nearest of all there may be nobody who is not asked.
+    x, limit = post.x_, post.tau_
+    index = KNNIndex(x[others], 1, distance=post.distance, tau=limit, copy=False)
+    row, _, sq_dist, _ = index.query(x[asked])
+    dist = torch.full(asked.shape, math.inf, dtype=torch.float64)
+    dist.scatter_reduce_(0, row.cpu(), sq_dist.cpu().double(), "amin").sqrt_()
+    return dist, index.scale.cpu()
 
 
 def _usual(dist: torch.Tensor) -> float:

@@ -36,8 +36,9 @@ def asset(name: str) -> str:
     ``vl-convert-python`` (``pyg_glif[report]``), not from the network.
 
     Example:
-        >>> "prefers-color-scheme: dark" in asset("style.css")
-        True
+        >>> lines = asset("style.css").splitlines()
+        >>> [line for line in lines if line.startswith("@media")][:2]
+        ['@media (prefers-color-scheme: dark) {', '@media (max-width: 40rem) {']
     """
     check_choice("name", name, ASSETS)
     if name == "vega.js":

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -26,14 +27,15 @@ from pyg_glif.tuning.guarantee import Guarantee, Losses, RiskControl
 from pyg_glif.tuning.measures import Measures
 from pyg_glif.tuning.newcomers import AmongNearest, Method, Source, WithinRadius
 from pyg_glif.tuning.result import TunePoint, TuneResult
-from pyg_glif.tuning.trials import Grid
+from pyg_glif.tuning.trials import Grid, Neighborhood
 
 # Of the people who are fitted, those who come as newcomers to find the order of tests.
 _PILOT = 0.2
 # Arguments of 'tune' with an entry for each person.
 _BY_PERSON = ("x", "y_hat", "labels", "attribute", "group", "mask")
-# What cannot be told apart by person, or was not made without those set aside.
-_REFUSED = ("score", "unfairness", "references", "graph")
+# What cannot be told apart by person, or was not made without those set aside; and
+# groups, whose shares a fit finds for them together.
+_REFUSED = ("score", "unfairness", "references", "graph", "groups")
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,25 +107,25 @@ class Arrivals:
     theta: float | None
     aside: Aside
     alone: bool
-    _known: dict[TunePoint, dict[str, Losses]] = field(default_factory=dict)
+    _known: dict[tuple[Neighborhood, float], dict[str, Losses]] = field(
+        default_factory=dict
+    )
 
     def __call__(self, point: TunePoint) -> Mapping[str, Losses]:
         """Losses of every newcomer."""
-        key = replace(point, **_BLANK)
-        if key not in self._known:
-            at, lams = self.grid.find(point), self.grid.lams
+        at, lams = self.grid.find(point), self.grid.lams
+        if (at, point.lam) not in self._known:
             lams = [point.lam] if self.alone or point.lam not in lams else lams
             method = self.method
             if self.alone:
                 method = replace(method, solver=method.solver or Auto())
             rounds = method.rounds(at.source, at.size, at.theta, [self._fold], lams)
             for step in next(iter(rounds)):
-                found = replace(key, lam=step.lam)
-                self._known[found] = self._losses(step.fitted, step.new)
-                if step.status.is_failure:
-                    worst = {n: v * 0.0 + 1.0 for n, v in self._known[found].items()}
-                    self._known[found] = worst
-        return self._known[key]
+                losses = self._losses(step.fitted, step.new)
+                if step.status.is_failure:  # the worst that can be
+                    losses = {name: np.ones_like(v) for name, v in losses.items()}
+                self._known[at, step.lam] = losses
+        return self._known[at, point.lam]
 
     @cached_property
     def _fold(self) -> Fold:
@@ -159,17 +161,6 @@ class Arrivals:
             torch.bincount(row, value, minlength=len(new)) for value in (weight, unlike)
         )
         return part / total.clamp(min=torch.finfo(total.dtype).tiny)
-
-
-# What is not part of a setting.
-_BLANK: dict[str, Any] = {
-    "score": 0.0,
-    "unfairness": 0.0,
-    "loss": 0.0,
-    "score_se": None,
-    "loss_se": None,
-    "unfairness_se": None,
-}
 
 
 def with_guarantee(
@@ -212,7 +203,7 @@ def with_guarantee(
     first = Arrivals(*arrivals, pilot, alone=False)
     points.sort(key=lambda point: -guarantee.promise(first(point)))
     tests = guarantee.certify(points, Arrivals(*arrivals, aside, alone=True))
-    certified = [test for test in tests if test.certified]
+    certified = (test for test in tests if test.certified)
     best = min(certified, key=lambda test: fairest(test.point), default=None)
     promise = Guarantee(
         guarantee, tests, best, aside.fitted, aside.new, aside.num_units

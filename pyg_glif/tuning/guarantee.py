@@ -11,7 +11,7 @@ most ``delta`` (Angelopoulos, Bates, Candès, Jordan and Lei, 2021).
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -84,7 +84,8 @@ class RiskControl:
     def _names(self) -> list[str]:
         if self.risk is None:
             return list(self.alpha) if isinstance(self.alpha, Mapping) else ["loss"]
-        return [self.risk] if isinstance(self.risk, str) else list(self.risk)
+        alone = isinstance(self.risk, str) or not isinstance(self.risk, Iterable)
+        return [self.risk] if alone else list(self.risk)  # type: ignore[list-item]
 
     @property
     def limits(self) -> dict[str, float]:
@@ -96,11 +97,11 @@ class RiskControl:
 
     @property
     def num_needed(self) -> int:
-        """The fewest people set aside who could prove anything, if nobody loses."""
+        """The fewest people set aside who prove anything if no decision changes."""
         return max(_fewest(limit, self.delta) for limit in self.limits.values())
 
     def check_enough(self, num: int, num_people: int) -> None:
-        """Raises if so many people set aside could never certify anything."""
+        """Raises if losses of zero of so many people would certify nothing."""
         if num >= self.num_needed:
             return
         limits = ", ".join(f"{name} {limit:g}" for name, limit in self.limits.items())
@@ -203,7 +204,7 @@ class Guarantee:
     Args:
         control (RiskControl): The promise that was asked for.
         tests (tuple of RiskTest): Settings in the order in which they were tested; all
-            but the last are certified.
+            are certified but the last, which is only if there was none to follow.
         chosen (RiskTest, optional): That of the choice; :obj:`None` if no setting
             qualifies.
         fitted (Tensor): Rows of the people who are fitted: the promise is about the
@@ -300,8 +301,7 @@ def p_value(losses: Losses, limit: float) -> float:
     """
     if len(losses) == 0:
         return 1.0
-    steps = np.log1p(np.outer(_BETS / (1.0 - limit), limit - losses))
-    best = float(_log_mean(steps.cumsum(1)).max())
+    best = float(_log_mean(_gains(losses, limit).cumsum(1)).max())
     return math.exp(-max(0.0, best))
 
 
@@ -316,6 +316,12 @@ def upper_bound(losses: Losses, delta: float) -> float:
     return high
 
 
+def _gains(losses: Losses, limit: float) -> Losses:  # [M] -> [B, M]
+    """Logarithms of the factors by which each loss changes the capital of each bet."""
+    out: Losses = np.log1p(np.outer(_BETS / (1.0 - limit), limit - losses))
+    return out
+
+
 def _log_mean(steps: Losses) -> Losses:  # [B, ...] -> [...]
     """Logarithm of the mean of capitals whose logarithms are given."""
     out: Losses = np.logaddexp.reduce(steps, axis=0) - math.log(len(steps))
@@ -324,19 +330,19 @@ def _log_mean(steps: Losses) -> Losses:  # [B, ...] -> [...]
 
 def _fewest(limit: float, delta: float) -> int:
     """Losses of zero that it takes for a p-value of ``delta``."""
-    gains = np.log1p(_BETS * limit / (1.0 - limit))
-    low, high = 1, math.ceil((math.log(1.0 / delta) + math.log(len(_BETS))) / gains[-1])
+    zero = np.zeros(1)
+    gains, low, high = _gains(zero, limit), 1, _needed(zero, limit, delta)
+    assert high is not None  # a loss of zero is below every limit
     while low < high:
         middle = (low + high) // 2
-        enough = float(_log_mean(middle * gains)) >= math.log(1.0 / delta)
+        enough = float(_log_mean(middle * gains)[0]) >= math.log(1.0 / delta)
         low, high = (low, middle) if enough else (middle + 1, high)
     return low
 
 
 def _needed(losses: Losses, limit: float, delta: float) -> int | None:
-    """Losses like these that it takes for a p-value of ``delta``, about."""
-    steps = np.log1p(np.outer(_BETS / (1.0 - limit), limit - losses))
-    rate = float(steps.mean(1).max())
+    """Losses like these that it takes for a p-value of ``delta``, by the best bet."""
+    rate = float(_gains(losses, limit).mean(1).max())
     if rate <= 0:
         return None
     return math.ceil((math.log(1.0 / delta) + math.log(len(_BETS))) / rate)

@@ -303,6 +303,52 @@ def test_drift_reference_bounds_what_newcomers_do(generator: torch.Generator) ->
     assert wrong / 60 <= 0.2 + 3 * math.sqrt(0.2 * 0.8 / 60)
 
 
+@pytest.mark.parametrize(
+    "options", [{"tau": 0.04}, {"k": 1}, {"k": 2}, {"k": 1, "tau": 0.04}]
+)
+def test_drift_reference_is_of_the_nearest_who_were_not_asked(
+    options: dict[str, Any], generator: torch.Generator
+) -> None:
+    """Also of people whose k nearest were all asked, and in the order of the draw."""
+    x = people(300, 0.0, generator)
+    post = GLIFPostProcessor(**options).fit(x, x[:, 0])
+    found = DriftReference.of(post, generator=torch.Generator().manual_seed(4))
+    order = torch.randperm(300, generator=torch.Generator().manual_seed(4))
+    asked, others = x[order[:60]], x[order[60:]]
+    dist = torch.cdist(asked, others).min(1).values
+    apart = torch.cdist(others, others).fill_diagonal_(math.inf).min(1).values
+    reach = options.get("tau", 2 * float(np.quantile(apart.numpy(), 0.95)))
+    assert found.reach == pytest.approx(reach)
+    far = int((dist > options.get("tau", math.inf)).sum())
+    assert found.isolated == pytest.approx(binomial_bound(far, 60, 0.0125))
+    # A mean that is refuted, and one a step of the grid below that is not.
+    scaled = (dist / reach).clamp(max=1.0).numpy()
+    below = (math.sqrt(found.nearest) - 1 / 400) ** 2
+    assert refuted(scaled, found.nearest, 0.025) == (False, True)
+    assert refuted(scaled, below, 0.025) == (False, False)
+
+
+def binomial_bound(count: int, num: int, level: float) -> float:
+    """The chance at which so few have just the probability ``level``, by bisection."""
+    low, high = count / num, 1.0
+    for _ in range(60):
+        p = (low + high) / 2
+        few = sum(
+            math.comb(num, k) * p**k * (1 - p) ** (num - k) for k in range(count + 1)
+        )
+        low, high = (p, high) if few > level else (low, p)
+    return high
+
+
+def test_drift_without_a_radius_to_speak_of() -> None:
+    """With a radius of zero, people are at the same place or without peers."""
+    x = torch.arange(400.0).unsqueeze(1) // 4
+    drift = DriftReference.of(GLIFPostProcessor(tau=0.0).fit(x, x[:, 0] / 100))
+    monitor = TreatmentMonitor(0.5, drift=drift)
+    monitor.update([0.0, None], nearest=[0.0, math.inf])
+    assert monitor.to_dict()["streams"]["drift nearest"]["mean"] == 0.5
+
+
 def test_watch_counts_what_a_transform_knows(generator: torch.Generator) -> None:
     x = people(80, 0.0, generator)
     y = torch.rand(80, 3, generator=generator, dtype=torch.float64)
@@ -337,7 +383,10 @@ def test_clock_that_goes_back_is_told_once() -> None:
     monitor = TreatmentMonitor(0.05)
     moment = datetime(2026, 3, 1, tzinfo=timezone.utc)
     monitor.update(0.1, time=moment)
-    with pytest.warns(ClockWarning, match="went back by 60 seconds"):
+    message = (
+        "'time' went back by 60 seconds: people count in the order in which they come"
+    )
+    with pytest.warns(ClockWarning, match=f"^{re.escape(message)}$"):
         monitor.update(0.1, time=moment.timestamp() - 60)
     monitor.update([0.1, 0.1], time=[moment.timestamp() - 5, moment.timestamp() + 5])
     found = monitor.to_dict()
@@ -387,6 +436,7 @@ NOT_NUMBERS: list[tuple[Any, dict[str, Any], str]] = [
     (0.1, {"id": math.nan}, "'id' must be a text or a whole number (got nan)"),
     (0.1, {"id": ""}, "'id' must not be empty (got '')"),
     (0.1, {"nearest": -1.0}, "'nearest' must be non-negative (got -1.0)"),
+    (0.1, {"nearest": math.nan}, "'nearest' must be finite (got nan)"),
     (0.1, {"time": math.nan}, "'time' must be finite (got nan)"),
 ]
 
@@ -398,6 +448,18 @@ def test_bad_people_are_refused_before_anybody_counts(
     monitor = TreatmentMonitor(0.05, groups=["a", "b"])
     with pytest.raises(ValueError, match=re.escape(message)):
         monitor.update(gap, **options)
+    assert monitor.num == 0
+
+
+def test_outputs_that_are_no_numbers_are_not_people_without_peers() -> None:
+    x = torch.arange(10.0).unsqueeze(1)
+    post = GLIFPostProcessor(tau=1.0).fit(x, x[:, 0] / 10)
+    fair, info = post.transform(x[:3], x[:3, 0] / 10, return_info=True)
+    fair[1] = math.nan
+    monitor = TreatmentMonitor(0.05)
+    message = "'y_fair' must be finite (got nan at index 1, 1 such values)"
+    with pytest.raises(ValueError, match=re.escape(message)):
+        monitor.watch(fair, info)
     assert monitor.num == 0
 
 
@@ -452,3 +514,21 @@ def test_people_without_any_peer_are_counted():
     several = GLIFPostProcessor(tau=0.5).fit(x, torch.rand(3, 2))
     monitor.observe(several, alone, torch.rand(1, 2), id=["b"])
     assert (monitor.num, monitor.to_dict()["num_isolated"]) == (2, 2)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"alpha": 0.0}, "'alpha' must be positive (got 0.0)"),
+        ({"alpha": 1.0}, "'alpha' must be below 1.0 (got 1.0)"),
+        ({"share": 1.0}, "'share' must be below 1.0 (got 1.0)"),
+    ],
+)
+def test_bad_drift_reference(options: dict[str, Any], message: str) -> None:
+    x = torch.arange(30.0).unsqueeze(1)
+    post = GLIFPostProcessor(tau=1.0).fit(x, x[:, 0])
+    with pytest.raises(ValueError, match=re.escape(message)):
+        DriftReference.of(post, **options)
+    if "alpha" in options:
+        with pytest.raises(ValueError, match=re.escape(message)):
+            DriftReference(isolated=0.1, nearest=0.3, reach=2.0, **options)

@@ -283,6 +283,11 @@ def test_no_setting_qualifies_but_more_people_would_show_it() -> None:
     [
         ({"alpha": 0.0}, "'alpha' must be positive (got 0.0)"),
         ({"alpha": 1.0}, "'alpha' must be below 1.0 (got 1.0)"),
+        ({"alpha": -0.1}, "'alpha' must be positive (got -0.1)"),
+        (
+            {"alpha": {"loss": 0.1, "unlike": 1.5}},
+            "'alpha' must be below 1.0 (got 1.5)",
+        ),
         ({"alpha": math.nan}, "'alpha' must be finite (got nan)"),
         ({"delta": 1.0}, "'delta' must be below 1.0 (got 1.0)"),
         ({"delta": 0.0}, "'delta' must be positive (got 0.0)"),
@@ -300,6 +305,11 @@ def test_bad_promises(options: dict[str, Any], message: str) -> None:
         RiskControl(**options)
 
 
+def test_risks_have_names() -> None:
+    with pytest.raises(TypeError, match=re.escape("'risk' must be a str (got int)")):
+        RiskControl(risk=3)  # type: ignore[arg-type]
+
+
 def test_too_few_people() -> None:
     x, y, labels = people(60, 6)
     message = (
@@ -308,8 +318,20 @@ def test_too_few_people() -> None:
     )
     with pytest.raises(ValueError, match=re.escape(message)):
         tune(x, y, labels, guarantee=RiskControl(0.02))
-    with pytest.raises(ValueError, match=re.escape("(got 0 of 60)")):
-        tune(x, y, labels, guarantee=RiskControl(0.02, share=0.001))
+
+
+def test_nobody_is_set_aside() -> None:
+    x, y, labels = people(60, 6)
+    message = (
+        "'guarantee' must have at least 38 people set aside for alpha (loss 0.1) and "
+        "delta 0.1 (got 0 of 60). Bring 38000 people, or raise 'share' or 'alpha'"
+    )
+    with pytest.raises(ValueError, match=re.escape(message)):
+        tune(x, y, labels, guarantee=RiskControl(0.1, share=0.001))
+    nobody = torch.zeros(60, dtype=torch.bool)
+    message = "'mask' must select at least one row (got none)"
+    with pytest.raises(ValueError, match=re.escape(message)):
+        tune(x, y, labels, mask=nobody, guarantee=RiskControl(0.1))
 
 
 def test_what_cannot_be_set_aside_is_refused() -> None:

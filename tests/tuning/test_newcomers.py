@@ -196,7 +196,7 @@ def test_groups_are_balanced_where_everybody_is_fitted(sizes: Any) -> None:
     found = tune(
         x, y, score=lambda f: 0.0, unfairness=remember, cv=None, groups=groups, **sizes
     )
-    with pytest.raises(ValueError, match="'groups' must be None with 'guarantee'"):
+    with pytest.raises(ValueError, match="'groups' must not be given together"):
         tune(x, y, groups=groups, guarantee=RiskControl(0.1, 0.1))
     with pytest.raises(ValueError, match="'normalization' must be"):
         tune(x, y, score=lambda f: 0.0, groups=groups, normalization="nrw")
