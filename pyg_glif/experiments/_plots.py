@@ -160,7 +160,7 @@ def trade_off(
             color=colour,
             marker=marker if len(sound) <= _MANY else None,
             markersize=4,
-            linewidth=1.4 + 0.8 * later,
+            linewidth=1.4 + 0.3 * later,
             alpha=0.8,
         )
     edge = -math.inf if left is None else left
