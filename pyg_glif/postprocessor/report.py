@@ -377,6 +377,12 @@ class AuditReport:
         }
         return dict(plain(out))
 
+    def tiles(self) -> list[dict[str, str]]:
+        """The verdict for pages: title, words, figure, numbers, how it is judged."""
+        from pyg_glif.postprocessor._shown import tile_of
+
+        return [tile_of(one) for one in self.verdict]
+
     def limits(self) -> list[str]:
         """What the report does not show, in plain words."""
         from pyg_glif.postprocessor._shown import limits_of
