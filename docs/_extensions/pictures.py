@@ -1,5 +1,6 @@
 """Pictures: that of the front page, and those that examples of the gallery make."""
 
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ THEMES = {
     "light": ("#222222", "#00000030", "#ffffff"),
     "dark": ("#dddddd", "#ffffff38", "#131416"),
 }
+#: Rows of panels, and inches: side by side, or one above the other on a phone.
+SHAPES = {"wide": (1, (9.2, 3.9)), "tall": (2, (4.6, 7.8))}
 NUM_PEOPLE, RADIUS, STRENGTH = 110, 0.16, 1.0
 
 
@@ -46,16 +49,18 @@ def people() -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def draw_landing(folder: Path) -> None:
-    """Writes ``landing_light.svg`` and ``landing_dark.svg``."""
+    """Writes the picture for light and dark pages, wide ones and those of phones."""
     x, y_hat = people()
     edge_index, sq_dist = fair_radius_graph(x, RADIUS)
     y_fair = glif_smooth(y_hat, edge_index, edge_weights(sq_dist), lam=STRENGTH)
     row, col = edge_index
     gap = (y_hat[row] - y_hat[col]).abs()
     pair = edge_index[:, gap.argmax()]  # comparable, and treated most unlike
-    for theme, (ink, line, paper) in THEMES.items():
-        figure = Figure(figsize=(9.2, 3.9), layout="constrained")
-        panels = figure.subplots(1, 2)
+    for (theme, (ink, line, paper)), (shape, (rows, size)) in product(
+        THEMES.items(), SHAPES.items()
+    ):
+        figure = Figure(figsize=size, layout="constrained")
+        panels = figure.subplots(rows, 2 // rows)
         for axes, y, title in zip(
             panels,
             (y_hat, y_fair),
@@ -83,10 +88,13 @@ def draw_landing(folder: Path) -> None:
             for spine in axes.spines.values():
                 spine.set_visible(False)
         scale = ScalarMappable(cmap="viridis")
-        bar = figure.colorbar(scale, ax=panels, shrink=0.8, pad=0.02)
+        below = {"location": "bottom"} if rows == 2 else {}
+        bar = figure.colorbar(scale, ax=panels, shrink=0.8, pad=0.02, **below)
         bar.set_label("score", color=ink)
         bar.ax.tick_params(colors=ink)
         bar.outline.set_visible(False)
         figure.savefig(
-            folder / f"landing_{theme}.svg", transparent=True, metadata={"Date": None}
+            folder / f"landing_{shape}_{theme}.svg",
+            transparent=True,
+            metadata={"Date": None},
         )

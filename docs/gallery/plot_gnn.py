@@ -114,22 +114,26 @@ outputs = {
 row, col = graph[0]
 figure, (left, right) = plt.subplots(1, 2, figsize=(9, 4), layout="constrained")
 colours = dict(zip(outputs, ("#444444", "#0072B2", "#009E73"), strict=True))
+widths = dict(zip(outputs, (2, 5, 2), strict=True))  # curves that coincide all show
 for name, output in outputs.items():
     score = output.sigmoid()
     gap = (score[row] - score[col]).abs()
     accuracy = ((output > 0) == (data.y == 1))[test].double().mean()
     values = np.sort(gap.numpy())
     label = f"{name} (accuracy {accuracy:.2f})"
-    left.plot(values, np.linspace(0, 1, len(values)), label=label, color=colours[name])
+    style = {"color": colours[name], "linewidth": widths[name]}
+    left.plot(values, np.linspace(0, 1, len(values)), label=label, **style)
     disparity = float(group_disparity(output, graph[0], data.group, graph[1]))
-    right.barh(name, disparity, color=colours[name])
-    right.annotate(f" {disparity:.2f}", (disparity, name), va="center")
+    right.hlines(name, 1, disparity, color=colours[name], linewidth=3)
+    right.plot(disparity, name, "o", color=colours[name], markersize=9)
+    right.annotate(f"   {disparity:.2f}", (disparity, name), va="center")
 left.set(xlabel="difference of scores", ylabel="share of comparable pairs below")
+left.locator_params(axis="x", nbins=5)
 left.legend(fontsize=9)
 left.grid(alpha=0.3)
 right.invert_yaxis()
 right.set(xlabel="disparity between the groups (1 is even)")
-right.margins(x=0.15)
+right.margins(x=0.25, y=0.3)
 right.axvline(1, color="black", linewidth=0.8)
 figure.show()
 

@@ -55,14 +55,14 @@ figure, panels = plt.subplots(1, 2, figsize=(9, 5), sharey=True, layout="constra
 rng = np.random.default_rng(0)
 for axes, title, y in zip(panels, ("before", "after"), (y_hat, y_fair), strict=True):
     scores = y[is_name]
+    across = race.numpy() + rng.uniform(-0.18, 0.18, len(race))
     for value, colour in ((0, "#0072B2"), (1, "#D55E00")):
         mine = scores[race == value]
-        spread = value + rng.uniform(-0.18, 0.18, len(mine))
-        axes.scatter(spread, mine, color=colour, alpha=0.7)
+        axes.scatter(across[race == value], mine, color=colour, alpha=0.7)
         axes.hlines(mine.mean(), value - 0.3, value + 0.3, color="black", linewidth=2)
     for i in (int(scores.argmin()), int(scores.argmax())):
-        place = (int(race[i]), float(scores[i]))
-        axes.annotate(words[i].capitalize(), place, (14, 0), textcoords="offset points")
+        place = (float(across[i]), float(scores[i]))
+        axes.annotate(words[i].capitalize(), place, (7, -4), textcoords="offset points")
     axes.set(title=f"{title}: standard deviation {float(scores.std()):.2f}")
     axes.set_xticks([0, 1], ["White names", "Black names"])
     axes.set_xlim(-0.5, 1.6)

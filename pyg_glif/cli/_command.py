@@ -283,28 +283,28 @@ REPORT: Options = {
     "--tolerance": {
         "type": tolerance,
         "metavar": "S",
-        "help": "audit: share of pairs of similar people that may be treated unlike, "
+        "help": "share of pairs of similar people that may be treated unlike, "
         "against which the verdict is given; or by name, as in "
         "pairs=0.05,gap_by_sex=0.1",
     },
     "--difference": {
         "type": float,
         "metavar": "D",
-        "help": "audit: similar people are treated unlike if their outputs are more "
+        "help": "similar people are treated unlike if their outputs are more "
         "than D apart (default: if their decisions differ; without --threshold, half "
         "the standard deviation of the outputs)",
     },
     "--nearest": {
         "type": int,
         "metavar": "K",
-        "help": "audit: nearest others to be consistent with; 0 leaves out this "
+        "help": "nearest others to be consistent with; 0 leaves out this "
         "search over all pairs (default: 5)",
     },
     "--worst": {
         "type": int,
         "metavar": "K",
         "dest": "num_worst",
-        "help": "audit: how many people and pairs to list (default: 10)",
+        "help": "how many people and pairs to list (default: 10)",
     },
 }
 
@@ -337,10 +337,12 @@ def add_files(parser: argparse.ArgumentParser) -> None:
 
 def add_radius(parser: argparse.ArgumentParser) -> None:
     """The radius, or what decides it."""
-    add(parser, "how near", NEAREST)
-    group = parser.add_mutually_exclusive_group()
+    near = parser.add_argument_group("how near")
+    group = near.add_mutually_exclusive_group()
     for flag, arguments in RADIUS.items():
         group.add_argument(flag, **arguments)
+    for flag, arguments in NEAREST.items():
+        near.add_argument(flag, **arguments)
 
 
 def add(parser: argparse.ArgumentParser, title: str, *tables: Options) -> None:

@@ -29,7 +29,14 @@ examples:
   everybody of a file, as one JSON object:
     pyg-glif explain fit.safetensors --new new.csv --json
 """
-_COLUMNS = {flag: PEOPLE[flag] for flag in ("--outputs", "--id", "--ignore")}
+_COLUMNS = {
+    flag: {**PEOPLE[flag], "help": words}
+    for flag, words in {
+        "--outputs": "columns with the model's outputs (default: those of the fit)",
+        "--id": "column that names people",
+        "--ignore": "columns that are not looked at",
+    }.items()
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -63,8 +63,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="outputs in the log are those that people got (default: those of the "
         "model, which the fit corrects)",
     )
-    columns = ("--outputs", "--id", "--attributes")
-    add(parser, "columns", {flag: PEOPLE[flag] for flag in columns})
+    columns = {
+        "--outputs": PEOPLE["--outputs"]["help"],
+        "--id": "column that names requests; those in the journal do not count again",
+        "--attributes": "protected columns, such as sex, each of whose groups is "
+        "watched as well",
+    }
+    add(parser, "columns", {f: {**PEOPLE[f], "help": w} for f, w in columns.items()})
     parser.add_argument(
         "--time", metavar="COL", help="column with seconds or ISO dates, to be shown"
     )

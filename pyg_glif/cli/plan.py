@@ -23,25 +23,36 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "data", metavar="DATA", nargs="+", help="rows of people: .parquet or .npy files"
     )
     parser.add_argument(
-        "--people", type=float, required=True, help="how many people the run will have"
+        "--people",
+        type=float,
+        metavar="N",
+        required=True,
+        help="how many people the run will have",
     )
-    parser.add_argument("--workers", type=int, default=1, help="machines (default: 1)")
     parser.add_argument(
-        "--cores", type=int, default=1, help="cores of each (default: 1)"
+        "--workers", type=int, metavar="N", default=1, help="machines (default: 1)"
     )
     parser.add_argument(
-        "--features", type=names, help="columns that say who is similar"
+        "--cores", type=int, metavar="N", default=1, help="cores of each (default: 1)"
+    )
+    parser.add_argument(
+        "--features", type=names, metavar="COLS", help="columns that say who is similar"
     )
     group = parser.add_mutually_exclusive_group()
     group.add_argument("--tau", type=float, help="the radius")
     group.add_argument(
         "--target-degree",
         type=float,
+        metavar="D",
         default=40.0,
         help="neighbours each at the planned size, if there is no --tau (default: 40)",
     )
     parser.add_argument(
-        "--num-outputs", type=int, default=2, help="columns smoothed (default: 2)"
+        "--num-outputs",
+        type=int,
+        metavar="N",
+        default=2,
+        help="columns smoothed (default: 2)",
     )
 
 

@@ -119,10 +119,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group = parser.add_argument_group("limits")
     group.add_argument(
-        "--max-rows", type=int, metavar="N", help="newcomers in a request"
+        "--max-rows",
+        type=int,
+        metavar="N",
+        help="newcomers in a request (default: 10000)",
     )
     group.add_argument(
-        "--max-bytes", type=int, metavar="N", help="size of a request's body"
+        "--max-bytes",
+        type=int,
+        metavar="N",
+        help="size of a request's body (default: 16 MiB)",
     )
     group.add_argument(
         "--reload-seconds",

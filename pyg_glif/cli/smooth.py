@@ -16,6 +16,7 @@ from pyg_glif.cli._command import (
     RADIUS,
     REPORT,
     WEIGHTS,
+    Options,
     Outcome,
     UsageError,
     add,
@@ -60,6 +61,9 @@ examples:
     pyg-glif smooth rows/ scores/ --features emb --id id --tau 0.3 --lam 10 \\
         --engine ray --address 10.0.0.1:6379 --out fair
 """
+_STRENGTH: Options = {
+    "--lam": {"type": float, "help": "strength; 0 changes nothing (default: 1)"}
+}
 # Options of a fit, which one that was kept brings along.
 _FIT = (
     *RADIUS,
@@ -111,10 +115,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "columns", PEOPLE)
     add(parser, "similarity", METRIC)
     add_radius(parser)
-    parser.add_argument(
-        "--lam", type=float, help="strength; 0 changes nothing (default: 1)"
-    )
-    add(parser, "smoothing", WEIGHTS, LINK)
+    add(parser, "smoothing", _STRENGTH, WEIGHTS, LINK)
     add(parser, "audit", DECISION, REPORT)
     add(parser, "many people", ENGINE)
 

@@ -47,6 +47,8 @@ _OURS, _OTHERS = "#0072B2", "#444444"
 _MANY = 20  # a curve of more settings is drawn without a marker for each
 _FAR = 2.0  # a value is far out if the gap before it is this many ranges of the rest
 _APART = 0.07  # of the axis, between two ticks that are both named
+_CLOSE = 0.02  # of the axes: points nearer than this cover each other
+_ROOM = 0.12  # of the axis, for a number at the edge
 _WIDTH = 9.2  # inches; on a page of the documentation letters are as large as text
 _ARROWS = {
     (True, None): "↑",
@@ -100,9 +102,9 @@ def add_legend(figure: Any, panels: Sequence[Any]) -> None:
     pairs = (zip(*axes.get_legend_handles_labels(), strict=True) for axes in panels)
     handles = {label: handle for found in pairs for handle, label in found}
     place = "outside lower center"
-    figure.legend(
-        handles.values(), handles, loc=place, ncols=4, fontsize=9, markerscale=0.8
-    )
+    legend = figure.legend(handles.values(), handles, loc=place, ncols=4, fontsize=9)
+    for handle in legend.legend_handles:
+        handle.set_markersize(10 if handle.get_marker() == "*" else 7)
 
 
 def radius_curves(summaries: Iterable[Summary], lam: float) -> Curves:
@@ -147,8 +149,9 @@ def trade_off(
         left (float, optional): Where the horizontal axis begins.
         spread (bool): Whether to draw what was chosen with its spread over seeds.
     """
-    edge = -math.inf if left is None else left
-    for method, points in curves.items():
+    for later, (method, points) in zip(
+        reversed(range(len(curves))), curves.items(), strict=True
+    ):
         colour, marker = _STYLES.get(method, _FALLBACK)
         sound = [p for p in points if p.num_failed == 0]
         axes.plot(
@@ -157,29 +160,40 @@ def trade_off(
             color=colour,
             marker=marker if len(sound) <= _MANY else None,
             markersize=4,
-            linewidth=1.4,
+            linewidth=1.4 + 0.3 * later,
             alpha=0.8,
         )
-    for later, point in zip(reversed(range(len(chosen))), chosen, strict=True):
+    edge = -math.inf if left is None else left
+    places, drawn = [], []
+    for point in chosen:
         colour, marker = _STYLES.get(point.method, _FALLBACK)
-        place = max(point.mean[across.metric], edge), point.mean[up.metric]
-        axes.plot(
-            *place,
+        value, height = point.mean[across.metric], point.mean[up.metric]
+        places.append((max(value, edge), height))
+        drawn += axes.plot(
+            *places[-1],
             color=colour,
             marker=marker,
-            markersize=7 + 0.8 * later,
             markeredgecolor="white",
             linestyle="none",
             label=point.method,
             clip_on=False,
-            zorder=4 - later / len(chosen),
+            zorder=3 + len(drawn) / len(chosen),
         )
-        if spread and point.num_seeds > 1:
+        if value < edge:
+            axes.annotate(
+                f"← {value:.3g}", places[-1], (8, 0), textcoords="offset points",
+                fontsize=9, color=colour, va="center",
+            )  # fmt: skip
+        elif spread and point.num_seeds > 1:
             reach = (point.std[across.metric], point.std[up.metric])
             style = {"color": colour, "alpha": 0.5, "linewidth": 1, "zorder": 3}
-            axes.errorbar(*place, xerr=reach[0], yerr=reach[1], **style)
+            axes.errorbar(*places[-1], xerr=reach[0], yerr=reach[1], **style)
     axes.set(xlabel=across.label, ylabel=up.label)
     axes.set_xlim(left=left)
+    shown = (axes.transScale + axes.transLimits).transform(places)
+    for i, line in enumerate(drawn):
+        covered = (abs(shown[i + 1 :] - shown[i]).max(axis=1) < _CLOSE).sum()
+        line.set_markersize((12 if line.get_marker() == "*" else 8) + 5 * covered)
     _tidy(axes, (up.higher, across.higher))
 
 
@@ -224,6 +238,7 @@ def along(
     power = 2 if squared else 1
     metric = measure.metric
     low, high = focus(p.mean[metric] for c in curves.values() for p in c)
+    beyond = []
     for later, (method, points) in zip(
         reversed(range(len(curves))), curves.items(), strict=True
     ):
@@ -235,8 +250,8 @@ def along(
             [p.mean[metric] for p in sound],
             color=colour,
             marker=marker if len(sound) <= _MANY else None,
-            markersize=4 + 2.5 * later,
-            linewidth=1.4 + 1.8 * later,
+            markersize=4 + 2 * later,
+            linewidth=1.4 + 1.4 * later,
             label=method,
         )
         if saddles:
@@ -251,11 +266,19 @@ def along(
         for point in points:
             value, place = point.mean[metric], point.setting[name] ** power
             if value < low or value > high:
-                _at_edge(axes, (value > high, None), place, value, {"color": colour})
+                beyond.append((place, value, colour))
     axes.set(xlabel=label, ylabel=measure.label, xscale="log")
     margin = 0.05 * (high - low) or 1e-6 + abs(0.05 * high)
     axes.set_ylim(low - margin, high + margin)
-    _name_ticks(axes, {p.setting[name] ** power for c in curves.values() for p in c})
+    ticks = {p.setting[name] ** power for c in curves.values() for p in c}
+    for up in (False, True):
+        out = sorted(found for found in beyond if (found[1] > high) == up)
+        room = _ROOM * math.log(max(ticks) / min(ticks)) if out else 0.0
+        levels = _levels([math.log(place) for place, *_ in out], room)
+        for (place, value, colour), level in zip(out, levels, strict=True):
+            style = {"color": colour}
+            _at_edge(axes, (up, None), place, value, style, level=level)
+    _name_ticks(axes, ticks)
     _tidy(axes, (measure.higher, None))
 
 
@@ -344,11 +367,13 @@ def _at_edge(
     place: float,
     value: float,
     style: Mapping[str, Any],
+    *,
+    level: int = 0,
 ) -> None:
     """A triangle that points to a value out of sight, and the value."""
     up, right = beyond
     fraction = float(bool(up or right))
-    inside = 9 if fraction == 0.0 else -9
+    inside = (9 + 12 * level) * (1 if fraction == 0.0 else -1)
     if up is None:
         where, transform, shift = (fraction, place), "get_yaxis_transform", (inside, 0)
         align = {"ha": "right" if right else "left", "va": "center"}
@@ -358,10 +383,24 @@ def _at_edge(
     placed = getattr(axes, transform)()
     marker = {"→": ">", "←": "<", "↑": "^", "↓": "v"}[_ARROWS[beyond]]
     axes.plot(*where, marker=marker, transform=placed, clip_on=False, **style)
+    effects = require("matplotlib.patheffects", "pyg_glif.experiments", "plots")
     axes.annotate(
         f"{value:.3g}", where, shift, xycoords=placed, textcoords="offset points",
-        fontsize=9, **align, **style,
+        fontsize=9, path_effects=[effects.withStroke(linewidth=3, foreground="white")],
+        **align, **style,
     )  # fmt: skip
+
+
+def _levels(places: Sequence[float], room: float) -> list[int]:
+    """Which line each number stands in, so that none is closer than ``room``."""
+    levels: list[int] = []
+    last: list[float] = []  # place in each line, from left to right
+    for place in places:
+        fits = (i for i, other in enumerate(last) if place - other >= room)
+        level = next(fits, len(last))
+        last[level : level + 1] = [place]
+        levels.append(level)
+    return levels
 
 
 def _name_ticks(axes: Any, values: set[float]) -> None:

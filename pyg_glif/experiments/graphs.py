@@ -572,10 +572,10 @@ class GraphExperiment(Experiment):
         front, (likeness, balance) = plots.new_figure("ab", height=5.2)
         tried = (row for row in summarize(runs) if row.method in ("GLIF", BALANCED))
         curves = plots.curves_of(tried, "lam")
+        likeness.set_yscale("log")
         for axes, up in ((likeness, "unfairness_unit"), (balance, "disparity")):
             across = measures["auc"]
             plots.trade_off(axes, curves, chosen, across, measures[up], spread=False)
-        likeness.set_yscale("log")
         plots.add_legend(front, [likeness])
         return {"trade_off": figure, "front": front}
 

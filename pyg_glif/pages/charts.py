@@ -18,6 +18,7 @@ BEFORE_AFTER = {"before": "#e07b00", "after": "#1f8fd6", "outputs": "#1f8fd6"}
 
 Rows = Sequence[Mapping[str, Any]]
 
+_NARROW = 330  # pixels, for a legend
 _TEXT = {"labelColor": "currentColor", "titleColor": "currentColor"}
 _CONFIG: dict[str, Any] = {
     "background": "transparent",
@@ -116,7 +117,13 @@ def bubble_chart(rows: Rows, x: str, y: str, *, count: str, color: str) -> Any:
         .encode(
             **places,
             size=_field(
-                alt.Size, "count", title=count, scale=alt.Scale(range=[12, 400])
+                alt.Size,
+                "count",
+                title=count,
+                scale=alt.Scale(range=[12, 400]),
+                legend=alt.Legend(
+                    orient="bottom", values=_some([r[count] for r in rows])
+                ),
             ),
             color=_groups(alt, rows, color),
             tooltip=_tooltip(alt, rows, roles),
@@ -188,7 +195,14 @@ def bar_chart(
         alt.Chart(_data(alt, rows, **roles))
         .mark_bar()
         .encode(
-            x=_field(alt.X, "value", title=x, stack="zero"),
+            # To the left of zero there are as many, not less than none.
+            x=_field(
+                alt.X,
+                "value",
+                title=x,
+                stack="zero",
+                axis=alt.Axis(labelExpr="replace(datum.label, '\u2212', '')"),
+            ),
             y=alt.Y(field="name", type="nominal", sort=names, title=y),
             color=_kinds(alt, rows, color, colors),
             tooltip=_tooltip(alt, rows, roles),
@@ -198,7 +212,13 @@ def bar_chart(
 
 
 def interval_chart(
-    rows: Rows, value: str, name: str, *, color: str, colors: Mapping[str, str]
+    rows: Rows,
+    value: str,
+    name: str,
+    *,
+    color: str,
+    colors: Mapping[str, str],
+    limit: str | None = None,
 ) -> Any:
     """Values with intervals: a point, and a line from ``low`` to ``high``.
 
@@ -209,6 +229,8 @@ def interval_chart(
         name (str): Key of what it is of.
         color (str): Key of the kind of value; kinds stand beside each other.
         colors (dict): Colour of each kind.
+        limit (str, optional): Key of a value that an upright line marks.
+            (default: :obj:`None`)
 
     Example:
         >>> rows = [{"rate": 0.3, "low": 0.2, "high": 0.4, "of": "f", "when": "before"}]
@@ -237,7 +259,16 @@ def interval_chart(
         tooltip=_tooltip(alt, rows, roles),
         **shared,
     )
-    return _finished(alt.layer(line, dots), height=max(90, 44 * len(names)))
+    layers = [line, dots]
+    if limit is not None:
+        told = alt.Chart(_data(alt, rows, name=name, limit=limit))
+        mark = told.mark_tick(color="currentColor", thickness=3, size=32)
+        layers.append(
+            mark.encode(
+                x=_field(alt.X, "limit", title=value, scale=scale), y=shared["y"]
+            )
+        )
+    return _finished(alt.layer(*layers), height=max(90, 44 * len(names)))
 
 
 def band_chart(
@@ -345,8 +376,21 @@ def _groups(alt: Any, rows: Rows, key: str) -> Any:
         field="group",
         type="nominal",
         scale=alt.Scale(domain=names, range=colors if several else [PALETTE[1]]),
-        legend=alt.Legend(title=key, columns=4) if several else None,
+        legend=alt.Legend(title=key, columns=_columns(names)) if several else None,
     )
+
+
+def _columns(names: Sequence[str]) -> int:
+    """As many columns of a legend as there is room for on a phone, at most four."""
+    return min(4, max(1, _NARROW // (30 + 7 * max(map(len, names)))))
+
+
+def _some(counts: Sequence[int]) -> list[int]:
+    """Few counts that say how large a circle is: the least, the most, one between."""
+    if not counts:
+        return []
+    low, high = min(counts), max(counts)
+    return sorted({low, (low + high) // 2, high})
 
 
 def _kinds(alt: Any, rows: Rows, key: str, colors: Mapping[str, str]) -> Any:

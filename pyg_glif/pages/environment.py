@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pyg_glif._optional import require
 from pyg_glif._plain import plain
 from pyg_glif._validate import check_choice
-from pyg_glif.pages.words import shown
+from pyg_glif.pages.words import percent, shown
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -84,6 +84,7 @@ def environment() -> "Environment":
         undefined=jinja2.StrictUndefined,
     )
     out.filters["shown"] = shown
+    out.filters["percent"] = percent
     out.policies["json.dumps_function"] = _dumps
     out.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
     # Two assets of our own, and one that was made safe for where it stands.

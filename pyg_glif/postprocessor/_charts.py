@@ -80,7 +80,15 @@ def charts_of(report: "AuditReport") -> Iterator[Chart]:
 
 def _before_after(report: "AuditReport", name: str, rows: Any, attribute: str) -> Chart:
     group = attribute or "people of"
-    held = [{**row, group: row["group"]} for row in rows]
+    held = [
+        {
+            "output before": row["before"],
+            "output after": row["after"],
+            "people": row["people"],
+            group: row["group"],
+        }
+        for row in rows
+    ]
     words = (
         "Each circle stands for all people whose outputs before and after are in the "
         "same square, and its size for their number. On the dashed line nothing "
@@ -95,7 +103,9 @@ def _before_after(report: "AuditReport", name: str, rows: Any, attribute: str) -
             (1, 2, 3),
             name,
         ),
-        lambda: bubble_chart(held, "before", "after", count="people", color=group),
+        lambda: bubble_chart(
+            held, "output before", "output after", count="people", color=group
+        ),
     )
 
 

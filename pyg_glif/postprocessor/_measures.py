@@ -150,7 +150,7 @@ def edge_measures(
     ]
     for at, level in enumerate(_QUANTILES):
         name = f"lipschitz_ratio_p{100 * level:g}"
-        title = f"Lipschitz ratio, {100 * level:g}% of edges"
+        title = f"Lipschitz ratio, {100 * level:g}% of pairs"
         yield _plain(name, title, [float(r.quantiles[at]) for r in ratios])
     largest = [float(r.max) for r in ratios]
     yield _plain("lipschitz_ratio_max", "Lipschitz ratio, largest", largest)

@@ -30,14 +30,14 @@ _STATES = {
 # Names of facts and settings that do not say by themselves what they are.
 _IN_WORDS = {
     "num_people": "people",
-    "num_outputs": "outputs of each",
+    "num_outputs": "outputs per person",
     "num_edges": "pairs of similar people",
     "num_isolated": "people without peers",
     "num_identical": "pairs identical in everything that counts",
     "num_identical_apart_before": "of these, not the same output before",
     "num_identical_apart_after": "of these, not the same output after",
     "num_without_fitted_peers": "people without peers in the fit",
-    "columns": "told by",
+    "columns": "compared by",
     "ignored": "not looked at",
     "sensitive": "must not count",
     "scale": "scale",
@@ -60,6 +60,14 @@ _LINKS = {
     "Log": "logarithms",
     "Identity": "outputs",
 }
+_MEASURES = (
+    "Laplacian energy is what the correction lowers: squared differences of outputs, "
+    "weighted and added up over all pairs of similar people. A Lipschitz ratio is the "
+    "difference of two people's outputs divided by their distance; as many pairs as "
+    "stated have at most that much. Peers are the people similar to somebody; a "
+    "deviation is the distance of an output from the peers' weighted average. "
+    "Consistency is one less the mean difference from the nearest others."
+)
 # Isolated people that a page lists; the JSON form lists all.
 _MOST_LISTED = 1000
 
@@ -97,7 +105,7 @@ def _rendered(template: str, report: "AuditReport", **more: Any) -> str:
             report=report,
             title=TITLE,
             intro=intro_of(report),
-            tiles=[tile_of(one) for one in report.verdict],
+            tiles=report.tiles(),
             setup=list(setup_of(report)),
             columns=columns_of(report),
             certificate=certificate_of(report),
@@ -115,8 +123,7 @@ def _rendered(template: str, report: "AuditReport", **more: Any) -> str:
 def markdown_of(report: "AuditReport") -> str:
     """The report as text with tables."""
     parts = [f"# {TITLE}", escaped(intro_of(report)), "## Verdict"]
-    for one in report.verdict:
-        tile = tile_of(one)
+    for tile in report.tiles():
         parts.append(
             f"- **{escaped(tile['title'])}**: {escaped(tile['words'])} "
             f"{escaped(tile['numbers'])}. {escaped(tile['judged'])}"
@@ -173,7 +180,7 @@ def intro_of(report: "AuditReport") -> str:
     )
 
 
-def tile_of(one: "Verdict") -> dict[str, Any]:
+def tile_of(one: "Verdict") -> dict[str, str]:
     """A verdict in words."""
     numbers = estimate(one.before, one.is_share)
     write = percent if one.is_share else _short
@@ -250,7 +257,7 @@ def columns_of(report: "AuditReport") -> Table | None:
         f"Distances are in {unit}. 'Reach' is the largest distance that the column "
         "alone makes; 'share' its part in how far people are apart."
     )
-    return Table("Features, and how each was scaled", words, header, cells, (3, 5))
+    return Table("Features, and how each was scaled", words, header, cells, (3, 4, 5))
 
 
 def certificate_of(report: "AuditReport") -> str:
@@ -275,7 +282,7 @@ def measures_of(report: "AuditReport") -> Table:
     ]
     return Table(
         "Measures",
-        f"Intervals at level {percent(report.level)}, where there are any.",
+        f"{_MEASURES} Intervals at level {percent(report.level)}, where there are any.",
         ["measure", "better", *whens],
         rows,
         name="measures",
@@ -331,7 +338,7 @@ def people_of(report: "AuditReport") -> Iterator[Table]:
     if len(listed) < len(alone):
         words += f" The first {len(listed):,} of {len(alone):,}; the JSON form has all."
     header = ["person", "output"]
-    rows = [[report.person(one.index), _output(one.before)] for one in listed]
+    rows = [[_called(report, one.index), _output(one.before)] for one in listed]
     yield Table("People without peers", words, header, rows, (1,), "isolated")
 
 
@@ -351,7 +358,7 @@ def _people(
         ]
         rows = [
             [
-                report.person(p.index),
+                _called(report, p.index),
                 p.num_peers,
                 _output(p.before),
                 _output(p.peers_before),
@@ -365,7 +372,7 @@ def _people(
         header = ["person", "peers", "output", "peers' mean", "apart by"]
         rows = [
             [
-                report.person(p.index),
+                _called(report, p.index),
                 p.num_peers,
                 _output(p.before),
                 _output(p.peers_before),
@@ -374,6 +381,11 @@ def _people(
             for p in people
         ]
     return Table(title, "", header, rows, range(1, len(header)), name)
+
+
+def _called(report: "AuditReport", index: int) -> str:
+    """What somebody is called, as it is: no thousands are set apart in a number."""
+    return str(report.person(index))
 
 
 def _output(value: Any) -> Any:
@@ -389,7 +401,8 @@ def _pairs(report: "AuditReport") -> Iterator[tuple[Any, ...]]:
     num = report.facts["num_identical"]
     words = (
         f"{counted(num, 'pair is', 'pairs are')} identical in everything that counts; "
-        "these have the largest differences of outputs."
+        "these have the largest differences of outputs. Where features differ, the "
+        "difference does not count: their distance is zero."
     )
     far = "Not identical; ranked by the difference of their outputs."
     yield report, f"{similar}{before}", far, lists.pairs_before, "pairs-before"
@@ -430,7 +443,7 @@ def pair_table(
         header += [when, f"apart {when}" if report.compares else "apart"]
     rows = []
     for pair in pairs:
-        row: list[Any] = [report.person(pair.first), report.person(pair.second)]
+        row: list[Any] = [_called(report, pair.first), _called(report, pair.second)]
         row += [pair.distance, _two(pair.before), pair.difference_before]
         if report.compares:
             row += [_two(pair.after), pair.difference_after]
@@ -464,7 +477,7 @@ def beside(report: "AuditReport", pair: "Pair") -> dict[str, Any]:
     """Two people side by side: their features, and which of them differ."""
     assert report.features is not None
     first, second = (report.features.row(at) for at in (pair.first, pair.second))
-    names = [report.person(pair.first), report.person(pair.second)]
+    names = [_called(report, pair.first), _called(report, pair.second)]
     rows = [[name, _known(first[name]), _known(second[name])] for name in first]
     marks = [[1, 2] if first[name] != second[name] else [] for name in first]
     rows.append(
@@ -482,7 +495,7 @@ def beside(report: "AuditReport", pair: "Pair") -> dict[str, Any]:
         title = f"{title}, after correction {number(pair.difference_after)}"
     return {
         "title": title,
-        "header": ["", *map(str, names)],
+        "header": ["", *names],
         "rows": rows,
         "marks": marks,
     }

@@ -232,10 +232,9 @@ class Explanation:
                 higher-scored peers. (default: :obj:`False`)
             noun (str): What outputs are called. (default: ``"score"``)
         """
-        lines = " ".join(
-            [*self._words(noun), *(self._reasons(noun) if reasons else ())]
-        )
-        out = fill(lines, 80)
+        paragraphs = [self._words(noun), self._reasons(noun) if reasons else ()]
+        filled = (fill(" ".join(one), 80, break_on_hyphens=False) for one in paragraphs)
+        out = "\n\n".join(filter(None, filled))
         if names:
             for one in self._contributors()[:10]:
                 out += f"\n{_percent(one['share'])} {one['person']}"
@@ -355,7 +354,7 @@ class Explanation:
         start = "It is an average: " if abs(total - 1.0) < 1e-6 else "It is a sum: "
         yield f"{start}{_and(parts)}."
         if self.averaged != "outputs":
-            yield f"Averages are of {self.averaged}."
+            yield f"Averages are of {self.averaged}, not of the {what}s themselves."
         yield from self._closest()
         yield "Figures are rounded."
 
@@ -402,11 +401,11 @@ class Explanation:
         higher = counted(self.num_higher or 0, "person", "people")
         if not self.reasons:
             likes = f"the {higher} like you with a higher {what}"
-            yield f"No feature tells you from {likes}."
+            yield f"No feature sets you apart from {likes}."
             return
         told = [_told(one) for one in self.reasons[:_NAMED]]
         yield (
-            f"What tells you from the {higher} like you with a higher {what}: "
+            f"What sets you apart from the {higher} like you with a higher {what}: "
             f"{_and(told)}."
         )
 
@@ -523,8 +522,9 @@ def _told(one: Difference) -> str:
     if isinstance(one.theirs, float):
         return f"{one.feature} ({theirs} on average instead of {yours})"
     if one.theirs == one.yours:
-        count = f"{one.num_differing} of {one.num_others} do not have {yours}"
-        return f"{one.feature} ({count})"
+        count = f"{one.num_differing} of {one.num_others}"
+        other = "known" if one.yours is None else f"not {yours}"
+        return f"{one.feature} ({other} for {count})"
     return f"{one.feature} (mostly {theirs} instead of {yours})"
 
 

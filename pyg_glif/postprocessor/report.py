@@ -377,6 +377,12 @@ class AuditReport:
         }
         return dict(plain(out))
 
+    def tiles(self) -> list[dict[str, str]]:
+        """The verdict for pages: title, words, figure, numbers, how it is judged."""
+        from pyg_glif.postprocessor._shown import tile_of
+
+        return [tile_of(one) for one in self.verdict]
+
     def limits(self) -> list[str]:
         """What the report does not show, in plain words."""
         from pyg_glif.postprocessor._shown import limits_of
@@ -420,6 +426,8 @@ class AuditReport:
 
     def plot(self) -> Any:
         """A matplotlib figure: deviations from peers, and movement of outputs."""
+        from pyg_glif.pages import BEFORE_AFTER
+
         matplotlib = require("matplotlib.figure", "AuditReport.plot", "plots")
         figure = matplotlib.Figure(figsize=(9.0, 3.6), layout="constrained")
         left, right = figure.subplots(1, 1 if self.moved is None else 2, squeeze=False)[
@@ -429,12 +437,14 @@ class AuditReport:
         names = ("before", "after") if self.moved is not None else ("outputs",)
         for column, name in enumerate(names):
             ordered = self.deviation[:, column].sort().values
-            left.step(ordered.tolist(), share, where="post", label=name)
-        left.set(xlabel="distance from peers' average", ylabel="share of people")
+            style = {"label": name, "color": BEFORE_AFTER[name]}
+            left.step(ordered.tolist(), share, where="post", **style)
+        left.set(xlabel="distance from peers' average", ylabel="share of people below")
+        left.set_title("better ↖", loc="right", fontsize="medium")
         left.legend()
         if self.moved is not None:
-            right.hist(self.moved.tolist(), bins=40)
-            right.set(xlabel="movement of output", ylabel="people", yscale="log")
+            right.hist(self.moved.tolist(), bins=40, color=BEFORE_AFTER["after"])
+            right.set(xlabel="how far outputs moved", ylabel="people", yscale="log")
         return figure
 
     def _entry(self, one: Person | Pair) -> dict[str, Any]:

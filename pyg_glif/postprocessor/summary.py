@@ -110,7 +110,7 @@ class FitSummary:
         rows = [
             ("people", str(self.num_people)),
             ("who is similar", self._rule()),
-            ("told by", f"{columns}: {_listed(self.columns)}"),
+            ("compared by", f"{columns}: {_listed(self.columns)}"),
             ("not looked at", _listed(self.ignored)),
             ("weights", self._weights()),
             ("strength", f"lam = {self.lam:g}"),

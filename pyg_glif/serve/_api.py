@@ -69,9 +69,14 @@ def api(desk: Desk) -> APIRouter:
         if body.names and not desk.settings.show_people:
             raise HTTPException(403, "people are not shown. See --show-people")
         x, y, notes = _people(service, body)
+        frame = None
+        if body.rows is not None and service.served.table is not None:
+            frame = service.served.frame(
+                [r.model_dump(by_alias=True) for r in body.rows]
+            )
         try:
             found = await asyncio.to_thread(
-                service.explain_new, x, y, body.top, body.names
+                service.explain_new, x, y, body.top, body.names, frame
             )
         except ValueError as error:
             raise RequestFaultError(schemas.told((), str(error))) from None

@@ -331,7 +331,7 @@ def _facts(service: Service) -> list[tuple[str, Any]]:
     counted = [one.name for one in service.served.columns if one.counts]
     return [
         ("who is similar", near or "everybody"),
-        ("told by", counted or f"{info['num_features']} features"),
+        ("compared by", counted or f"{info['num_features']} features"),
         ("strength", info["lam"]),
         ("people without anybody similar", info["num_isolated"]),
     ]
@@ -353,6 +353,7 @@ def _streams(streams: Mapping[str, Any]) -> Figure:
             "mean": one["mean"],
             "low": one["interval"][0],
             "high": one["interval"][1],
+            "limit": one["limit"],
             "of": name,
             "kind": kind,
         }
@@ -365,8 +366,8 @@ def _streams(streams: Mapping[str, Any]) -> Figure:
         "streams",
         "What is watched",
         "Points are means by now. Lines hold the true mean at all times at once, if it "
-        "is one and the same number throughout.",
-        interval_chart(rows, "mean", "of", color="kind", colors=colors),
+        "is one and the same number throughout. The upright line is the limit.",
+        interval_chart(rows, "mean", "of", color="kind", colors=colors, limit="limit"),
     )
 
 

@@ -160,15 +160,16 @@ class Service:
         told = self.served.post.explain(row)
         person, frame = self.person(row), self.served.register.frame
         columns = (
-            {} if frame is None else dict(zip(frame, frame.iloc[row], strict=True))
+            {} if frame is None else dict(zip(frame, _cells(frame, row), strict=True))
         )
-        facts = [("peers", person["num_peers"]), ("moved by", person["moved"])]
+        facts: list[tuple[str, Any]] = []
         pairs = zip(person["scores"][::2], person["scores"][1::2], strict=True)
         for name, (before, after) in zip(self.output_names, pairs, strict=True):
             facts += [(f"{name} of the model", before), (f"{name}, corrected", after)]
+        facts += [("moved by", person["moved"]), ("peers", person["num_peers"])]
         return {
             "facts": facts,
-            "letter": [told.to_text()],
+            "letter": told.to_text(reasons=True).split("\n\n"),
             "peers": self._named(told, row, columns),
             "header": ["id", "share", *self.output_names, *columns],
             "numbers": range(1, 2 + len(self.output_names)),
@@ -176,12 +177,18 @@ class Service:
         }
 
     def explain_new(
-        self, x: Tensor, y: Tensor, top: int, names: bool
+        self, x: Tensor, y: Tensor, top: int, names: bool, frame: Any = None
     ) -> dict[str, Any]:
-        """Why a newcomer gets what they get, who is not counted as served."""
-        found = self.served.post.explain_new(x, y_hat_new=y)
+        """Why a newcomer gets what they get, who is not counted as served.
+
+        What fitted people are like, if only on average, is told where people are shown.
+        """
+        people = frame if self.settings.show_people else None
+        found = self.served.post.explain_new(x, y_hat_new=y, people=people)
         told = found.to_dict()
         answer = {name: told[name] for name in _TOLD}
+        if people is not None:
+            answer["text"] = found.to_text(reasons=True)
         for name in ("peers_mean", "others_mean"):
             mean = told[name]
             answer[name] = [mean] if isinstance(mean, float) else mean
@@ -201,7 +208,7 @@ class Service:
         rows, shares = told.index[others].tolist(), told.weight[others].tolist()
         for row, share in list(zip(rows, shares, strict=True))[:_MOST]:
             values = [share, *self.y_hat[row].reshape(-1).tolist()]
-            cells = [] if not columns else frame.iloc[row].tolist()
+            cells = _cells(frame, row) if columns else []
             mine = list(columns.values())
             marks = [
                 k + len(values) + 1 for k, cell in enumerate(cells) if cell != mine[k]
@@ -239,3 +246,9 @@ class Service:
             "max_bytes": self.settings.max_bytes,
             "show_people": self.settings.show_people,
         }
+
+
+def _cells(frame: Any, row: int) -> list[Any]:
+    """What a row holds, in words where nothing is known."""
+    values, known = frame.iloc[row].tolist(), frame.iloc[row].notna()
+    return [v if there else "not known" for v, there in zip(values, known, strict=True)]

@@ -68,12 +68,21 @@ def test_sliders_change_the_charts_and_the_words(eyes: Eyes) -> None:
     def drawn() -> list[str]:
         return [one.get_attribute("innerHTML") for one in eyes.all(".drawing svg")]
 
+    def num_marks() -> list[int]:
+        """Points of settings, bars of groups, bars of how far people move."""
+        charts = ("front .mark-symbol", "decisions .mark-rect", "movement .mark-rect")
+        return [len(eyes.all(f"#chart-{one} path")) for one in charts]
+
     before, said = drawn(), eyes.text("#said")
     assert len(before) == 3
+    marks = num_marks()
+    assert min(marks) > 0
     people = eyes.text("#moved")
     eyes.one("#lam").send_keys(Keys.HOME)  # strength zero: nothing changes
     eyes.until(lambda: all(a != b for a, b in zip(before, drawn(), strict=True)))
     assert eyes.text("#lam-value") == "0"
+    assert num_marks() == marks
+    assert "undefined" not in eyes.text("#chart-decisions")
     assert eyes.text("#said") != said
     assert "0 of 90 decisions differ" in eyes.text("#said")
     assert eyes.text("#moved") != people

@@ -98,6 +98,23 @@ def test_a_peak_does_not_flatten_the_curves_beside_it() -> None:
     assert not right.texts
 
 
+def test_numbers_at_the_edge_do_not_collide() -> None:
+    """Several methods leave the panel at the same, neighbouring radii."""
+    taus = [0.2, 0.3, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0]
+    values = [0.875, 0.874, 0.873, 0.872, 0.872, 0.872, 0.871, 0.87, 0.798, 0.762]
+    found = {
+        method: [
+            summary(method, value - i / 1000, 1.0, tau=tau)
+            for tau, value in zip(taus, values, strict=True)
+        ]
+        for i, method in enumerate(("GLIF", "GLIF-NRW", "GLIF-density"))
+    }
+    figure = plots.radius_figure(found, (ACCURACY, SPREAD))
+    boxes = drawn_boxes(figure, figure.axes[0].texts)
+    assert len(boxes) == 6
+    assert not any(one.overlaps(other) for one, other in combinations(boxes, 2))
+
+
 @pytest.mark.parametrize(
     "taus",
     [
@@ -135,9 +152,23 @@ def test_points_that_coincide_all_show() -> None:
     chosen = [summary(m, 0.9, 1.0) for m in ("Baseline", "GLIF", "GLIF-NRW")]
     _, (axes,) = plots.new_figure("a")
     plots.trade_off(axes, {}, chosen, ACCURACY, SPREAD, spread=False)
-    under, *_, over = axes.get_lines()
-    assert under.get_markersize() > over.get_markersize()
-    assert under.get_zorder() < over.get_zorder()
+    lines = axes.get_lines()
+    sizes = [line.get_markersize() for line in lines]
+    assert all(under > over + 3 for under, over in pairwise(sizes))
+    assert all(a.get_zorder() < b.get_zorder() for a, b in pairwise(lines))
+
+
+def test_points_apart_are_equally_large() -> None:
+    methods = ("Baseline", "GLIF", "GLIF-NRW")
+    chosen = [summary(m, 0.9 - i / 50, 10.0**i) for i, m in enumerate(methods)]
+    for scale in ("linear", "log"):
+        figure, (axes,) = plots.new_figure("a")
+        axes.set_yscale(scale)
+        plots.trade_off(axes, {}, chosen, ACCURACY, SPREAD, spread=False)
+        assert len({line.get_markersize() for line in axes.get_lines()}) == 1
+        plots.add_legend(figure, [axes])
+        handles = figure.legends[0].legend_handles
+        assert len({handle.get_markersize() for handle in handles}) == 1
 
 
 def test_what_is_left_of_a_trade_off_stands_at_its_edge() -> None:
@@ -146,6 +177,7 @@ def test_what_is_left_of_a_trade_off_stands_at_its_edge() -> None:
     plots.trade_off(axes, {}, chosen, ACCURACY, SPREAD, left=0.8, spread=False)
     assert axes.get_xlim()[0] == 0.8
     assert [line.get_xdata()[0] for line in axes.get_lines()] == [0.9, 0.8]
+    assert [text.get_text() for text in axes.texts] == ["← 0.5"]
 
 
 @pytest.mark.parametrize(

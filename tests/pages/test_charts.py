@@ -64,6 +64,21 @@ def test_charts_are_drawn_from_their_rows(key: str) -> None:
         assert svg.count("currentColor") > 5, name
 
 
+def test_legends_are_as_wide_as_a_phone() -> None:
+    rows = [
+        {"x": k, "y": k, "n": count, "group": "a rather long name of a group " + str(k)}
+        for k, count in enumerate((1, 7, 2343))
+    ]
+    spec = pages.bubble_chart(rows, "x", "y", count="n", color="group")
+    dots = spec["layer"][1]["encoding"]
+    assert dots["size"]["legend"]["values"] == [1, 1172, 2343]  # nobody is not shown
+    assert dots["size"]["legend"]["orient"] == "bottom"
+    assert dots["color"]["legend"]["columns"] == 1
+    short = [{**row, "group": str(k)} for k, row in enumerate(rows)]
+    spec = pages.bubble_chart(short, "x", "y", count="n", color="group")
+    assert spec["layer"][1]["encoding"]["color"]["legend"]["columns"] == 4
+
+
 def test_colours_of_text_follow_the_page() -> None:
     (spec, *_) = charts("plain").values()
     for part in ("axis", "legend"):

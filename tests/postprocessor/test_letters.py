@@ -189,8 +189,9 @@ def test_reasons_are_effects_that_higher_scored_peers_have_more_of(
     for one, (size, _) in zip(why.reasons, expected, strict=True):
         assert one.size == pytest.approx(size, abs=1e-5)
         assert one.unit == "log-odds"
-    assert "What tells you from the" in why.to_text(reasons=True)
-    assert "What tells you from the" not in why.to_text()
+    text, reasons = why.to_text(reasons=True).split("\n\n")
+    assert text == why.to_text()
+    assert reasons.startswith("What sets you apart from the")
 
 
 def test_a_letter_names_nobody(scene: Scene) -> None:

@@ -429,6 +429,20 @@ def test_the_page_of_ten_thousand_is_below_two_megabytes() -> None:
     assert len(report.to_html().encode()) < 2_000_000
 
 
+def test_numbers_that_name_people_are_written_as_they_are(scene: Scene) -> None:
+    report = scene.report.with_ids(range(32000, 32080))
+    for form in (report.to_html(), report.to_markdown()):
+        assert "32079" in form  # similar to nobody, and listed
+        assert "32,079" not in form
+
+
+def test_a_long_list_scrolls_by_itself() -> None:
+    alone = torch.arange(30.0).unsqueeze(1) * 9
+    page = GLIFPostProcessor(tau=1.0).fit(alone, torch.rand(30)).audit().to_html()
+    (opening,) = re.findall(r'<div class="([^"]*)"[^>]*>\s*<table id="isolated"', page)
+    assert opening.split() == ["table", "long"]
+
+
 def test_a_report_without_people() -> None:
     whole = golden_report()
     report = whole.without_people()
@@ -525,6 +539,21 @@ def test_a_browser_draws_everything_and_asks_for_nothing(tmp_path: Path) -> None
         cells = page.find_elements("css selector", "#most-moved tbody td:first-child")
         names = [cell.text for cell in cells]
         assert names == sorted(names)
+        # Numbers with intervals, as percentages and with thousands set apart.
+        order = page.execute_script(
+            """
+            const table = document.querySelector("#most-moved");
+            const cells = [...table.tBodies[0].rows].map((row) => row.cells[0]);
+            const texts = ["9% [1%, 20%]", "10.5%", "<0.01%", "1,234", "-3"];
+            texts.forEach((text, k) => { cells[k].textContent = text; });
+            cells.slice(texts.length).forEach((cell) => cell.parentNode.remove());
+            const button = table.querySelector("th button");
+            button.parentNode.removeAttribute("aria-sort");
+            button.click();
+            return [...table.tBodies[0].rows].map((row) => row.cells[0].textContent);
+            """
+        )
+        assert order == ["-3", "<0.01%", "9% [1%, 20%]", "10.5%", "1,234"]
         severe = [e for e in page.get_log("browser") if e["level"] != "INFO"]
         assert severe == []
         for entry in page.get_log("performance"):

@@ -45,7 +45,7 @@ def test_summary_as_text_and_data() -> None:
     assert lines[:-1] == [
         "people               4",
         "who is similar       within 0.5 (SensitiveSubspace, in years)",
-        "told by              1 column: 0",
+        "compared by          1 column: 0",
         "not looked at        1",
         "weights              all equal",
         "strength             lam = 1",

@@ -10,6 +10,8 @@
     tooltip: { disableDefaultStyle: true },
   };
 
+  const SHOWN = /^[<>]?(-?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?)%?(?: \[.*\])?$/;
+
   // Draws the specification in a figure, or another one in its place.
   function draw(figure, spec) {
     const place = figure.querySelector(".drawing");
@@ -27,7 +29,10 @@
     const cell = row.cells[column];
     const text = cell.dataset.value === undefined ? cell.textContent : cell.dataset.value;
     const number = Number(text);
-    return text.trim() !== "" && !Number.isNaN(number) ? number : text.trim();
+    if (text.trim() !== "" && !Number.isNaN(number)) return number;
+    // A number as it is shown: thousands apart, as a percentage, with its interval.
+    const shown = text.trim().match(SHOWN);
+    return shown ? Number(shown[1].replaceAll(",", "")) : text.trim();
   }
 
   // Numbers before texts, empty cells last in both directions.

@@ -27,7 +27,8 @@
     return { figure: figure, spec: JSON.parse(text), busy: false, next: null };
   }
 
-  // Rows in place of those of a chart, wherever its layers keep them.
+  // Rows in place of those of a chart, wherever its layers keep them. Their keys are
+  // the roles that 'pages/charts.py' gives to values, not what they are called.
   function withRows(spec, rows) {
     const out = JSON.parse(JSON.stringify(spec));
     const set = (part) => { if (part.data) part.data = { values: rows }; };
@@ -56,8 +57,7 @@
     const served = grid.points[grid.at[0] * grid.lams.length + grid.at[1]];
     const rows = [];
     const add = (point, kind) => rows.push({
-      [grid.words.unlike]: point.unlike, [grid.words.kept]: point.kept_or_near,
-      kind: kind, setting: "strength " + short(point.lam) + ", radius " + short(point.tau),
+      x: point.unlike, y: point.kept_or_near, kind: kind, setting: "strength " + short(point.lam) + ", radius " + short(point.tau),
     });
     for (const point of grid.points) {
       add(point, point.tau === chosen.tau ? grid.words.kinds[1] : grid.words.kinds[0]);
@@ -69,14 +69,14 @@
 
   function groupRows(grid, point) {
     return point.groups.flatMap((one) => [
-      { people: one.up, group: one.group, way: grid.words.up },
-      { people: -one.down, group: one.group, way: grid.words.down },
+      { value: one.up, name: one.group, kind: grid.words.up },
+      { value: -one.down, name: one.group, kind: grid.words.down },
     ]);
   }
 
   function barRows(grid, point) {
     return point.bars.map((count, k) => ({
-      from: grid.edges[k], to: grid.edges[k + 1], people: count, group: "everybody",
+      low: grid.edges[k], high: grid.edges[k + 1], count: count, group: "everybody",
     }));
   }
 
