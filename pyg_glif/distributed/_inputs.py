@@ -1,5 +1,6 @@
 """Rows in Parquet or ``.npy`` files, read piece by piece."""
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from os import PathLike, fspath
@@ -10,10 +11,32 @@ import numpy as np
 from fsspec.implementations.local import LocalFileSystem
 from numpy.typing import NDArray
 
+from pyg_glif._arrays import to_tensor
 from pyg_glif._optional import require
+from pyg_glif.distributed._store import Store
 
 #: One path or URL, with ``*`` for several, or a list of them.
 Paths = str | PathLike[str] | Sequence[str | PathLike[str]]
+
+
+def as_files(argument: str, data: Any, store: Store) -> Paths:
+    """Paths as they are; an array as a file in a folder, the same for the same array.
+
+    Args:
+        argument: What messages call it.
+        data: Paths, or what can be made an array.
+        store: The folder.
+    """
+    several = isinstance(data, (list, tuple))
+    if all(isinstance(one, (str, PathLike)) for one in (data if several else [data])):
+        return data  # type: ignore[no-any-return]
+    array = np.ascontiguousarray(to_tensor(argument, data).cpu().numpy())
+    seen = hashlib.sha256(repr((array.shape, array.dtype)).encode())
+    seen.update(array.data)
+    name = f"{argument}-{seen.hexdigest()[:32]}.npy"
+    if not store.exists(name):
+        store.save(name, array)
+    return store.shown(name)
 
 
 class Piece(NamedTuple):

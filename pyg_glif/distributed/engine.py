@@ -84,8 +84,18 @@ class InProcess(Engine):
         return Group(len(arguments)).run(function, arguments)
 
 
-def as_engine(engine: "Engine | str | None") -> Engine:
-    """An engine by its name; without one Ray, if this process is connected to it."""
+def as_engine(engine: "Engine | str | None", address: str | None = None) -> Engine:
+    """An engine by its name, or Ray at an address.
+
+    Without either it is Ray, if this process is connected to it.
+    """
+    if address is not None:
+        if engine not in (None, "ray"):
+            msg = "'address' must be None unless the engine is 'ray'"
+            raise ValueError(f"{msg} (got {address!r})")
+        from pyg_glif.distributed.ray_engine import RayEngine
+
+        return RayEngine(address)
     if isinstance(engine, Engine):
         return engine
     if engine is None:

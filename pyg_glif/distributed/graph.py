@@ -95,7 +95,7 @@ class ShardedGraph:
             raise DamagedFileError(msg) from None
         return found  # type: ignore[return-value]
 
-    def edges(self) -> tuple[Tensor, Tensor]:
+    def to_edges(self) -> tuple[Tensor, Tensor]:
         """All edges in memory, in the order of the input.
 
         Returns:
@@ -128,6 +128,7 @@ def radius_graph(
     strategy: Strategy = "auto",
     memory_budget: int | None = None,
     engine: Engine | str | None = None,
+    address: str | None = None,
     progress: bool | None = None,
 ) -> ShardedGraph:
     r"""Finds all pairs of people within fair distance ``tau``, exactly, block by block.
@@ -147,6 +148,7 @@ def radius_graph(
         engine (Engine or str, optional): Where the work is done: ``"process"``,
             ``"ray"`` or an engine. (default: Ray if this process is connected to it,
             else this process)
+        address (str, optional): Of a Ray cluster, for ``engine="ray"``.
         progress (bool, optional): Whether to show progress bars.
             (default: on a terminal)
 
@@ -156,13 +158,13 @@ def radius_graph(
         >>> np.save(f"{folder}/rows.npy", np.array([[0.0], [1.0], [3.0]], "float32"))
         >>> people = ShardedPeople.build(f"{folder}/people", f"{folder}/rows.npy")
         >>> graph = radius_graph(people, tau=1.0, out=f"{folder}/graph")
-        >>> graph.edges()
+        >>> graph.to_edges()
         (tensor([[0, 1],
                 [1, 0]]), tensor([1., 1.]))
     """
     tau = check_scalar("tau", tau, minimum=0.0, allow_inf=True)
     check_choice("strategy", strategy, ("auto", "projected", "plain"))
-    runner, store = as_engine(engine), Store(out)
+    runner, store = as_engine(engine, address), Store(out)
     rows, batch = people.sample()
     width = width_for(people.frame, rows, tau, strategy)
     settings = {"people": people.manifest["key"], "tau": tau, "format": FORMAT}

@@ -15,7 +15,7 @@ from torch import Tensor
 from pyg_glif._validate import check_scalar
 from pyg_glif.distances import FairDistance
 from pyg_glif.distributed._build import KIND, Building, described
-from pyg_glif.distributed._inputs import Paths, Table
+from pyg_glif.distributed._inputs import Table, as_files
 from pyg_glif.distributed._store import FORMAT, Located, Store, key_of
 from pyg_glif.distributed.engine import Engine, as_engine
 from pyg_glif.graph.blocks import Block, Frame, as_distance, sample_of
@@ -34,8 +34,7 @@ class ShardedPeople:
         >>> import tempfile, numpy as np
         >>> folder = tempfile.mkdtemp()
         >>> rows = np.random.default_rng(0).normal(size=(500, 8)).astype("float32")
-        >>> np.save(f"{folder}/rows.npy", rows)
-        >>> ShardedPeople.build(f"{folder}/people", f"{folder}/rows.npy")
+        >>> ShardedPeople.build(f"{folder}/people", rows)
         ShardedPeople(num_people=500, num_features=8, num_blocks=1)
     """
 
@@ -55,8 +54,8 @@ class ShardedPeople:
     @classmethod
     def build(
         cls,
-        path: str | PathLike[str],
-        rows: Paths,
+        out: str | PathLike[str],
+        rows: Any,
         *,
         features: str | Sequence[str] | None = None,
         id: str | None = None,
@@ -64,6 +63,7 @@ class ShardedPeople:
         distance: FairDistance | None = None,
         block_rows: int | None = None,
         engine: Engine | str | None = None,
+        address: str | None = None,
         progress: bool | None = None,
     ) -> "ShardedPeople":
         r"""Puts people into blocks in k-d order.
@@ -72,10 +72,11 @@ class ShardedPeople:
         What was built before from the same files is used again, also parts of it.
 
         Args:
-            path (str or PathLike): The folder to write, or a URL that fsspec knows.
+            out (str or PathLike): The folder to write, or a URL that fsspec knows.
                 Workers on other machines must reach it too.
-            rows (str or sequence of str): Parquet files, or ``.npy`` files with a
-                matrix each; ``*`` stands for any name.
+            rows (str, sequence of str or array-like): Parquet files, or ``.npy`` files
+                with a matrix each; ``*`` stands for any name. A matrix in memory is
+                written to such a file in ``out`` first.
             features (str or sequence of str, optional): Columns that say who is
                 similar, or one column of lists. (default: all numbers)
             id (str, optional): Column that tells people apart, whole numbers or
@@ -88,10 +89,12 @@ class ShardedPeople:
             engine (Engine or str, optional): Where the work is done: ``"process"``,
                 ``"ray"`` or an engine. (default: Ray if this process is connected to
                 it, else this process)
+            address (str, optional): Of a Ray cluster, for ``engine="ray"``.
             progress (bool, optional): Whether to show progress bars.
                 (default: on a terminal)
         """
-        runner = as_engine(engine)
+        runner, store = as_engine(engine, address), Store(out)
+        rows = as_files("rows", rows, store.child("inputs"))
         table = Table.open("rows", rows, features, id, batch)
         distance = as_distance(distance)
         if not distance.is_embedding:
@@ -106,7 +109,7 @@ class ShardedPeople:
             "block_rows": block_rows,
             "format": FORMAT,
         }
-        store, key = Store(path), key_of(settings)
+        key = key_of(settings)
         found = store.finished(key, partial(_files_of, store))
         if found is not None:
             return cls(store, found)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from os import PathLike
 from typing import Any
 
@@ -14,7 +15,7 @@ from pyg_glif._runtime import available_memory
 from pyg_glif._validate import check_choice, check_count, check_kind, check_scalar
 from pyg_glif.distributed._checkpoints import Checkpoints
 from pyg_glif.distributed._group import Member
-from pyg_glif.distributed._inputs import Paths
+from pyg_glif.distributed._inputs import as_files
 from pyg_glif.distributed._outputs import outputs_table, write_blocks, write_outputs
 from pyg_glif.distributed._part import Shard, part_of
 from pyg_glif.distributed._store import (
@@ -97,8 +98,12 @@ class ShardedSolution:
         """Parquet files with ids and fair outputs, in the order of the input."""
         return [self.store.shown(one["name"]) for one in self.manifest["files"]]
 
-    def values(self) -> Tensor:  # [N, C]
-        """All fair outputs in memory, in the order of the input."""
+    @cached_property
+    def value(self) -> Tensor:  # [N] or [N, C]
+        """All fair outputs in memory, in the order of the input.
+
+        One column of numbers is a vector, as it is for one machine.
+        """
         parquet = require("pyarrow.parquet", "pyg_glif.distributed", "ray")
         parts = []
         for record in self.manifest["files"]:
@@ -107,7 +112,8 @@ class ShardedSolution:
                 table = parquet.read_table(file, columns=self.columns)
             columns = [table.column(name).to_numpy() for name in self.columns]
             parts.append(np.stack(columns, axis=1))
-        return torch.from_numpy(np.concatenate(parts))
+        found = torch.from_numpy(np.concatenate(parts))
+        return found[:, 0] if self.manifest.get("flat", False) else found
 
     def __repr__(self) -> str:
         return (
@@ -119,7 +125,7 @@ class ShardedSolution:
 
 def smooth(
     graph: ShardedGraph,
-    y_hat: Paths,
+    y_hat: Any,
     *,
     lam: float = 1.0,
     out: str | PathLike[str],
@@ -131,6 +137,7 @@ def smooth(
     solver: CG | None = None,
     checkpoint_every: int = 10,
     engine: Engine | str | None = None,
+    address: str | None = None,
     progress: bool | None = None,
 ) -> ShardedSolution:
     r"""Smooths outputs over a graph in shards: :math:`(I + \lambda L)^{-1} \hat y`.
@@ -142,9 +149,9 @@ def smooth(
 
     Args:
         graph (ShardedGraph): The graph.
-        y_hat (str or sequence of str): The model's outputs: Parquet files with the
-            ids of the people in any order, or ``.npy`` files in the order of the
-            people.
+        y_hat (str, sequence of str or array-like): The model's outputs: Parquet files
+            with the ids of the people in any order, or ``.npy`` files, or an array in
+            memory, in the order of the people.
         lam (float): Strength; zero changes nothing. (default: :obj:`1.0`)
         out (str or PathLike): The folder to write, or a URL that fsspec knows. Fair
             outputs are Parquet files in the order of the people's rows, with their
@@ -162,6 +169,7 @@ def smooth(
         engine (Engine or str, optional): Where the work is done: ``"process"``,
             ``"ray"`` or an engine. (default: Ray if this process is connected to it,
             else this process)
+        address (str, optional): Of a Ray cluster, for ``engine="ray"``.
         progress (bool, optional): Whether to show progress bars.
             (default: on a terminal)
 
@@ -169,14 +177,12 @@ def smooth(
         >>> import tempfile, numpy as np
         >>> from pyg_glif.distributed import ShardedPeople, radius_graph
         >>> folder = tempfile.mkdtemp()
-        >>> np.save(f"{folder}/rows.npy", np.array([[0.0], [1.0], [3.0]], "float32"))
-        >>> np.save(f"{folder}/y.npy", np.array([0.0, 3.0, 5.0], "float32"))
-        >>> people = ShardedPeople.build(f"{folder}/people", f"{folder}/rows.npy")
+        >>> rows = np.array([[0.0], [1.0], [3.0]], "float32")
+        >>> people = ShardedPeople.build(f"{folder}/people", rows)
         >>> graph = radius_graph(people, tau=1.0, out=f"{folder}/graph")
-        >>> fair = smooth(
-        ...     graph, f"{folder}/y.npy", lam=1.0, theta=0.0, out=f"{folder}/fair"
-        ... )
-        >>> fair.status.name, fair.values().flatten().round(decimals=4)
+        >>> y_hat = np.array([0.0, 3.0, 5.0], "float32")
+        >>> fair = smooth(graph, y_hat, lam=1.0, theta=0.0, out=f"{folder}/fair")
+        >>> fair.status.name, fair.value.round(decimals=4)
         ('CONVERGED', tensor([1., 2., 5.]))
     """
     lam = check_scalar("lam", lam, minimum=0.0)
@@ -189,8 +195,10 @@ def smooth(
     if theta is not None:
         theta = check_scalar("theta", theta, minimum=0.0)
     decay = float(decay_of(theta, graph.tau))
-    people, runner, store = graph.people, as_engine(engine), Store(out)
-    table = outputs_table(people, y_hat, outputs, id)
+    people, store = graph.people, Store(out)
+    runner = as_engine(engine, address)
+    files = as_files("y_hat", y_hat, store.child("inputs"))
+    table = outputs_table(people, files, outputs, id)
     settings = {
         "graph": graph.manifest["key"],
         "inputs": [[url, *stamp_of(url)] for url in table.urls],
@@ -211,7 +219,7 @@ def smooth(
         checkpoint_every,
     )  # fmt: skip
     reports = runner.together(_solve, [job] * (len(parts) - 1))
-    files = list(write_outputs(people, store, columns, key, progress))
+    written = list(write_outputs(people, store, columns, key, progress))
     content = {
         "graph": graph.store.url,
         "graph_key": graph.manifest["key"],
@@ -220,10 +228,11 @@ def smooth(
         "normalization": normalization,
         "link": None if link is None else describe(link),
         "columns": columns,
+        "flat": table.width == 1 and getattr(y_hat, "ndim", 1) == 1,
         "solution": reports[0],
         "parts": [one["part"] for one in reports],
         "fit": _fit_records(store, people, key),
-        "files": files,
+        "files": written,
     }
     manifest = store.finish(_KIND, key, content)
     store.child("work").clear()

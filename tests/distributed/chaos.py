@@ -58,7 +58,7 @@ class Campaign:
 
     def same(self, graph):
         """Whether a graph is the right one, byte for byte."""
-        found = graph.edges()[0].numpy().tobytes()
+        found = graph.to_edges()[0].numpy().tobytes()
         return found == self.expected.numpy().tobytes()
 
     def engine(self, **options):
@@ -163,7 +163,7 @@ class Campaign:
                 fair = smooth(
                     graph, y, out=self.folder / f"fair{turn}", engine=lost, **options
                 )
-            gap = (fair.values() - right.values()).norm(dim=0)
+            gap = (fair.value - right.value).norm(dim=0)
             ok = (gap <= fair.error_bound + right.error_bound).all()
             self.say(
                 "SIGKILL of a member in mid-solve",

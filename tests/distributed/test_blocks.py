@@ -27,6 +27,7 @@ from pyg_glif.distributed import (
     smooth,
 )
 from pyg_glif.distributed._store import Store
+from pyg_glif.distributed.engine import as_engine
 from pyg_glif.errors import ConvergenceError, DamagedFileError, MemoryBudgetError
 from pyg_glif.links import Logit
 from pyg_glif.solvers import CG
@@ -113,7 +114,7 @@ def test_radius_graph_is_that_of_one_machine(cloud, dtype, strategy, tmp_path):
     tau = degree_radius(x, 10)
     people = ShardedPeople.build(tmp_path / "p", tmp_path / "x.npy", block_rows=150)
     graph = radius_graph(people, tau, out=tmp_path / "g", strategy=strategy)
-    edges, sq = graph.edges()
+    edges, sq = graph.to_edges()
     here = fair_radius_graph(torch.from_numpy(x), tau)[0]
     assert edges.numpy().tobytes() == here.numpy().tobytes()
     expected, sq_expected = brute_force_edges(x.astype(np.float64), tau, None)
@@ -151,7 +152,7 @@ def test_radius_graph_of_any_people(
         batch=None if batch is None else "graph",
         block_rows=block,
     )
-    edges, _ = radius_graph(people, 2.0, out=folder / "g").edges()
+    edges, _ = radius_graph(people, 2.0, out=folder / "g").to_edges()
     expected, _ = brute_force_edges(x.astype(np.float64), 2.0, batch)
     np.testing.assert_array_equal(edges.numpy(), expected)
 
@@ -163,7 +164,7 @@ def test_radius_graph_in_fair_space(tmp_path):
     people = ShardedPeople.build(
         tmp_path / "p", tmp_path / "x.npy", distance=distance, block_rows=90
     )
-    edges, _ = radius_graph(people, 0.5, out=tmp_path / "g").edges()
+    edges, _ = radius_graph(people, 0.5, out=tmp_path / "g").to_edges()
     expected, _ = brute_force_edges(x[:, 2:].astype(np.float64), 0.5, None)
     np.testing.assert_array_equal(edges.numpy(), expected)
     again = ShardedPeople.open(tmp_path / "p").distance
@@ -191,7 +192,7 @@ def test_smooth_is_within_its_bound_of_the_definition(
         engine=InProcess(num_parts),
     )
     exact = dense_solution(x, y, tau, 0.7, 5.0, normalization)
-    error = np.linalg.norm(fair.values().numpy() - exact, axis=0)
+    error = np.linalg.norm(fair.value.numpy() - exact, axis=0)
     # Squared distances carry float32 errors, which weights inherit.
     slack = 1e-4 * np.linalg.norm(exact, axis=0)
     assert (error <= fair.error_bound.numpy() + slack).all()
@@ -218,7 +219,7 @@ def test_parts_take_the_same_steps_as_one_machine(people, folder):
         for parts in (1, 3)
     ]
     assert abs(found[0].num_iter - found[1].num_iter) <= 1
-    gap = (found[0].values() - found[1].values()).norm(dim=0)
+    gap = (found[0].value - found[1].value).norm(dim=0)
     assert (gap <= found[0].error_bound + found[1].error_bound).all()
 
 
@@ -226,15 +227,44 @@ def test_smooth_keeps_who_is_alone_and_sums_of_everybody(people, folder):
     _, graph, _, ids, _ = people
     y = np.random.default_rng(4).random((NUM, 1))
     path = write_scores(folder / "sums.parquet", y, ids)
-    fair = smooth(
-        graph, path, lam=3.0, out=folder / "sums", engine=InProcess(2)
-    ).values()
-    edges, _ = graph.edges()
+    fair = smooth(graph, path, lam=3.0, out=folder / "sums", engine=InProcess(2)).value
+    edges, _ = graph.to_edges()
     alone = torch.bincount(edges[0], minlength=NUM) == 0
-    assert torch.equal(fair[alone], torch.from_numpy(y)[alone])
+    assert torch.equal(fair[alone], torch.from_numpy(y)[alone, 0])
     torch.testing.assert_close(fair.sum(), torch.tensor(y.sum()), rtol=1e-6, atol=0)
-    same = smooth(graph, path, lam=0.0, out=folder / "zero").values()
-    assert torch.equal(same, torch.from_numpy(y))
+    same = smooth(graph, path, lam=0.0, out=folder / "zero").value
+    assert torch.equal(same, torch.from_numpy(y)[:, 0])
+
+
+def test_arrays_in_memory_are_taken_like_files(tmp_path):
+    random = np.random.default_rng(7)
+    x, y = random.normal(size=(60, 3)), random.random(60)
+    people = ShardedPeople.build(tmp_path / "p", x, block_rows=20)
+    again = ShardedPeople.build(tmp_path / "p", torch.from_numpy(x), block_rows=20)
+    assert again.manifest == people.manifest
+    other = ShardedPeople.build(tmp_path / "p", x + 1.0, block_rows=20)
+    assert other.manifest["key"] != people.manifest["key"]
+    people = ShardedPeople.build(tmp_path / "p", x, block_rows=20)
+    graph = radius_graph(people, 1.0, out=tmp_path / "g")
+    np.testing.assert_array_equal(
+        graph.to_edges()[0].numpy(), brute_force_edges(x, 1.0, None)[0]
+    )
+    exact = dense_solution(x, y[:, None], 1.0, 0.5, 2.0, None)
+    for name, outputs in (("vector", y), ("column", torch.from_numpy(y[:, None]))):
+        fair = smooth(graph, outputs, lam=2.0, theta=0.5, out=tmp_path / name)
+        assert fair.value.shape == outputs.shape
+        np.testing.assert_allclose(
+            fair.value.numpy(), exact.reshape(outputs.shape), atol=1e-5
+        )
+    with pytest.raises(ValueError, match="'y_hat' must have one row for each of 60"):
+        smooth(graph, y[:50], out=tmp_path / "short")
+
+
+def test_an_address_is_that_of_ray():
+    assert repr(as_engine(None, "1.2.3.4:5")) == "RayEngine(address='1.2.3.4:5')"
+    assert repr(as_engine("ray", "1.2.3.4:5")) == "RayEngine(address='1.2.3.4:5')"
+    with pytest.raises(ValueError, match="'address' must be None unless the engine is"):
+        as_engine("process", "1.2.3.4:5")
 
 
 def test_smooth_with_a_link_is_the_post_processor(people, folder):
@@ -244,7 +274,7 @@ def test_smooth_with_a_link_is_the_post_processor(people, folder):
     fair = smooth(graph, path, lam=2.0, link=Logit(), out=folder / "link")
     post = GLIFPostProcessor(tau=tau, lam=2.0, link=Logit(), solver=CG())
     expected = post.fit_transform(torch.from_numpy(x), torch.from_numpy(y))
-    torch.testing.assert_close(fair.values(), expected, rtol=0, atol=1e-5)
+    torch.testing.assert_close(fair.value, expected[:, 0], rtol=0, atol=1e-5)
 
 
 def test_nrw_is_refused_where_there_is_no_minimum(people, folder):
@@ -315,7 +345,7 @@ def test_a_damaged_shard_of_edges_is_refused_and_made_anew(small, how):
     with pytest.raises(DamagedFileError, match=rf"00002\.{what}\.npy"):
         graph.shard(2)
     again = search()
-    np.testing.assert_array_equal(again.edges()[0].numpy(), expected)
+    np.testing.assert_array_equal(again.to_edges()[0].numpy(), expected)
     # One block against the others, not everybody against everybody.
     assert again.tasks.run == 1
     assert search().tasks.run == 0
@@ -328,7 +358,7 @@ def test_a_damaged_block_of_people_is_refused_and_built_anew(small, how):
     damage(folder / "p" / "blocks" / "00001.rows.npy", how)
     with pytest.raises(DamagedFileError, match=r"00001\.rows\.npy"):
         radius_graph(people, 1.0, out=folder / "other", strategy="plain")
-    np.testing.assert_array_equal(search().edges()[0].numpy(), expected)
+    np.testing.assert_array_equal(search().to_edges()[0].numpy(), expected)
 
 
 @pytest.mark.parametrize("how", ["truncated", "flipped", "deleted"])
@@ -348,7 +378,7 @@ def test_a_search_that_stopped_goes_on_and_runs_missing_tiles_only(
     damage(folder / "g" / "work" / "000003.npy", how)
     (folder / "g" / "work" / "000001.json").unlink()
     graph = search()
-    np.testing.assert_array_equal(graph.edges()[0].numpy(), expected)
+    np.testing.assert_array_equal(graph.to_edges()[0].numpy(), expected)
     assert (graph.tasks.run, graph.tasks.reused) == (2, 3)
 
 
@@ -366,7 +396,7 @@ def test_a_task_that_runs_twice_gives_one_shard(small, monkeypatch):
         return True
 
     monkeypatch.setattr(search_module, "_search", twice)
-    np.testing.assert_array_equal(search().edges()[0].numpy(), expected)
+    np.testing.assert_array_equal(search().to_edges()[0].numpy(), expected)
 
 
 def test_a_full_disk_is_named_and_the_search_goes_on_later(small, monkeypatch):
@@ -383,7 +413,7 @@ def test_a_full_disk_is_named_and_the_search_goes_on_later(small, monkeypatch):
     with pytest.raises(OSError, match=r"No space left on device.*npy"):
         search()
     monkeypatch.setattr(Store, "save", save)
-    np.testing.assert_array_equal(search().edges()[0].numpy(), expected)
+    np.testing.assert_array_equal(search().to_edges()[0].numpy(), expected)
 
 
 def test_a_solve_goes_on_from_its_checkpoint(people, folder, monkeypatch):
@@ -404,7 +434,7 @@ def test_a_solve_goes_on_from_its_checkpoint(people, folder, monkeypatch):
     assert fair.manifest["solution"]["restarts"] == 1
     assert fair.num_iter < whole.num_iter
     assert not (folder / "stop" / "work").exists()
-    gap = (fair.values() - whole.values()).norm(dim=0)
+    gap = (fair.value - whole.value).norm(dim=0)
     assert (gap <= fair.error_bound + whole.error_bound).all()
 
 
@@ -432,11 +462,11 @@ def test_remote_folders_hold_the_same(tmp_path):
     people = ShardedPeople.build("memory://glif/p", tmp_path / "x.npy", block_rows=80)
     graph = radius_graph(people, tau, out="memory://glif/g")
     expected, _ = brute_force_edges(x.astype(np.float64), tau, None)
-    np.testing.assert_array_equal(graph.edges()[0].numpy(), expected)
+    np.testing.assert_array_equal(graph.to_edges()[0].numpy(), expected)
     np.save(tmp_path / "y.npy", x[:, :1])
     fair = smooth(graph, tmp_path / "y.npy", out="memory://glif/f")
     again = ShardedSolution.open("memory://glif/f")
-    assert torch.equal(fair.values(), again.values())
+    assert torch.equal(fair.value, again.value)
     assert ShardedGraph.open("memory://glif/g").num_edges == graph.num_edges
 
 

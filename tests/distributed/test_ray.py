@@ -87,7 +87,7 @@ def solved(people, folder):
 
 
 def assert_same(fair, other):
-    gap = (fair.values() - other.values()).norm(dim=0)
+    gap = (fair.value - other.value).norm(dim=0)
     assert (gap <= fair.error_bound + other.error_bound).all()
     assert fair.status.name == "CONVERGED"
 
@@ -103,7 +103,7 @@ def test_radius_graph_on_ray_is_that_of_one_machine(people, folder, num_workers)
     built, tau, expected, _, _ = people
     engine = RayEngine(num_workers=num_workers)
     graph = radius_graph(built, tau, out=folder / f"g{num_workers}", engine=engine)
-    edges, _ = graph.edges()
+    edges, _ = graph.to_edges()
     assert edges.numpy().tobytes() == expected.tobytes()
 
 
@@ -159,7 +159,7 @@ def test_a_killed_worker_changes_nothing(people, folder):
             built, tau, out=folder / "killed", engine=RayEngine(num_workers=2)
         )
     assert killer.killed
-    edges, _ = graph.edges()
+    edges, _ = graph.to_edges()
     assert edges.numpy().tobytes() == expected.tobytes()
 
 
@@ -186,7 +186,7 @@ def test_errors_of_tasks_are_told_as_they_are(people, folder):
         folder / "people", rows, engine=RayEngine(num_workers=2), **options
     )
     graph = radius_graph(again, tau, out=folder / "d", engine=RayEngine(num_workers=2))
-    assert graph.edges()[0].numpy().tobytes() == expected.tobytes()
+    assert graph.to_edges()[0].numpy().tobytes() == expected.tobytes()
 
 
 def test_engine_is_ray_where_the_process_is_connected(people):
