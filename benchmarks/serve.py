@@ -209,6 +209,7 @@ def load(served: Served) -> dict[str, Any]:
                 }
             )
             print(found[-1], flush=True)
+    single += served.in_process()  # before and after: the machine may change
     return {
         "part": "load",
         "rows": FITTED,
@@ -227,7 +228,7 @@ def reload(served: Served) -> dict[str, Any]:
         def save() -> None:
             for _ in range(3):
                 served.post.save(served.path)
-                if stop.wait(6.0):
+                if stop.wait(4.0):
                     return
 
         saver = threading.Thread(target=save)

@@ -468,20 +468,21 @@ class Fitted:
         if not 0 < size <= len(f) // 2:
             return f
         own = people.precision
-        own = torch.ones_like(lap.deg) if own is None else own
-        edge = near[row].nonzero().flatten()
+        own = torch.ones_like(lap.deg[near]) if own is None else own[near]
+        edge = near.index_select(0, row).nonzero().flatten()
         i, j = row[edge], col[edge]
         t = self.settings.lam * lap.lam_scale * lap.off_diagonal[edge]
-        eta = self.settings.to_dual(y_hat).double()
-        residual = own.unsqueeze(1) * (eta - f)
-        residual.index_add_(0, i, t.unsqueeze(1) * (f[i] - f[j]), alpha=-1.0)
+        eta = self.settings.to_dual(y_hat[near]).double()
+        residual = own.unsqueeze(1) * (eta - f[near])
         place, inside = near.cumsum(0) - 1, near[j]
+        pull = t.unsqueeze(1) * (f[i] - f[j])
+        residual.index_add_(0, place[i], pull, alpha=-1.0)
         ends = torch.stack([place[i[inside]], place[j[inside]]])
         local = LaplacianOperator.from_sorted(ends, t[inside], size)
         # Whoever is held fixed acts as precision of those tied to them.
-        held = own[near].index_add_(0, place[i[~inside]], t[~inside])
+        held = own.index_add(0, place[i[~inside]], t[~inside])
         one = torch.ones_like(held[0])
-        f[near] += smooth(local, one, residual[near], Auto(), precision=held)[0]
+        f[near] += smooth(local, one, residual, Auto(), precision=held)[0]
         return f
 
     def _reduced_graph(self, stay: Tensor) -> SimilarityGraph:  # [N] bool

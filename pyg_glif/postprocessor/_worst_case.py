@@ -95,15 +95,17 @@ def _largest_average(
     more: Tensor,  # [M, K]
 ) -> Tensor:  # [M, C]
     """Dinkelbach's iteration, from below."""
-    above = own * y + (weight.unsqueeze(2) * value).sum(1)
-    below = own + weight.sum(1, keepdim=True)
-    more = more.unsqueeze(2)
-    out = above / below
+    weight, more = weight.unsqueeze(1), more.unsqueeze(1)
+    above = own * y + torch.bmm(weight, value).squeeze(1)
+    below = own + weight.sum(2)
+    out, raised = above / below, torch.empty_like(value)
     while True:
-        extra = more * (value > out.unsqueeze(1))
+        # One where a weight is at its upper end: products then sum over people.
+        torch.gt(value, out.unsqueeze(1), out=raised)
         own_extra = own_more * (y > out)
-        total = below + own_extra + extra.sum(1)
-        found = (above + own_extra * y + extra.mul_(value).sum(1)) / total
+        total = below + own_extra + torch.bmm(more, raised).squeeze(1)
+        extra = torch.bmm(more, raised.mul_(value)).squeeze(1)
+        found = (above + own_extra * y + extra) / total
         if not bool((found > out).any()):
             return out
         out = torch.maximum(out, found)

@@ -9,6 +9,7 @@ import torch
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, ValidationError
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, Response
 from torch import Tensor
 
@@ -54,7 +55,7 @@ def api(desk: Desk) -> APIRouter:
         openapi_extra=_takes(desk.service.requests.correct),
     )
     async def correct(request: Request) -> Response:
-        return await corrected(desk, request)
+        return await corrected(desk, request.scope, request.receive)
 
     @router.post(
         "/v1/explain",
@@ -65,7 +66,8 @@ def api(desk: Desk) -> APIRouter:
     )
     async def explain(request: Request) -> Response:
         service = desk.service
-        body = await _body(request, service.requests.explain)
+        model = service.requests.explain
+        body = await _body(request.scope, request.receive, model)
         if body.names and not desk.settings.show_people:
             raise HTTPException(403, "people are not shown. See --show-people")
         x, y, notes = _people(service, body)
@@ -147,10 +149,10 @@ def api(desk: Desk) -> APIRouter:
     return router
 
 
-async def corrected(desk: Desk, request: Request) -> Response:
+async def corrected(desk: Desk, scope: Scope, receive: Receive) -> Response:
     """The answer of ``/v1/correct``."""
     service = desk.service
-    body = await _body(request, service.requests.correct)
+    body = await _body(scope, receive, service.requests.correct)
     x, y, notes = _people(service, body)
     answer = await _answered(desk, service, x, y, body.ids)
     return _json(
@@ -169,7 +171,7 @@ def directly(desk: Desk) -> dict[str, App]:
 
     async def correct(scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            response = await corrected(desk, Request(scope, receive))
+            response = await corrected(desk, scope, receive)
         except RequestFaultError as error:
             response = JSONResponse(error.content, 422)
         except HTTPException as error:
@@ -204,13 +206,20 @@ def _takes(model: type[BaseModel]) -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": content}}
 
 
-async def _body(request: Request, model: type[BaseModel]) -> Any:
+async def _body(scope: Scope, receive: Receive, model: type[BaseModel]) -> Any:
     """The body of a request; read as JSON and checked in one pass."""
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != "application/json":
+    kind = dict(scope["headers"]).get(b"content-type", b"")
+    if kind.partition(b";")[0].strip().lower() != b"application/json":
         raise HTTPException(415, "'Content-Type' must be application/json")
+    parts, more = [], True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        parts.append(message.get("body", b""))
+        more = message.get("more_body", False)
     try:
-        return model.model_validate_json(await request.body())
+        return model.model_validate_json(b"".join(parts))
     except ValidationError as error:
         raise RequestFaultError(schemas.faults(error)) from None
 

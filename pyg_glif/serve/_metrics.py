@@ -3,6 +3,7 @@
 import threading
 from collections import deque
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -60,12 +61,13 @@ class Metrics:
         self._loaded = Gauge(
             "fit_loaded_timestamp_seconds", "When the fit was loaded.", **shared
         )
+        self._observer = lru_cache(1024)(self._requests.labels)
         self._lock = threading.Lock()
         self._last: deque[bool] = deque(maxlen=_WINDOW)
 
     def request(self, route: str, method: str, status: int, seconds: float) -> None:
         """Counts a response."""
-        self._requests.labels(route, method, str(status)).observe(seconds)
+        self._observer(route, method, str(status)).observe(seconds)
 
     def batch(self, num_requests: int, answers: Sequence[Answer]) -> None:
         """Counts what one search answered."""
