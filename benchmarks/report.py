@@ -641,7 +641,8 @@ def _duration(seconds: float) -> str:
     """A time in the unit that suits it."""
     for unit, length in (("days", 86400.0), ("h", 3600.0), ("min", 60.0)):
         if seconds >= 1.5 * length:
-            return f"{seconds / length:.2g} {unit}"
+            many = seconds / length
+            return f"{many:.2g} {unit}" if many < 100.0 else f"{many:.0f} {unit}"
     return f"{seconds:.2g} s"
 
 
