@@ -187,8 +187,10 @@ POPULATIONS: dict[str, tuple[Make, dict[str, float]]] = {
 }
 BROKEN = (
     "simulation, turned",
+    "simulation, at the border: unlike",
     "simulation, at the border: both",
     "adult, others: unlike",
+    "adult, others: both",
 )
 CASES = (
     *(name + risks for name in POPULATIONS for risks in ("", ": unlike", ": both")),
@@ -275,7 +277,7 @@ def summary(
                 float(np.quantile([one["risks"][risk] for one in claimed], q))
                 for q in (0.5, 0.9)
             ]
-            for risk in (people.alphas if claimed else ())
+            for risk in (claimed[0]["risks"] if claimed else ())
         },
     }
 
@@ -353,7 +355,7 @@ def page(rows: list[dict[str, Any]]) -> str:
                 claimed,
                 f"{row['draws']:,}",
                 share(row["kept"], row["draws"]),
-                ", ".join(f"{v[1]:.3f}" for v in row["risks"].values()),
+                ", ".join(f"{n} {v[1]:.3f}" for n, v in row["risks"].items()),
                 f"{row['claims'] / row['draws']:.0%}",
                 f"{row['changes'] / row['draws']:.0%}",
                 "" if row["population"] in LIMITS else f"{row['unfairness']:.2f}",
