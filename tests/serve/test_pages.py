@@ -59,6 +59,8 @@ def test_people_are_shown_only_if_that_was_asked_for(
     assert told.status_code == 200
     assert "peers" not in told.json()
     assert not re.search(r"person \d", told.json()["text"])
+    # What fitted people are like is told where they are shown, and only on average.
+    assert ("The 5 closest" in told.json()["text"]) == shown
 
 
 def test_shares_of_an_explanation_make_up_the_result(
