@@ -621,6 +621,6 @@ def test_what_would_not_fit_is_refused_before_any_work(small):
 )
 def test_build_rejects(tmp_path, kwargs, error, message):
     np.save(tmp_path / "x.npy", np.zeros((3, 2), np.float32))
-    arguments = {"path": tmp_path / "p", "rows": tmp_path / "x.npy"} | kwargs
+    arguments = {"out": tmp_path / "p", "rows": tmp_path / "x.npy"} | kwargs
     with pytest.raises(error, match=message):
         ShardedPeople.build(**arguments)
