@@ -175,7 +175,8 @@ def main() -> None:
     value = served.transform(row, y_new[one : one + 1])[0]
     spent = 1000 * (time.perf_counter() - start)
     print(f"\none row in {spent:.1f} ms: {y_new[one]:.3f} -> {value:.3f}, because of")
-    print(served.explain_new(row, top=5).to_markdown())
+    why = served.explain_new(row, y_hat_new=y_new[one : one + 1])
+    print(why.to_markdown())
 
 
 if __name__ == "__main__":

@@ -109,7 +109,7 @@ def describe(name: str, logits: Tensor, data: Data) -> str:
     same = (decision[row] == decision[col]).float()
     consistency = (weight * same).sum() / weight.sum()
     gap = (score[row] - score[col]).abs().mean()
-    return f"{name:34s} | {accuracy:8.3f} | {consistency:11.3f} | {gap:9.4f}"
+    return f"{name:36s} | {accuracy:8.3f} | {consistency:11.3f} | {gap:9.4f}"
 
 
 def main() -> None:
@@ -127,7 +127,7 @@ def main() -> None:
 
     degree = data.fair_edge_index.size(1) / data.num_nodes
     print(f"{kind}: {data.num_nodes} people, {degree:.1f} similar people each\n")
-    print(f"{'':34s} | accuracy | consistency | score gap")
+    print(f"{'':36s} | accuracy | consistency | score gap")
     for name, layer in NETWORKS.items():
 
         def trained(
