@@ -164,7 +164,8 @@ def trade_off(
             alpha=0.8,
         )
     edge = -math.inf if left is None else left
-    places, drawn = [], []
+    places: list[tuple[float, float]] = []
+    drawn: list[Any] = []
     for point in chosen:
         colour, marker = _STYLES.get(point.method, _FALLBACK)
         value, height = point.mean[across.metric], point.mean[up.metric]

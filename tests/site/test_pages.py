@@ -214,7 +214,8 @@ def test_copied_examples_have_no_prompts(browser: Any) -> None:
         if found.find_element("xpath", "preceding::pre[1]").text.startswith(">>>")
     )
     browser.execute_script("document.body.append(document.createElement('textarea'))")
-    browser.execute_script("arguments[0].scrollIntoView()", button)
+    at_once = '{block: "center", behavior: "instant"}'
+    browser.execute_script(f"arguments[0].scrollIntoView({at_once})", button)
     button.click()
     field = browser.find_element("tag name", "textarea")
     field.send_keys(Keys.CONTROL, "v")
