@@ -40,6 +40,7 @@ _STYLES = {
     "GLIF, balanced": ("#009E73", "D"),
     "GLIF, balanced, at GUIDE's IF": ("#CC6677", "p"),
     "GLIF, balanced, at GUIDE's published IF": ("#999999", "h"),
+    "GLIF, balanced, at both of GUIDE's IF": ("#117733", "d"),
     "GLIFConv in training": ("#882255", "*"),
 }
 _FALLBACK = ("#777777", ".")
