@@ -342,6 +342,10 @@ class TreatmentMonitor:
         if self._journal is not None:
             msg = "'load_state_dict' must not be called with a journal"
             raise ValueError(f"{msg} (got {self._journal.path!r}), which has the state")
+        missing = {"settings", "streams", "tally", "recent"} - set(state)
+        if missing:
+            msg = "'state' must be what 'state_dict' returned"
+            raise ValueError(f"{msg} (got one without '{min(missing)}')")
         self._check_settings("state", state["settings"])
         with self._lock:
             for name, stream in self._streams.items():

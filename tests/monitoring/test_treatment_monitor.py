@@ -477,6 +477,9 @@ def test_other_settings_are_told_apart(tmp_path: Path) -> None:
     state = TreatmentMonitor(0.05, groups=["a"]).state_dict()
     with pytest.raises(ValueError, match="must be of a monitor with groups"):
         TreatmentMonitor(0.05).load_state_dict(state)
+    message = "'state' must be what 'state_dict' returned (got one without 'recent')"
+    with pytest.raises(ValueError, match=re.escape(message)):
+        TreatmentMonitor(0.05).load_state_dict({})
     with pytest.raises(ValueError, match="must not be called with a journal"):
         TreatmentMonitor.open(path).load_state_dict(state)
 
