@@ -111,6 +111,24 @@ def test_glif_is_alike_and_balanced_where_it_says_so(run):
     )
 
 
+def test_a_factor_takes_glif_to_a_rival_that_shrinks_its_outputs(folder, monkeypatch):
+    monkeypatch.setenv("PYG_GLIF_DATA", str(folder))
+    trial = GraphTrial(SMALL, 0, progress=False)
+    (plain,) = trial.vanilla()
+    trial.balanced()
+    trial.guided = {
+        "unfairness": 1e-3 * plain.metrics["unfairness"],
+        "unfairness_unit": 0.5 * plain.metrics["unfairness_unit"],
+    }
+    (alike,) = trial.alike()
+    _, outputs = trial.matched("unfairness_unit", trial.guided["unfairness_unit"])
+    assert alike.setting["factor"] < 1.0
+    assert alike.metrics["unfairness"] == pytest.approx(trial.guided["unfairness"])
+    assert alike.metrics["unfairness_unit"] <= trial.guided["unfairness_unit"]
+    assert alike.metrics["auc"] == trial.auc(outputs, "test")
+    assert alike.metrics["accuracy"] == trial.accuracy(outputs, "test")
+
+
 def test_inform_on_results_is_glif(run):
     by_name = {
         name: [r.metrics for r in run.records if r.method == name]
