@@ -10,7 +10,7 @@ experiment in ``records``. From there figures are drawn again without running an
 
 The first seeds of the demonstrations, what ``make demo`` and ``make
 demo-tables`` run, are also written on their own, and their first tables into
-``README.md``.
+``README.md``. All graphs and networks that were kept are put side by side.
 """
 
 import argparse
@@ -21,6 +21,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pyg_glif.experiments import EXPERIMENTS, Run
+from pyg_glif.experiments._gnn import NETWORKS
+from pyg_glif.experiments._graph_report import compare_networks
+from pyg_glif.experiments.graphs import GraphExperiment
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "docs" / "results"
@@ -83,6 +86,17 @@ def read(folders: Sequence[Path]) -> dict[str, list[Run]]:
     return {name: sorted(runs, key=lambda run: run.seed) for name, runs in ordered}
 
 
+def networks(kept: dict[str, list[Run]]) -> str:
+    """The kept runs on graphs side by side, in the order of the command line."""
+    names = (
+        f"{name}_{network}"
+        for name, experiment in EXPERIMENTS.items()
+        if isinstance(experiment, GraphExperiment)
+        for network in NETWORKS
+    )
+    return compare_networks(kept[name] for name in names if name in kept) + "\n"
+
+
 def show_demo(page: str, report: str, demo: Demo = DEMOS["sentiment_us"]) -> str:
     """A page with the tables of a report between the two marks of a demonstration."""
     tables = report.split("\n", 2)[2].strip()  # without the title
@@ -108,6 +122,7 @@ def main() -> None:
             report = write(demo.name, runs[: demo.num_seeds], figures=demo.figures)
             readme = ROOT / "README.md"
             readme.write_text(show_demo(readme.read_text(), report, demo))
+    (RESULTS / "graph_networks.md").write_text(networks(read([RECORDS])))
 
 
 if __name__ == "__main__":

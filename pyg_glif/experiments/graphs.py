@@ -36,16 +36,20 @@ from pyg_glif.experiments._gnn import (
     gathered,
     near_first,
 )
-from pyg_glif.experiments.experiment import Comparison, Experiment, Method
-from pyg_glif.experiments.records import (
-    Record,
-    Run,
-    Summary,
-    summarize,
-    summarize_chosen,
-    with_costs,
+from pyg_glif.experiments._graph_report import (
+    ALIKE,
+    BALANCED,
+    GUIDE,
+    MATCHED,
+    PUBLISHED,
+    QUALITY,
+    REDRESS,
+    VANILLA,
+    report_graphs,
 )
-from pyg_glif.experiments.report import Report, ResultTable, seeds_note
+from pyg_glif.experiments.experiment import Comparison, Experiment, Method
+from pyg_glif.experiments.records import Record, Run, summarize, summarize_chosen
+from pyg_glif.experiments.report import Report
 from pyg_glif.functional import glif_smooth
 from pyg_glif.graph import structural_similarity
 from pyg_glif.laplacian import LaplacianOperator
@@ -56,38 +60,6 @@ from pyg_glif.metrics import (
     ranking_ndcg,
 )
 from pyg_glif.solvers import CG
-
-_QUALITY = {
-    "auc": "AUC",
-    "unfairness": "IF",
-    "unfairness_unit": "IF at unit variance",
-    "disparity": "GDIF",
-    "disparity_members": "GDIF per member",
-    "ndcg": "NDCG@10",
-}
-_GROUPS = {
-    "auc_decisions": "AUC of decisions",
-    "accuracy": "accuracy",
-    "f1": "F1",
-    "parity_gap": "gap in yes",
-    "opportunity_gap": "gap in true yes",
-    "seconds": "seconds",
-    "memory": "MiB",
-}
-_DIGITS = {
-    "auc": 4,
-    "unfairness": 0,
-    "unfairness_unit": 0,
-    "seconds": 1,
-    "memory": 0,
-}
-VANILLA = "as it is"
-REDRESS = "REDRESS"
-GUIDE = "GUIDE"
-BALANCED = "GLIF, balanced"
-MATCHED = "GLIF, balanced, at GUIDE's IF"
-PUBLISHED = "GLIF, balanced, at GUIDE's published IF"
-ALIKE = "GLIF, balanced, at both of GUIDE's IF"
 
 #: Log-odds of everybody at each setting of a method.
 Found = Iterable[tuple[dict[str, float], Tensor]]
@@ -553,20 +525,13 @@ class GraphExperiment(Experiment):
 
     def report(self, runs: Sequence[Run]) -> Report:
         """What becomes of individuals, and of scores and groups."""
-        rows = [with_costs(row, runs) for row in summarize_chosen(runs)]
-        tables = (
-            ResultTable("Similar people", _QUALITY, rows, _DIGITS),
-            ResultTable("Scores and groups", _GROUPS, rows, _DIGITS),
-            *_published(self.config.dataset, runs[0].variant),
-        )
-        notes = (*_notes(self.config, runs), *seeds_note(runs))
-        return Report(self.name, runs[0].variant, tuple(runs), tables, notes)
+        return report_graphs(self.name, self.config.dataset, runs)
 
     def draw(self, runs: Sequence[Run]) -> dict[str, Any]:
         """What AUC buys: likeness on the whole, and balance between groups."""
         chosen = summarize_chosen(runs)
         shown = {"auc": True, "unfairness_unit": False, "disparity": False}
-        measures = {m: plots.Measure(m, _QUALITY[m], up) for m, up in shown.items()}
+        measures = {m: plots.Measure(m, QUALITY[m], up) for m, up in shown.items()}
         figure, panels = plots.new_figure("abc", height=0.3 * len(chosen) + 1.0)
         plots.rows(panels, chosen, list(measures.values()))
         front, (likeness, balance) = plots.new_figure("ab", height=5.2)
@@ -578,86 +543,6 @@ class GraphExperiment(Experiment):
             plots.trade_off(axes, curves, chosen, across, measures[up], spread=False)
         plots.add_legend(front, [likeness])
         return {"trade_off": figure, "front": front}
-
-
-def _notes(config: GraphConfig, runs: Sequence[Run]) -> Iterable[str]:
-    """What the columns mean, and what others have published."""
-    extras = runs[0].extras
-    kept = runs[0].config["most_similar"]
-    pairs = (
-        "share a neighbour"
-        if kept is None
-        else f"are among the {kept} most similar of one of the two"
-    )
-    yield (
-        f"{extras['num_people']:,} people, {extras['num_train']:,} to train on and "
-        f"{extras['num_judged']:,} judged; {extras['num_similar']:,} pairs {pairs}. "
-        "*IF*: tr(Z'LZ) of the log-odds over everybody. *GDIF*: ratio of "
-        "the groups' IF, counted as GUIDE's code does, and per member. *NDCG@10*: "
-        "whether those nearest by output are nearest by features, among the judged. "
-        "*AUC of decisions*: as the GUIDE of PyGDebias computes what it calls AUC. "
-        "*Gaps*: group 1 less group 0, of all and of those whose truth is yes. "
-        "*Seconds* of the processor, and *MiB* beyond what was held before: all "
-        "settings of a method."
-    )
-    yield (
-        "Settings were chosen on validation "
-        "people: the least IF at unit variance (for REDRESS the largest NDCG@10) with "
-        f"AUC and accuracy at most {config.max_loss:g} below the network's, or the "
-        "largest AUC where no setting is that close. "
-        f"*{MATCHED}* has the strength at which IF, which needs no labels, is GUIDE's; "
-        f"*{ALIKE}* that at which IF at unit variance is, with log-odds times a factor "
-        "that takes IF to GUIDE's as well and changes no decision and no AUC. "
-        "InFoRM's debiasing of the result is GLIF by another name, and its debiasing "
-        "of the model is what `LaplacianLoss` does."
-    )
-    yield from _paired(runs, MATCHED, GUIDE, "auc", 4)
-    yield from _paired(runs, ALIKE, GUIDE, "auc", 4)
-    yield from _paired(runs, BALANCED, REDRESS, "ndcg", 3)
-
-
-def _shown(gaps: Sequence[float], digits: int) -> str:
-    """Differences of seeds in words."""
-    more, mean = sum(gap > 0 for gap in gaps), sum(gaps) / len(gaps)
-    return f"{mean:+.{digits}f} on average, above zero in {more} of {len(gaps)}"
-
-
-def _paired(
-    runs: Sequence[Run], ours: str, theirs: str, metric: str, digits: int
-) -> Iterable[str]:
-    """On how many of the same seeds one method has more of a metric than another."""
-    found = []
-    for run in runs:
-        chosen = {r.method: r.metrics[metric] for r in run.records if r.chosen}
-        if ours in chosen and theirs in chosen:
-            found.append(chosen[ours] - chosen[theirs])
-    if found:
-        yield (
-            f"{_QUALITY[metric]} of *{ours}* less that of *{theirs}*, seed by seed: "
-            f"{_shown(found, digits)}."
-        )
-
-
-def _published(dataset: str, variant: str) -> Iterable[ResultTable]:
-    """What others have published about the same graph and network."""
-    for title, told in (
-        ("Published by GUIDE's authors (their repository, seed 1)", paper.GRAPHS),
-        (
-            "Published with PyGDebias 1.1.1 (all similar pairs; the AUC of its GUIDE "
-            "is that of decisions)",
-            paper.PYGDEBIAS,
-        ),
-    ):
-        found = told.get((dataset, variant))
-        if found:
-            keys = ("auc", "unfairness", "disparity", "ndcg")
-            rows = [
-                Summary(name, {}, dict(zip(keys, values, strict=False)), {}, 1)
-                for name, values in found.items()
-            ]
-            columns = {key: _QUALITY[key] for key in rows[0].mean}
-            columns |= {"ndcg": "ranking IF"} if "ndcg" in columns else {}
-            yield ResultTable(title, columns, rows, _DIGITS)
 
 
 CREDIT = GraphExperiment(GraphConfig("credit"))

@@ -10,17 +10,17 @@ from sklearn.metrics import f1_score, roc_auc_score
 
 from pyg_glif.experiments import EXPERIMENTS, Run, _paper as paper
 from pyg_glif.experiments._gnn import NETWORKS, GraphRecipe, energy, gathered
-from pyg_glif.experiments.graphs import (
+from pyg_glif.experiments._graph_report import (
     ALIKE,
     BALANCED,
     GUIDE,
     MATCHED,
     PUBLISHED,
+    REDRESS,
     VANILLA,
-    GraphConfig,
-    GraphExperiment,
-    GraphTrial,
+    compare_networks,
 )
+from pyg_glif.experiments.graphs import GraphConfig, GraphExperiment, GraphTrial
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch-scatter.*")
 
@@ -263,3 +263,25 @@ def test_report_and_figures_come_from_files(run, tmp_path):
     ]
     assert f"seed by seed: {gap[0]:+.4f} on average" in text
     assert list(experiment.draw([again])) == ["trade_off", "front"]
+
+
+def test_networks_side_by_side_have_the_numbers_of_their_runs(run):
+    other = replace(run, seed=1)
+    header, _, row = compare_networks([[run, other]]).splitlines()
+    cells = dict(zip(_split(header), _split(row), strict=True))
+    chosen = {name: record.metrics for name, record in _chosen(run).items()}
+    ahead = chosen[ALIKE]["auc"] - chosen[GUIDE]["auc"]
+    assert (cells["graph"], cells["network"], cells["seeds"]) == ("credit", "gcn", "2")
+    assert cells["AUC as it is"] == f"{chosen[VANILLA]['auc']:.4f}"
+    assert cells["AUC, GUIDE"] == f"{chosen[GUIDE]['auc']:.4f}"
+    assert cells["AUC, GLIF"] == f"{chosen[ALIKE]['auc']:.4f}"
+    assert cells["GLIF less GUIDE"] == f"{ahead:+.4f}"
+    assert cells["seeds ahead"] == f"{2 * (ahead > 0)} of 2"
+    assert cells["GDIF, GUIDE"] == f"{chosen[GUIDE]['disparity']:.3f}"
+    assert cells["GDIF, GLIF"] == f"{chosen[ALIKE]['disparity']:.3f}"
+    assert cells["NDCG@10, REDRESS"] == f"{chosen[REDRESS]['ndcg']:.3f}"
+    assert cells["NDCG@10, GLIF"] == f"{chosen[BALANCED]['ndcg']:.3f}"
+
+
+def _split(line):
+    return [cell.strip() for cell in line.strip("|").split("|")]

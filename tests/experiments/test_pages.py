@@ -79,3 +79,8 @@ def test_pages_say_what_their_records_say(tool: ModuleType, archive: Path) -> No
     runs = sorted(tool.runs_in_archive(archive), key=lambda run: run.seed)
     report = EXPERIMENTS[runs[0].experiment].report(runs)
     assert report.to_markdown() == (RESULTS / f"{archive.stem}.md").read_text()
+
+
+def test_networks_are_compared_by_all_records_on_graphs(tool: ModuleType) -> None:
+    page = (RESULTS / "graph_networks.md").read_text()
+    assert tool.networks(tool.read([RESULTS / "records"])) == page

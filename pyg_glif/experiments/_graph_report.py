@@ -1,0 +1,181 @@
+"""What is told about graph networks: tables, notes, and networks side by side."""
+
+from collections.abc import Iterable, Sequence
+
+import pyg_glif.experiments._paper as paper
+from pyg_glif._markup import markdown_table
+from pyg_glif.experiments.records import Run, Summary, summarize_chosen, with_costs
+from pyg_glif.experiments.report import Report, ResultTable, seeds_note
+
+QUALITY = {
+    "auc": "AUC",
+    "unfairness": "IF",
+    "unfairness_unit": "IF at unit variance",
+    "disparity": "GDIF",
+    "disparity_members": "GDIF per member",
+    "ndcg": "NDCG@10",
+}
+_GROUPS = {
+    "auc_decisions": "AUC of decisions",
+    "accuracy": "accuracy",
+    "f1": "F1",
+    "parity_gap": "gap in yes",
+    "opportunity_gap": "gap in true yes",
+    "seconds": "seconds",
+    "memory": "MiB",
+}
+_DIGITS = {
+    "auc": 4,
+    "unfairness": 0,
+    "unfairness_unit": 0,
+    "seconds": 1,
+    "memory": 0,
+}
+VANILLA = "as it is"
+REDRESS = "REDRESS"
+GUIDE = "GUIDE"
+BALANCED = "GLIF, balanced"
+MATCHED = "GLIF, balanced, at GUIDE's IF"
+PUBLISHED = "GLIF, balanced, at GUIDE's published IF"
+ALIKE = "GLIF, balanced, at both of GUIDE's IF"
+
+
+def report_graphs(name: str, dataset: str, runs: Sequence[Run]) -> Report:
+    """What becomes of individuals, and of scores and groups."""
+    rows = [with_costs(row, runs) for row in summarize_chosen(runs)]
+    tables = (
+        ResultTable("Similar people", QUALITY, rows, _DIGITS),
+        ResultTable("Scores and groups", _GROUPS, rows, _DIGITS),
+        *_published(dataset, runs[0].variant),
+    )
+    notes = (*_notes(runs), *seeds_note(runs))
+    return Report(name, runs[0].variant, tuple(runs), tables, notes)
+
+
+def compare_networks(groups: Iterable[Sequence[Run]]) -> str:
+    """A Markdown table of balanced GLIF beside its rivals, a row a graph and network.
+
+    Args:
+        groups (iterable of sequences of Run): All seeds of a graph and a network, in
+            the order of the rows.
+    """
+    header = (
+        "graph",
+        "network",
+        "seeds",
+        "AUC as it is",
+        "AUC, GUIDE",
+        "AUC, GLIF",
+        "GLIF less GUIDE",
+        "seeds ahead",
+        "GDIF, GUIDE",
+        "GDIF, GLIF",
+        "NDCG@10, REDRESS",
+        "NDCG@10, GLIF",
+    )
+    rows = []
+    for runs in groups:
+        chosen = {row.method: row for row in summarize_chosen(runs)}
+        gaps = _gaps(runs, ALIKE, GUIDE, "auc")
+        cells = (
+            (VANILLA, "auc"),
+            (GUIDE, "auc"),
+            (ALIKE, "auc"),
+            (GUIDE, "disparity"),
+            (ALIKE, "disparity"),
+            (REDRESS, "ndcg"),
+            (BALANCED, "ndcg"),
+        )
+        shown = [f"{chosen[m].mean[key]:.{_DIGITS.get(key, 3)}f}" for m, key in cells]
+        shown[3:3] = [
+            f"{sum(gaps) / len(gaps):+.4f}",
+            f"{sum(gap > 0 for gap in gaps)} of {len(gaps)}",
+        ]
+        rows.append([runs[0].experiment, runs[0].variant, str(len(runs)), *shown])
+    return markdown_table(header, rows, align="ll" + "r" * (len(header) - 2))
+
+
+def _notes(runs: Sequence[Run]) -> Iterable[str]:
+    """What the columns mean, how settings were chosen, and who is ahead by seeds."""
+    extras, config = runs[0].extras, runs[0].config
+    kept = config["most_similar"]
+    pairs = (
+        "share a neighbour"
+        if kept is None
+        else f"are among the {kept} most similar of one of the two"
+    )
+    yield (
+        f"{extras['num_people']:,} people, {extras['num_train']:,} to train on and "
+        f"{extras['num_judged']:,} judged; {extras['num_similar']:,} pairs {pairs}. "
+        "*IF*: tr(Z'LZ) of the log-odds over everybody. *GDIF*: ratio of "
+        "the groups' IF, counted as GUIDE's code does, and per member. *NDCG@10*: "
+        "whether those nearest by output are nearest by features, among the judged. "
+        "*AUC of decisions*: as the GUIDE of PyGDebias computes what it calls AUC. "
+        "*Gaps*: group 1 less group 0, of all and of those whose truth is yes. "
+        "*Seconds* of the processor, and *MiB* beyond what was held before: all "
+        "settings of a method."
+    )
+    yield (
+        "Settings were chosen on validation "
+        "people: the least IF at unit variance (for REDRESS the largest NDCG@10) with "
+        f"AUC and accuracy at most {config['max_loss']:g} below the network's, or the "
+        "largest AUC where no setting is that close. "
+        f"*{MATCHED}* has the strength at which IF, which needs no labels, is GUIDE's; "
+        f"*{ALIKE}* that at which IF at unit variance is, with log-odds times a factor "
+        "that takes IF to GUIDE's as well and changes no decision and no AUC. "
+        "InFoRM's debiasing of the result is GLIF by another name, and its debiasing "
+        "of the model is what `LaplacianLoss` does."
+    )
+    yield from _paired(runs, MATCHED, GUIDE, "auc", 4)
+    yield from _paired(runs, ALIKE, GUIDE, "auc", 4)
+    yield from _paired(runs, BALANCED, REDRESS, "ndcg", 3)
+
+
+def _shown(gaps: Sequence[float], digits: int) -> str:
+    """Differences of seeds in words."""
+    more, mean = sum(gap > 0 for gap in gaps), sum(gaps) / len(gaps)
+    return f"{mean:+.{digits}f} on average, above zero in {more} of {len(gaps)}"
+
+
+def _gaps(runs: Sequence[Run], ours: str, theirs: str, metric: str) -> list[float]:
+    """How much more of a metric one method has than another, on the same seeds."""
+    found = []
+    for run in runs:
+        chosen = {r.method: r.metrics[metric] for r in run.records if r.chosen}
+        if ours in chosen and theirs in chosen:
+            found.append(chosen[ours] - chosen[theirs])
+    return found
+
+
+def _paired(
+    runs: Sequence[Run], ours: str, theirs: str, metric: str, digits: int
+) -> Iterable[str]:
+    """On how many of the same seeds one method has more of a metric than another."""
+    found = _gaps(runs, ours, theirs, metric)
+    if found:
+        yield (
+            f"{QUALITY[metric]} of *{ours}* less that of *{theirs}*, seed by seed: "
+            f"{_shown(found, digits)}."
+        )
+
+
+def _published(dataset: str, variant: str) -> Iterable[ResultTable]:
+    """What others have published about the same graph and network."""
+    for title, told in (
+        ("Published by GUIDE's authors (their repository, seed 1)", paper.GRAPHS),
+        (
+            "Published with PyGDebias 1.1.1 (all similar pairs; the AUC of its GUIDE "
+            "is that of decisions)",
+            paper.PYGDEBIAS,
+        ),
+    ):
+        found = told.get((dataset, variant))
+        if found:
+            keys = ("auc", "unfairness", "disparity", "ndcg")
+            rows = [
+                Summary(name, {}, dict(zip(keys, values, strict=False)), {}, 1)
+                for name, values in found.items()
+            ]
+            columns = {key: QUALITY[key] for key in rows[0].mean}
+            columns |= {"ndcg": "ranking IF"} if "ndcg" in columns else {}
+            yield ResultTable(title, columns, rows, _DIGITS)
