@@ -193,9 +193,13 @@ def trade_off(
     axes.set(xlabel=across.label, ylabel=up.label)
     axes.set_xlim(left=left)
     shown = (axes.transScale + axes.transLimits).transform(places)
-    for i, line in enumerate(drawn):
-        covered = (abs(shown[i + 1 :] - shown[i]).max(axis=1) < _CLOSE).sum()
-        line.set_markersize((12 if line.get_marker() == "*" else 8) + 5 * covered)
+    above = [0] * len(drawn)  # how many lie one on the other over each
+    for i in reversed(range(len(drawn))):
+        close = abs(shown[i + 1 :] - shown[i]).max(axis=1) < _CLOSE
+        on_top = (n for n, near in zip(above[i + 1 :], close, strict=True) if near)
+        above[i] = 1 + max(on_top, default=-1)
+        base = 12 if drawn[i].get_marker() == "*" else 8
+        drawn[i].set_markersize(base + 5 * above[i])
     _tidy(axes, (up.higher, across.higher))
 
 

@@ -158,6 +158,16 @@ def test_points_that_coincide_all_show() -> None:
     assert all(a.get_zorder() < b.get_zorder() for a, b in pairwise(lines))
 
 
+def test_points_in_a_chain_all_show() -> None:
+    heights = {"Baseline": 0.0, "GLIF": 1.0, "GLIF-NRW": 1.015, "GLIF-density": 1.03}
+    chosen = [summary(m, 0.9, height) for m, height in heights.items()]
+    _, (axes,) = plots.new_figure("a")
+    plots.trade_off(axes, {}, chosen, ACCURACY, SPREAD, spread=False)
+    apart, *chain = (line.get_markersize() for line in axes.get_lines())
+    assert all(under > over + 3 for under, over in pairwise(chain))
+    assert apart == chain[-1]
+
+
 def test_points_apart_are_equally_large() -> None:
     methods = ("Baseline", "GLIF", "GLIF-NRW")
     chosen = [summary(m, 0.9 - i / 50, 10.0**i) for i, m in enumerate(methods)]
