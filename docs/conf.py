@@ -6,11 +6,13 @@ import logging
 import pkgutil
 import re
 import sys
+from abc import ABC
+from collections.abc import Iterable
 from functools import cache, cached_property
 from importlib import metadata
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, get_origin
 
 from docutils import nodes
 from sphinx.addnodes import pending_xref
@@ -172,6 +174,17 @@ def method_table(value: type) -> list[str]:
     return ["   .. autosummary::", "", *names, ""]
 
 
+def documented_bases(bases: Iterable[Any]) -> list[Any]:
+    """Bases of a class; in place of those that no page tells about, their own."""
+    found: dict[Any, None] = {}
+    for base in bases:
+        plain = get_origin(base) or base
+        ours = plain.__module__.startswith("pyg_glif")
+        told = not ours or id(plain) in find_homes()
+        found |= dict.fromkeys([base] if told else documented_bases(plain.__bases__))
+    return [base for base in found if base not in (object, ABC)]
+
+
 def entry(module: ModuleType, name: str) -> str:
     """The autodoc directive of one export."""
     value = getattr(module, name)
@@ -184,6 +197,8 @@ def entry(module: ModuleType, name: str) -> str:
     lines = [f".. auto{kind}:: {module.__name__}.{name}"]
     if module.__name__ == "pyg_glif.sklearn":  # its own classes are told there
         lines.append(f"   :inherited-members: {', '.join(SCIKIT_LEARN)}")
+    if kind == "class" and not documented_bases(value.__bases__):
+        lines.append("   :no-show-inheritance:")
     table = method_table(value) if kind == "class" else []
     return "\n".join([*lines, "", *table])
 
@@ -278,6 +293,13 @@ def show_defaults(
     return PRIVATE_DEFAULT.sub(shown, signature), returns
 
 
+def show_documented_bases(
+    app: Sphinx, name: str, value: type, options: object, bases: list[Any]
+) -> None:
+    """Names the bases that have a page."""
+    bases[:] = documented_bases(bases)
+
+
 def mark_examples(app: Sphinx, doctree: nodes.document) -> None:
     """Hands the ``>>>`` blocks of Markdown pages to the doctest builder."""
     for block in doctree.findall(nodes.literal_block):
@@ -295,6 +317,7 @@ def setup(app: Sphinx) -> None:
     app.connect("builder-inited", lambda app: pictures.draw_landing(HERE / "_static"))
     app.connect("builder-inited", write_api_pages)
     app.connect("autodoc-skip-member", skip_generated)
+    app.connect("autodoc-process-bases", show_documented_bases)
     app.connect("autodoc-process-signature", show_defaults)
     app.connect("doctree-read", mark_examples)
     app.connect("missing-reference", resolve_reexport)

@@ -144,6 +144,13 @@ def test_no_signature_shows_a_private_name() -> None:
 
 
 @needs_pages
+def test_bases_are_classes_that_a_page_tells_about() -> None:
+    for path in (FOLDER / "api" / "generated").glob("*.html"):
+        text = re.sub(r"<[^>]+>", "", path.read_text(encoding="utf-8"))
+        assert not re.search(r"Bases: (object|ABC|.*\b_[A-Z])", text), path
+
+
+@needs_pages
 @pytest.mark.parametrize(
     "name", sorted(path.stem for path in (ROOT / "docs" / "gallery").glob("plot_*.py"))
 )
