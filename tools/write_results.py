@@ -10,7 +10,7 @@ experiment in ``records``. From there figures are drawn again without running an
 
 The first seeds of the demonstrations, what ``make demo`` and ``make
 demo-tables`` run, are also written on their own, and their first tables into
-``README.md``. All graphs and networks that were kept are put side by side.
+``README.md``. Graphs and networks that were kept are put side by side.
 """
 
 import argparse
@@ -44,6 +44,22 @@ class Demo(NamedTuple):
 DEMOS = {
     "sentiment_us": Demo("demo", ("figure2",), whole=True),
     "adult_invented": Demo("demo_tables", (), whole=False),
+}
+
+NETWORK_NAMES = {"gcn": "GCN", "gin": "GIN", "sage": "GraphSAGE", "mlp": "MLP"}
+#: Text in place of a figure on graphs, and what is below it.
+GRAPH_FIGURES = {
+    "trade_off": (
+        "AUC, individual unfairness at unit variance and GDIF of each method",
+        "Means over the seeds with their standard deviation. A triangle at an edge "
+        "points to a value that is out of sight.",
+    ),
+    "front": (
+        "AUC against individual unfairness at unit variance and against GDIF, with "
+        "curves of GLIF over its strengths",
+        "The same, with all strengths of GLIF. An arrow has the AUC of a method that is "
+        "out of sight.",
+    ),
 }
 
 
@@ -86,15 +102,29 @@ def read(folders: Sequence[Path]) -> dict[str, list[Run]]:
     return {name: sorted(runs, key=lambda run: run.seed) for name, runs in ordered}
 
 
-def networks(kept: dict[str, list[Run]]) -> str:
-    """The kept runs on graphs side by side, in the order of the command line."""
-    names = (
-        f"{name}_{network}"
-        for name, experiment in EXPERIMENTS.items()
-        if isinstance(experiment, GraphExperiment)
-        for network in NETWORKS
-    )
-    return compare_networks(kept[name] for name in names if name in kept) + "\n"
+def graph_pages(kept: dict[str, list[Run]]) -> dict[str, str]:
+    """All graphs and networks that were kept side by side, and tabs for each graph."""
+    pages, found = {}, []
+    for name, experiment in EXPERIMENTS.items():
+        if isinstance(experiment, GraphExperiment):
+            names = [f"{name}_{network}" for network in NETWORKS]
+            pages[f"{name}_tabs.md"] = tabs([known for known in names if known in kept])
+            found += [kept[known] for known in names if known in kept]
+    return {"graph_networks.md": compare_networks(found) + "\n", **pages}
+
+
+def tabs(names: Sequence[str]) -> str:
+    """A tab for each network on a graph: its tables and figures."""
+    lines = ["`````{tab-set}"]
+    for name in names:
+        network = name.rpartition("_")[2]
+        lines += [f"````{{tab-item}} {NETWORK_NAMES[network]}", f":sync: {network}", ""]
+        lines += [f"```{{include}} results/{name}.md", ":start-line: 1", "```", ""]
+        for kind, (text, caption) in GRAPH_FIGURES.items():
+            lines += [f"```{{figure}} results/{name}_{kind}.png", f":alt: {text}", ""]
+            lines += [caption, "```", ""]
+        lines.append("````")
+    return "\n".join([*lines, "`````", ""])
 
 
 def show_demo(page: str, report: str, demo: Demo = DEMOS["sentiment_us"]) -> str:
@@ -122,7 +152,8 @@ def main() -> None:
             report = write(demo.name, runs[: demo.num_seeds], figures=demo.figures)
             readme = ROOT / "README.md"
             readme.write_text(show_demo(readme.read_text(), report, demo))
-    (RESULTS / "graph_networks.md").write_text(networks(read([RECORDS])))
+    for page, text in graph_pages(read([RECORDS])).items():
+        (RESULTS / page).write_text(text)
 
 
 if __name__ == "__main__":

@@ -49,6 +49,7 @@ _MANY = 20  # a curve of more settings is drawn without a marker for each
 _FAR = 2.0  # a value is far out if the gap before it is this many ranges of the rest
 _APART = 0.07  # of the axis, between two ticks that are both named
 _CLOSE = 0.02  # of the axes: points nearer than this cover each other
+_LINE = 0.05  # of the axis, for the height of a number
 _ROOM = 0.12  # of the axis, for a number at the edge
 _WIDTH = 9.2  # inches; on a page of the documentation letters are as large as text
 _ARROWS = {
@@ -181,12 +182,7 @@ def trade_off(
             clip_on=False,
             zorder=3 + len(drawn) / len(chosen),
         )
-        if value < edge:
-            axes.annotate(
-                f"← {value:.3g}", places[-1], (8, 0), textcoords="offset points",
-                fontsize=9, color=colour, va="center",
-            )  # fmt: skip
-        elif spread and point.num_seeds > 1:
+        if spread and value >= edge and point.num_seeds > 1:
             reach = (point.std[across.metric], point.std[up.metric])
             style = {"color": colour, "alpha": 0.5, "linewidth": 1, "zorder": 3}
             axes.errorbar(*places[-1], xerr=reach[0], yerr=reach[1], **style)
@@ -200,6 +196,16 @@ def trade_off(
         above[i] = 1 + max(on_top, default=-1)
         base = 12 if drawn[i].get_marker() == "*" else 8
         drawn[i].set_markersize(base + 5 * above[i])
+    values = [point.mean[across.metric] for point in chosen]
+    out = sorted((h, i) for i, h in enumerate(shown[:, 1]) if values[i] < edge)
+    line = -math.inf
+    for height, i in out:
+        line = max(height, line + _LINE)  # one below the other
+        axes.annotate(
+            f"← {values[i]:.3g}", places[i], (0.025, line), fontsize=9, va="center",
+            textcoords="axes fraction", color=drawn[i].get_color(),
+            path_effects=_outlined(), zorder=5,
+        )  # fmt: skip
     _tidy(axes, (up.higher, across.higher))
 
 
@@ -389,12 +395,16 @@ def _at_edge(
     placed = getattr(axes, transform)()
     marker = {"→": ">", "←": "<", "↑": "^", "↓": "v"}[_ARROWS[beyond]]
     axes.plot(*where, marker=marker, transform=placed, clip_on=False, **style)
-    effects = require("matplotlib.patheffects", "pyg_glif.experiments", "plots")
     axes.annotate(
         f"{value:.3g}", where, shift, xycoords=placed, textcoords="offset points",
-        fontsize=9, path_effects=[effects.withStroke(linewidth=3, foreground="white")],
-        **align, **style,
+        fontsize=9, path_effects=_outlined(), **align, **style,
     )  # fmt: skip
+
+
+def _outlined() -> list[Any]:
+    """An effect of letters: white around them, so that they can be read on lines."""
+    effects = require("matplotlib.patheffects", "pyg_glif.experiments", "plots")
+    return [effects.withStroke(linewidth=3, foreground="white")]
 
 
 def _levels(places: Sequence[float], room: float) -> list[int]:

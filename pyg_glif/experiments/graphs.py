@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import torch
@@ -538,9 +539,14 @@ class GraphExperiment(Experiment):
         tried = (row for row in summarize(runs) if row.method in ("GLIF", BALANCED))
         curves = plots.curves_of(tried, "lam")
         likeness.set_yscale("log")
+        across = measures["auc"]
+        found = [row.mean["auc"] for row in chain(chosen, *curves.values())]
+        low, high = plots.focus(found)
+        left = low - 0.3 * (high - low) if min(found) < low else None
         for axes, up in ((likeness, "unfairness_unit"), (balance, "disparity")):
-            across = measures["auc"]
-            plots.trade_off(axes, curves, chosen, across, measures[up], spread=False)
+            plots.trade_off(
+                axes, curves, chosen, across, measures[up], left=left, spread=False
+            )
         plots.add_legend(front, [likeness])
         return {"trade_off": figure, "front": front}
 

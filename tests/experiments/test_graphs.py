@@ -265,6 +265,20 @@ def test_report_and_figures_come_from_files(run, tmp_path):
     assert list(experiment.draw([again])) == ["trade_off", "front"]
 
 
+def test_a_method_far_behind_does_not_flatten_the_front(run):
+    def behind(record):
+        metrics = {**record.metrics, "auc": record.metrics["auc"] - 10.0}
+        return replace(record, metrics=metrics) if record.method == "PFR" else record
+
+    far = replace(run, records=tuple(map(behind, run.records)))
+    for axes in EXPERIMENTS["credit"].draw([far])["front"].axes:
+        lowest, highest = axes.get_xlim()
+        assert 0 < highest - lowest < 1.0
+        assert f"← {_chosen(far)['PFR'].metrics['auc']:.3g}" in [
+            text.get_text() for text in axes.texts
+        ]
+
+
 def test_networks_side_by_side_have_the_numbers_of_their_runs(run):
     other = replace(run, seed=1)
     header, _, row = compare_networks([[run, other]]).splitlines()

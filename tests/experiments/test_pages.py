@@ -81,6 +81,6 @@ def test_pages_say_what_their_records_say(tool: ModuleType, archive: Path) -> No
     assert report.to_markdown() == (RESULTS / f"{archive.stem}.md").read_text()
 
 
-def test_networks_are_compared_by_all_records_on_graphs(tool: ModuleType) -> None:
-    page = (RESULTS / "graph_networks.md").read_text()
-    assert tool.networks(tool.read([RESULTS / "records"])) == page
+def test_pages_of_graphs_are_of_all_records(tool: ModuleType) -> None:
+    for page, text in tool.graph_pages(tool.read([RESULTS / "records"])).items():
+        assert text == (RESULTS / page).read_text(), page

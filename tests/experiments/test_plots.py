@@ -190,6 +190,19 @@ def test_what_is_left_of_a_trade_off_stands_at_its_edge() -> None:
     assert [text.get_text() for text in axes.texts] == ["← 0.5"]
 
 
+def test_numbers_at_an_edge_do_not_collide() -> None:
+    heights = {"Baseline": 0.0, "GLIF": 1.0, "GUIDE": 1.01, "PFR": 1.01, "SenSeI": 0.4}
+    chosen = [
+        summary(m, 0.9 if m == "Baseline" else 0.5, height)
+        for m, height in heights.items()
+    ]
+    figure, (axes,) = plots.new_figure("a")
+    plots.trade_off(axes, {}, chosen, ACCURACY, SPREAD, left=0.8, spread=False)
+    boxes = drawn_boxes(figure, axes.texts)
+    assert len(boxes) == 4
+    assert not any(a.overlaps(b) for a, b in combinations(boxes, 2))
+
+
 @pytest.mark.parametrize(
     ("across", "up", "arrow"),
     [
