@@ -62,7 +62,6 @@ def compare_networks(groups: Iterable[Sequence[Run]]) -> str:
     header = (
         "graph",
         "network",
-        "seeds",
         "AUC as it is",
         "AUC, GUIDE",
         "AUC, GLIF",
@@ -91,7 +90,7 @@ def compare_networks(groups: Iterable[Sequence[Run]]) -> str:
             f"{sum(gaps) / len(gaps):+.4f}",
             f"{sum(gap > 0 for gap in gaps)} of {len(gaps)}",
         ]
-        rows.append([runs[0].experiment, runs[0].variant, str(len(runs)), *shown])
+        rows.append([runs[0].experiment, runs[0].variant, *shown])
     return markdown_table(header, rows, align="ll" + "r" * (len(header) - 2))
 
 

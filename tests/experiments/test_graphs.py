@@ -285,7 +285,7 @@ def test_networks_side_by_side_have_the_numbers_of_their_runs(run):
     cells = dict(zip(_split(header), _split(row), strict=True))
     chosen = {name: record.metrics for name, record in _chosen(run).items()}
     ahead = chosen[ALIKE]["auc"] - chosen[GUIDE]["auc"]
-    assert (cells["graph"], cells["network"], cells["seeds"]) == ("credit", "gcn", "2")
+    assert (cells["graph"], cells["network"]) == ("credit", "gcn")
     assert cells["AUC as it is"] == f"{chosen[VANILLA]['auc']:.4f}"
     assert cells["AUC, GUIDE"] == f"{chosen[GUIDE]['auc']:.4f}"
     assert cells["AUC, GLIF"] == f"{chosen[ALIKE]['auc']:.4f}"
