@@ -57,7 +57,7 @@ GRAPH_FIGURES = {
     "front": (
         "AUC against individual unfairness at unit variance and against GDIF, with "
         "curves of GLIF over its strengths",
-        "The same, with all strengths of GLIF. An arrow has the AUC of a method that is "
+        "The same, with all strengths of GLIF. An arrow has the number of a method that is "
         "out of sight.",
     ),
 }

@@ -7,6 +7,7 @@ first are wider than the later ones, so that all of them show.
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -49,6 +50,7 @@ _MANY = 20  # a curve of more settings is drawn without a marker for each
 _FAR = 2.0  # a value is far out if the gap before it is this many ranges of the rest
 _APART = 0.07  # of the axis, between two ticks that are both named
 _CLOSE = 0.02  # of the axes: points nearer than this cover each other
+_MARGIN = 0.3  # of the rest, between it and an edge with values far out
 _LINE = 0.05  # of the axis, for the height of a number
 _ROOM = 0.12  # of the axis, for a number at the edge
 _WIDTH = 9.2  # inches; on a page of the documentation letters are as large as text
@@ -145,35 +147,48 @@ def trade_off(
     Args:
         axes (matplotlib.axes.Axes): Where to draw.
         curves (dict): Settings of each method.
-        chosen (sequence of Summary): Shown large, at the edge if they are beyond it.
+        chosen (sequence of Summary): Shown large; those far behind the others stand at
+            the edge, with their number.
         across (Measure): On the horizontal axis.
         up (Measure): On the vertical axis.
-        left (float, optional): Where the horizontal axis begins.
+        left (float, optional): Where the horizontal axis begins. (default: where
+            nothing is far out)
         spread (bool): Whether to draw what was chosen with its spread over seeds.
     """
+    sound = {
+        method: [p for p in points if p.num_failed == 0]
+        for method, points in curves.items()
+    }
+    told = [*chosen, *chain.from_iterable(sound.values())]
+    if left is None:
+        left = _far_behind([p.mean[across.metric] for p in told], below=True)
+    log, below = axes.get_yscale() == "log", bool(up.higher)
+    end = _far_behind([p.mean[up.metric] for p in told], below=below, log=log)
     for later, (method, points) in zip(
-        reversed(range(len(curves))), curves.items(), strict=True
+        reversed(range(len(sound))), sound.items(), strict=True
     ):
         colour, marker = _STYLES.get(method, _FALLBACK)
-        sound = [p for p in points if p.num_failed == 0]
         axes.plot(
-            [p.mean[across.metric] for p in sound],
-            [p.mean[up.metric] for p in sound],
+            [p.mean[across.metric] for p in points],
+            [p.mean[up.metric] for p in points],
             color=colour,
-            marker=marker if len(sound) <= _MANY else None,
+            marker=marker if len(points) <= _MANY else None,
             markersize=4,
             linewidth=1.4 + 0.3 * later,
             alpha=0.8,
         )
-    edge = -math.inf if left is None else left
     places: list[tuple[float, float]] = []
     drawn: list[Any] = []
     for point in chosen:
         colour, marker = _STYLES.get(point.method, _FALLBACK)
         value, height = point.mean[across.metric], point.mean[up.metric]
-        places.append((max(value, edge), height))
+        where = (
+            value if left is None else max(value, left),
+            height if end is None else (max if below else min)(height, end),
+        )
+        places.append(where)
         drawn += axes.plot(
-            *places[-1],
+            *where,
             color=colour,
             marker=marker,
             markeredgecolor="white",
@@ -182,12 +197,37 @@ def trade_off(
             clip_on=False,
             zorder=3 + len(drawn) / len(chosen),
         )
-        if spread and value >= edge and point.num_seeds > 1:
+        if spread and where == (value, height) and point.num_seeds > 1:
             reach = (point.std[across.metric], point.std[up.metric])
             style = {"color": colour, "alpha": 0.5, "linewidth": 1, "zorder": 3}
-            axes.errorbar(*places[-1], xerr=reach[0], yerr=reach[1], **style)
+            axes.errorbar(*where, xerr=reach[0], yerr=reach[1], **style)
     axes.set(xlabel=across.label, ylabel=up.label)
     axes.set_xlim(left=left)
+    axes.set_ylim(**{"bottom" if below else "top": end})
+    _nest(axes, places, drawn)
+    _tell_edges(axes, chosen, places, drawn, (across, up))
+    _tidy(axes, (up.higher, across.higher))
+
+
+def _far_behind(
+    values: Sequence[float], *, below: bool, log: bool = False
+) -> float | None:
+    """Where an axis ends so that what is far out on one side does not flatten it."""
+    found = [v for v in values if math.isfinite(v) and (v > 0 or not log)]
+    found = [math.log(v) for v in found] if log else found
+    low, high = focus(found)
+    room = _MARGIN * (high - low)
+    if below and found and min(found) < low:
+        end = low - room
+    elif not below and found and max(found) > high:
+        end = high + room
+    else:
+        return None
+    return math.exp(end) if log else end
+
+
+def _nest(axes: Any, places: Sequence[Any], drawn: Sequence[Any]) -> None:
+    """Makes points that later ones cover larger, so that all of them show."""
     shown = (axes.transScale + axes.transLimits).transform(places)
     above = [0] * len(drawn)  # how many lie one on the other over each
     for i in reversed(range(len(drawn))):
@@ -196,17 +236,38 @@ def trade_off(
         above[i] = 1 + max(on_top, default=-1)
         base = 12 if drawn[i].get_marker() == "*" else 8
         drawn[i].set_markersize(base + 5 * above[i])
-    values = [point.mean[across.metric] for point in chosen]
-    out = sorted((h, i) for i, h in enumerate(shown[:, 1]) if values[i] < edge)
+
+
+def _tell_edges(
+    axes: Any,
+    chosen: Sequence[Summary],
+    places: Sequence[tuple[float, float]],
+    drawn: Sequence[Any],
+    measures: tuple[Measure, Measure],
+) -> None:
+    """Beside points that stand at an edge, what they would be."""
+    across, up = measures
+    shown = (axes.transScale + axes.transLimits).transform(places)
+    words = {"fontsize": 9, "textcoords": "axes fraction", "zorder": 5}
+    words["path_effects"] = _outlined()
     line = -math.inf
-    for height, i in out:
-        line = max(height, line + _LINE)  # one below the other
+    for i in sorted(range(len(chosen)), key=lambda i: shown[i][1]):
+        value = chosen[i].mean[across.metric]
+        if value < places[i][0]:
+            line = max(shown[i][1], line + _LINE)  # one below the other
+            axes.annotate(
+                f"← {value:.3g}", places[i], (0.025, line), va="center",
+                color=drawn[i].get_color(), **words,
+            )  # fmt: skip
+    out = [i for i in range(len(chosen)) if chosen[i].mean[up.metric] != places[i][1]]
+    out.sort(key=lambda i: shown[i][0])
+    for i, level in zip(out, _levels([shown[i][0] for i in out], _ROOM), strict=True):
+        away = (0.6 + level) * _LINE
         axes.annotate(
-            f"← {values[i]:.3g}", places[i], (0.025, line), fontsize=9, va="center",
-            textcoords="axes fraction", color=drawn[i].get_color(),
-            path_effects=_outlined(), zorder=5,
+            f"{'↓' if up.higher else '↑'} {chosen[i].mean[up.metric]:.3g}", places[i],
+            (shown[i][0] + 0.025, away if up.higher else 1.0 - away), va="center",
+            color=drawn[i].get_color(), **words,
         )  # fmt: skip
-    _tidy(axes, (up.higher, across.higher))
 
 
 def rows(

@@ -538,15 +538,12 @@ class GraphExperiment(Experiment):
         front, (likeness, balance) = plots.new_figure("ab", height=5.2)
         tried = (row for row in summarize(runs) if row.method in ("GLIF", BALANCED))
         curves = plots.curves_of(tried, "lam")
-        likeness.set_yscale("log")
-        across = measures["auc"]
-        found = [row.mean["auc"] for row in chain(chosen, *curves.values())]
-        low, high = plots.focus(found)
-        left = low - 0.3 * (high - low) if min(found) < low else None
+        shares = [r.mean["unfairness_unit"] for r in chain(chosen, *curves.values())]
+        if max(shares) > 10 * min(shares):
+            likeness.set_yscale("log")
         for axes, up in ((likeness, "unfairness_unit"), (balance, "disparity")):
-            plots.trade_off(
-                axes, curves, chosen, across, measures[up], left=left, spread=False
-            )
+            across = measures["auc"]
+            plots.trade_off(axes, curves, chosen, across, measures[up], spread=False)
         plots.add_legend(front, [likeness])
         return {"trade_off": figure, "front": front}
 

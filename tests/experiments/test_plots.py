@@ -190,8 +190,24 @@ def test_what_is_left_of_a_trade_off_stands_at_its_edge() -> None:
     assert [text.get_text() for text in axes.texts] == ["← 0.5"]
 
 
+@pytest.mark.parametrize("scale", ["linear", "log"])
+@pytest.mark.parametrize(("up", "arrow"), [(SPREAD, "↑ 900"), (ACCURACY, "↓ 0.001")])
+def test_what_is_far_behind_stands_at_the_edge_of_its_axis(scale, up, arrow) -> None:
+    methods = ("Baseline", "GLIF", "GLIF-NRW", "GLIF-density", "SenSeI")
+    chosen = [summary(m, 0.8 + i / 100, 2.0 + i) for i, m in enumerate(methods)]
+    chosen.append(summary("PFR", 0.001, 900.0))
+    _, (axes,) = plots.new_figure("a")
+    axes.set_yscale(scale)
+    plots.trade_off(axes, {}, chosen, ACCURACY, up, spread=False)
+    low, high = axes.get_ylim()
+    inside = [line.get_ydata()[0] for line in axes.get_lines()]
+    assert min(inside) >= low > 0.01
+    assert max(inside) <= high < 20
+    assert {text.get_text() for text in axes.texts} == {"← 0.001", arrow}
+
+
 def test_numbers_at_an_edge_do_not_collide() -> None:
-    heights = {"Baseline": 0.0, "GLIF": 1.0, "GUIDE": 1.01, "PFR": 1.01, "SenSeI": 0.4}
+    heights = {"Baseline": 0.2, "GLIF": 1.0, "GUIDE": 1.01, "PFR": 1.01, "SenSeI": 0.4}
     chosen = [
         summary(m, 0.9 if m == "Baseline" else 0.5, height)
         for m, height in heights.items()
