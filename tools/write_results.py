@@ -57,8 +57,8 @@ GRAPH_FIGURES = {
     "front": (
         "AUC against individual unfairness at unit variance and against GDIF, with "
         "curves of GLIF over its strengths",
-        "The same, with all strengths of GLIF. An arrow has the number of a method that is "
-        "out of sight.",
+        "The same, with all strengths of GLIF. An arrow has the number of a method "
+        "that is out of sight.",
     ),
 }
 
