@@ -50,6 +50,18 @@ def test_it_is_yaml(path: Path) -> None:
     assert read(path)
 
 
+def test_no_file_holds_both_sides_of_a_merge() -> None:
+    folders = ("", ".ci", ".github", "benchmarks", "docs", "examples", "tools")
+    files = [path for folder in folders for path in (ROOT / folder).glob("*")]
+    files += [p for name in ("pyg_glif", "tests") for p in (ROOT / name).rglob("*")]
+    kinds = {"", ".css", ".html", ".js", ".md", ".py", ".pyi", ".toml", ".txt", ".yml"}
+    texts = [path for path in files if path.is_file() and path.suffix in kinds]
+    assert ROOT / "CHANGELOG.md" in texts
+    for path in texts:
+        text = path.read_text(encoding="utf-8")
+        assert not re.search(r"^(<{7}|>{7}) ", text, re.M), path
+
+
 def test_one_version_everywhere() -> None:
     citation = read("CITATION.cff")
     assert citation["version"] == PROJECT["version"]
