@@ -254,17 +254,18 @@ def _tell_edges(
     for i in sorted(range(len(chosen)), key=lambda i: shown[i][1]):
         value = chosen[i].mean[across.metric]
         if value < places[i][0]:
-            line = max(shown[i][1], line + _LINE)  # one below the other
+            line = max(shown[i][1], line + _LINE)  # one above the other
             axes.annotate(
                 f"← {value:.3g}", places[i], (0.025, line), va="center",
                 color=drawn[i].get_color(), **words,
             )  # fmt: skip
-    out = [i for i in range(len(chosen)) if chosen[i].mean[up.metric] != places[i][1]]
+    heights = [point.mean[up.metric] for point in chosen]
+    out = [i for i, h in enumerate(heights) if math.isfinite(h) and h != places[i][1]]
     out.sort(key=lambda i: shown[i][0])
     for i, level in zip(out, _levels([shown[i][0] for i in out], _ROOM), strict=True):
         away = (0.6 + level) * _LINE
         axes.annotate(
-            f"{'↓' if up.higher else '↑'} {chosen[i].mean[up.metric]:.3g}", places[i],
+            f"{'↓' if up.higher else '↑'} {heights[i]:.3g}", places[i],
             (shown[i][0] + 0.025, away if up.higher else 1.0 - away), va="center",
             color=drawn[i].get_color(), **words,
         )  # fmt: skip

@@ -206,6 +206,13 @@ def test_what_is_far_behind_stands_at_the_edge_of_its_axis(scale, up, arrow) -> 
     assert {text.get_text() for text in axes.texts} == {"← 0.001", arrow}
 
 
+def test_what_has_no_number_stands_at_no_edge() -> None:
+    chosen = [summary("Baseline", 0.9, 1.0), summary("SenSeI", 0.8, math.nan)]
+    _, (axes,) = plots.new_figure("a")
+    plots.trade_off(axes, {}, chosen, ACCURACY, SPREAD, spread=False)
+    assert not axes.texts
+
+
 def test_numbers_at_an_edge_do_not_collide() -> None:
     heights = {"Baseline": 0.2, "GLIF": 1.0, "GUIDE": 1.01, "PFR": 1.01, "SenSeI": 0.4}
     chosen = [
