@@ -669,7 +669,7 @@ def chaos(rows: list[dict[str, Any]]) -> str:
             told.append(f"run after: {row['run_after']}")
             told.append(f"reused: {row['reused_after']}")
         if row.get("message"):
-            told.append(row["message"].split(": '")[0])
+            told.append(row["message"])
         if "tasks_run" in row:
             reused = f", reused: {row['tasks_reused']}" if "tasks_reused" in row else ""
             told.append(f"tasks run: {row['tasks_run']}{reused}")

@@ -86,10 +86,7 @@ def compare_networks(groups: Iterable[Sequence[Run]]) -> str:
             (BALANCED, "ndcg"),
         )
         shown = [f"{chosen[m].mean[key]:.{_DIGITS.get(key, 3)}f}" for m, key in cells]
-        shown[3:3] = [
-            f"{sum(gaps) / len(gaps):+.4f}",
-            f"{sum(gap > 0 for gap in gaps)} of {len(gaps)}",
-        ]
+        shown[3:3] = _lead(gaps, 4)
         rows.append([runs[0].experiment, runs[0].variant, *shown])
     return markdown_table(header, rows, align="ll" + "r" * (len(header) - 2))
 
@@ -130,10 +127,10 @@ def _notes(runs: Sequence[Run]) -> Iterable[str]:
     yield from _paired(runs, BALANCED, REDRESS, "ndcg", 3)
 
 
-def _shown(gaps: Sequence[float], digits: int) -> str:
-    """Differences of seeds in words."""
+def _lead(gaps: Sequence[float], digits: int) -> tuple[str, str]:
+    """Mean of the differences of seeds, and how many are above zero."""
     more, mean = sum(gap > 0 for gap in gaps), sum(gaps) / len(gaps)
-    return f"{mean:+.{digits}f} on average, above zero in {more} of {len(gaps)}"
+    return f"{mean:+.{digits}f}", f"{more} of {len(gaps)}"
 
 
 def _gaps(runs: Sequence[Run], ours: str, theirs: str, metric: str) -> list[float]:
@@ -152,9 +149,10 @@ def _paired(
     """On how many of the same seeds one method has more of a metric than another."""
     found = _gaps(runs, ours, theirs, metric)
     if found:
+        mean, more = _lead(found, digits)
         yield (
             f"{QUALITY[metric]} of *{ours}* less that of *{theirs}*, seed by seed: "
-            f"{_shown(found, digits)}."
+            f"{mean} on average, above zero in {more}."
         )
 
 

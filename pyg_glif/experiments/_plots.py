@@ -204,8 +204,9 @@ def trade_off(
     axes.set(xlabel=across.label, ylabel=up.label)
     axes.set_xlim(left=left)
     axes.set_ylim(**{"bottom" if below else "top": end})
-    _nest(axes, places, drawn)
-    _tell_edges(axes, chosen, places, drawn, (across, up))
+    shown = (axes.transScale + axes.transLimits).transform(places)
+    _nest(shown, drawn)
+    _tell_edges(axes, chosen, places, shown, (across, up))
     _tidy(axes, (up.higher, across.higher))
 
 
@@ -226,9 +227,8 @@ def _far_behind(
     return math.exp(end) if log else end
 
 
-def _nest(axes: Any, places: Sequence[Any], drawn: Sequence[Any]) -> None:
+def _nest(shown: Any, drawn: Sequence[Any]) -> None:
     """Makes points that later ones cover larger, so that all of them show."""
-    shown = (axes.transScale + axes.transLimits).transform(places)
     above = [0] * len(drawn)  # how many lie one on the other over each
     for i in reversed(range(len(drawn))):
         close = abs(shown[i + 1 :] - shown[i]).max(axis=1) < _CLOSE
@@ -242,12 +242,20 @@ def _tell_edges(
     axes: Any,
     chosen: Sequence[Summary],
     places: Sequence[tuple[float, float]],
-    drawn: Sequence[Any],
+    shown: Any,
     measures: tuple[Measure, Measure],
 ) -> None:
-    """Beside points that stand at an edge, what they would be."""
+    """Beside points that stand at an edge, what they would be.
+
+    Args:
+        axes (matplotlib.axes.Axes): Where they are drawn.
+        chosen (sequence of Summary): The points.
+        places (sequence of tuple): Where they stand, in numbers of the axes.
+        shown (array): The same as shares of the panel.
+        measures (tuple of Measure): On the horizontal and on the vertical axis.
+    """
     across, up = measures
-    shown = (axes.transScale + axes.transLimits).transform(places)
+    colours = [_STYLES.get(point.method, _FALLBACK)[0] for point in chosen]
     words = {"fontsize": 9, "textcoords": "axes fraction", "zorder": 5}
     words["path_effects"] = _outlined()
     line = -math.inf
@@ -257,7 +265,7 @@ def _tell_edges(
             line = max(shown[i][1], line + _LINE)  # one above the other
             axes.annotate(
                 f"← {value:.3g}", places[i], (0.025, line), va="center",
-                color=drawn[i].get_color(), **words,
+                color=colours[i], **words,
             )  # fmt: skip
     heights = [point.mean[up.metric] for point in chosen]
     out = [i for i, h in enumerate(heights) if math.isfinite(h) and h != places[i][1]]
@@ -267,7 +275,7 @@ def _tell_edges(
         axes.annotate(
             f"{'↓' if up.higher else '↑'} {heights[i]:.3g}", places[i],
             (shown[i][0] + 0.025, away if up.higher else 1.0 - away), va="center",
-            color=drawn[i].get_color(), **words,
+            color=colours[i], **words,
         )  # fmt: skip
 
 

@@ -256,7 +256,7 @@ class Campaign:
             self.say(
                 "disk full while writing, then room again",
                 self.same(graph) and bool(message),
-                message=message.replace(f"{self.folder}/", ""),
+                message=message.split(": '")[0],  # without the name of the file
                 tasks_run=graph.tasks.run,
                 tasks_reused=graph.tasks.reused,
             )
