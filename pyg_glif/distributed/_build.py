@@ -101,7 +101,9 @@ def route(routing: Routing, task: tuple[int, Piece]) -> dict[str, Any]:
     spill = source.store.child("spill")
     done = spill.record_of(f"{name}.json", source.key)
     if done is not None and all(map(spill.is_sound, done["files"].values())):
-        return done
+        ids = done["ids"]
+        if ids is None or source.store.child("ids").is_sound(ids):
+            return done
     rows = source.table.read(piece)
     points = routing.frame.points(_embedded(source, rows, piece))
     w = routing.frame.bounds(points)
@@ -225,12 +227,14 @@ class Building:
         self,
         store: Store,
         table: Table,
+        contents: list[str],
         distance: FairDistance,
         key: str,
         engine: Engine,
         progress: bool | None,
     ) -> None:
         self._store, self._table, self._distance = store, table, distance
+        self._contents = contents
         self._key, self._engine, self._progress = key, engine, progress
 
     def run(self, block_rows: int | None) -> dict[str, Any]:
@@ -306,6 +310,12 @@ class Building:
     ) -> dict[str, Any]:
         """Writes the manifest, and removes what is needed no more."""
         store = self._store
+        try:
+            self._table.check_contents(self._contents)
+        except ValueError:
+            for name in ("spill", "blocks"):
+                store.child(name).clear()
+            raise
         state = self._distance.state_dict()
         centre = frame.centre
         files = {
@@ -323,7 +333,11 @@ class Building:
         if batch is not None:
             files["sample_batch"] = store.save("frame/sample_batch.npy", batch)
         # Blocks that nobody is in would only be in the way.
-        blocks = [block for block in blocks if block["count"]]
+        blocks = [
+            {name: value for name, value in block.items() if name != "key"}
+            for block in blocks
+            if block["count"]
+        ]
         ids = [{"first": one["first"], "file": one["ids"]} for one in spills]
         content = {
             "num_people": self._table.num_rows,

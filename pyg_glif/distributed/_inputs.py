@@ -1,6 +1,5 @@
 """Rows in Parquet or ``.npy`` files, read piece by piece."""
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from os import PathLike, fspath
@@ -11,32 +10,42 @@ import numpy as np
 from fsspec.implementations.local import LocalFileSystem
 from numpy.typing import NDArray
 
+from pyg_glif import _fingerprints
 from pyg_glif._arrays import to_tensor
 from pyg_glif._optional import require
-from pyg_glif.distributed._store import Store
+from pyg_glif.distributed._store import Store, digest_of
 
 #: One path or URL, with ``*`` for several, or a list of them.
 Paths = str | PathLike[str] | Sequence[str | PathLike[str]]
 
 
-def as_files(argument: str, data: Any, store: Store) -> Paths:
+def are_paths(data: Any) -> bool:
+    """Whether data are named, and not given."""
+    several = isinstance(data, (list, tuple))
+    return all(
+        isinstance(one, (str, PathLike)) for one in (data if several else [data])
+    )
+
+
+def as_files(argument: str, data: Any, out: Store, kind: str) -> Paths:
     """Paths as they are; an array as a file in a folder, the same for the same array.
 
     Args:
         argument: What messages call it.
         data: Paths, or what can be made an array.
-        store: The folder.
+        out: The folder that results are written to; it must not hold what is read.
+        kind: That of the results.
     """
-    several = isinstance(data, (list, tuple))
-    if all(isinstance(one, (str, PathLike)) for one in (data if several else [data])):
+    if are_paths(data):
+        out.check_out(kind, *_found(argument, data))
         return data  # type: ignore[no-any-return]
-    array = np.ascontiguousarray(to_tensor(argument, data).cpu().numpy())
-    seen = hashlib.sha256(repr((array.shape, array.dtype)).encode())
-    seen.update(array.data)
-    name = f"{argument}-{seen.hexdigest()[:32]}.npy"
-    if not store.exists(name):
-        store.save(name, array)
-    return store.shown(name)
+    out.check_out(kind)
+    tensor = to_tensor(argument, data).detach().cpu().contiguous()
+    name = f"{argument}-{_fingerprints.of_tensors({'': tensor})[:32]}.npy"
+    # Written whether it is there or not: what is there may be damaged.
+    inputs = out.child("inputs")
+    inputs.save(name, tensor)
+    return inputs.shown(name)
 
 
 class Piece(NamedTuple):
@@ -122,6 +131,19 @@ class Table:
     def num_rows(self) -> int:
         """Rows of all files."""
         return sum(self.counts)
+
+    def contents(self) -> list[str]:
+        """What tells the contents of each file from all others."""
+        return [digest_of(url) for url in self.urls]
+
+    def check_contents(self, contents: list[str]) -> None:
+        """Raises if a file has been changed since."""
+        for url, before, after in zip(
+            self.urls, contents, self.contents(), strict=True
+        ):
+            if before != after:
+                msg = f"'{self.argument}' must stay as it is while it is read"
+                raise ValueError(f"{msg} (got a change of '{url}'). Call again")
 
     def pieces(self, size: int) -> Iterator[Piece]:
         """Pieces of at most ``size`` rows, unless a row group has more."""
@@ -235,7 +257,15 @@ class Table:
             self._missing(what, column, url, piece)
         values: NDArray[Any] = np.asarray(column.to_numpy(zero_copy_only=False))
         if values.dtype.kind in "iu":
-            return values.astype(np.int64)
+            numbers = values.astype(np.int64)
+            beyond = (numbers < 0) & (values > 0)
+            if beyond.any():
+                row = int(beyond.argmax())
+                msg = f"'{what}' must be below 2^63 where it is a number"
+                msg = f"{msg} (got {values[row]} in row {piece.start + row} of '{url}')"
+                remedy = ". Write ids as texts" if what == "id" else ""
+                raise ValueError(f"{msg}{remedy}")
+            return numbers
         if what == "batch" or values.dtype.kind not in "OUS":
             msg = f"'{what}' must be whole numbers"
             msg = msg if what == "batch" else f"{msg} or texts"

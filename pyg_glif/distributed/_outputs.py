@@ -40,6 +40,7 @@ def outputs_table(
 def write_blocks(
     people: ShardedPeople,
     table: Table,
+    contents: list[str],
     work: Store,
     key: str,
     progress: bool | None,
@@ -62,6 +63,7 @@ def write_blocks(
             bar.update()
         # Says who is missing, once all have been read.
         next(places, None)
+    table.check_contents(contents)
     for block in blocks:
         file = work.save(f"y.{block:05d}.npy", values[people.place(block)])
         work.write_json(f"y.{block:05d}.json", {"key": key, "file": file})
@@ -115,13 +117,13 @@ def write_outputs(
     arrow = require("pyarrow", "pyg_glif.distributed", "ray")
     parquet = require("pyarrow.parquet", "pyg_glif.distributed", "ray")
     fit = store.child("fit")
-    first = fit.read_json("00000.json")["files"]
+    first = fit.own("00000.json", key)["files"]
     what = "out" if "out" in first else "f"
     dtype = fit.load(first[what]).dtype
     values = Scratch().array((people.num_people, len(columns)), dtype)
     with Progress(people.num_blocks, "writing outputs", progress) as bar:
         for block in range(people.num_blocks):
-            files = fit.read_json(f"{block:05d}.json")["files"]
+            files = fit.own(f"{block:05d}.json", key)["files"]
             values[people.place(block)] = fit.load(files[what])
             bar.update()
     named = people.id_column is not None

@@ -66,7 +66,12 @@ class Search:
                 if attempt + 1 == _ATTEMPTS:
                     raise
         folder, blocks = store.child("edges"), range(self._people.num_blocks)
-        return [folder.read_json(f"{block:05d}.json") for block in blocks], count
+        return [self._edges(folder, block) for block in blocks], count
+
+    def _edges(self, folder: Store, block: int) -> dict[str, Any]:
+        """The record of a block, as the manifest has it."""
+        found = folder.own(f"{block:05d}.json", self._job.key)
+        return {name: value for name, value in found.items() if name != "key"}
 
     def _missing(self, engine: Engine) -> list[int]:
         """Blocks whose edges are not there, or not as they were written."""
@@ -143,7 +148,8 @@ def _search(job: Job, task: _Task) -> bool:
     """Writes the pairs of a task; says whether there was anything to do."""
     work, name = job.store.child("work"), f"{task.number:06d}"
     done = work.record_of(f"{name}.json", job.key)
-    if done is not None and work.is_sound(done["file"]):
+    same = done is not None and (done["row"], *done["cols"]) == (task.row, *task.cols)
+    if done is not None and same and work.is_sound(done["file"]):
         return False
     search, people = job.search, job.people
     left = people.block(task.row)
@@ -187,10 +193,7 @@ def _merge(job: Job, sources: dict[int, list[int]], block: int) -> None:
     work, starts = job.store.child("work"), job.people.starts
     rows, cols, sqs = [], [], []
     for number in sources.get(block, []):
-        record = work.record_of(f"{number:06d}.json", job.key)
-        if record is None:
-            msg = f"'{work.shown(f'{number:06d}.json')}' must be there (got no record)"
-            raise DamagedFileError(msg)
+        record = work.own(f"{number:06d}.json", job.key)
         pairs = work.load(record["file"])
         bounds = record["starts"]
         for col, start, stop in zip(

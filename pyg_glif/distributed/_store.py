@@ -2,7 +2,8 @@
 
 A file is written under another name and then renamed, so that it is there as a whole
 or not at all. Beside it goes a record, or its record is part of a manifest: nothing is
-read whose content does not match the checksum that its record has.
+read whose content does not match the checksum that its record has. A record has the key
+of the call that wrote it, and no other call uses it.
 """
 
 import contextlib
@@ -13,10 +14,12 @@ import json
 import os
 import shutil
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from importlib import metadata
+from pathlib import PurePath
 from typing import Any, BinaryIO
 
 import fsspec
@@ -26,12 +29,16 @@ from fsspec.implementations.local import LocalFileSystem
 from numpy.typing import NDArray
 from torch import Tensor
 
+from pyg_glif import _fingerprints
 from pyg_glif._files import replacing
 from pyg_glif.errors import DamagedFileError
 
 #: Of the layout on disk; raised when a reader of the old one would go wrong.
-FORMAT = 1
-_CHUNK = 1 << 20
+FORMAT = 2
+# A file that changed less than so many nanoseconds ago may change again unnoticed:
+# clocks of file systems tick some hundred times a second, at worst every two seconds.
+_TICK = 2_000_000_000
+_REMEDY = "The call that wrote it makes it anew"
 # NumPy has the compiler read headers, which Python 3.11 may fail at in two threads.
 _PARSING = threading.Lock()
 
@@ -76,6 +83,47 @@ class Store:
     def exists(self, name: str) -> bool:
         """Whether there is such a file."""
         return bool(self._fs.exists(self.path(name)))
+
+    def holds(self, url: str | os.PathLike[str]) -> bool:
+        """Whether a file or folder is this folder, or somewhere in it."""
+        fs, path = fsspec.core.url_to_fs(os.fspath(url))
+        if type(fs) is not type(self._fs):
+            return False
+        real = os.path.realpath if self.is_local else str
+        return PurePath(real(path)).is_relative_to(real(self._root))
+
+    def check_out(self, kind: str, *inputs: str | os.PathLike[str]) -> None:
+        """Raises if results of a kind would be written over something else.
+
+        Args:
+            kind: What is to be written.
+            inputs: Files and folders that are to be read.
+        """
+        for url in inputs:
+            if self.holds(url):
+                msg = "'out' must not hold what is read"
+                msg = f"{msg} (got '{self.url}', which holds '{os.fspath(url)}')"
+                raise ValueError(f"{msg}. Use another folder")
+        try:
+            other = self.read_json("manifest.json").get("kind")
+        except FileNotFoundError:
+            return
+        except DamagedFileError:
+            if self._is_damaged_manifest():
+                return
+            other = "something else"
+        if other != kind:
+            msg = f"'out' must be a new folder or one of {kind}"
+            msg = f"{msg} (got one of {other} in '{self.url}')"
+            raise ValueError(f"{msg}. Use another folder")
+
+    def _is_damaged_manifest(self) -> bool:
+        """Whether a manifest that is not sound is left of one that was written here."""
+        try:
+            found = json.loads(self._fs.cat_file(self.path("manifest.json")))
+        except ValueError:
+            return True
+        return isinstance(found, dict) and not {"sha256", "data"}.isdisjoint(found)
 
     def names(self) -> list[str]:
         """Files in the folder, in order."""
@@ -159,11 +207,13 @@ class Store:
             digest = self._digest(name, record["size"])
         except FileNotFoundError:
             raise DamagedFileError(
-                f"'{self.shown(name)}' must be there, its record names it (got no file)"
+                f"'{self.shown(name)}' must be there, its record names it (got no "
+                f"file). {_REMEDY}"
             ) from None
         if digest != record["sha256"]:
             raise DamagedFileError(
-                f"'{self.shown(name)}' must be as it was written (got another checksum)"
+                f"'{self.shown(name)}' must be as it was written (got another "
+                f"checksum). {_REMEDY}"
             )
 
     def is_sound(self, record: Record) -> bool:
@@ -177,21 +227,14 @@ class Store:
     def _digest(self, name: str, size: int) -> str:
         """The checksum of a file, empty if its size is another."""
         path = self.path(name)
-        if self.is_local:
-            stat = os.stat(path)
-            if stat.st_size != size:
-                return ""
-            return _local_digest(path, stat.st_ino, stat.st_size, stat.st_mtime_ns)
-        if self._fs.size(path) != size:
-            return ""
-        return hashlib.sha256(self._fs.cat_file(path)).hexdigest()
+        there = os.stat(path).st_size if self.is_local else self._fs.size(path)
+        return _digest(self._fs, path) if there == size else ""
 
     def write_json(self, name: str, data: dict[str, Any]) -> None:
         """Writes plain data, with the checksum of its text."""
-        text = json.dumps(data, sort_keys=True)
-        digest = hashlib.sha256(text.encode()).hexdigest()
+        whole = {"sha256": _fingerprints.of_plain(data), "data": data}
         with self.writing(name) as file:
-            file.write(json.dumps({"sha256": digest, "data": data}).encode())
+            file.write(json.dumps(whole).encode())
 
     def read_json(self, name: str) -> dict[str, Any]:
         """Plain data that matches its checksum."""
@@ -199,8 +242,7 @@ class Store:
         try:
             whole = json.loads(text)
             data = whole["data"]
-            again = json.dumps(data, sort_keys=True).encode()
-            sound = whole["sha256"] == hashlib.sha256(again).hexdigest()
+            sound = whole["sha256"] == _fingerprints.of_plain(data)
         except (ValueError, LookupError, TypeError):
             sound = False
         if not sound:
@@ -217,6 +259,17 @@ class Store:
         except (FileNotFoundError, DamagedFileError):
             return None
         return found if found.get("key") == key else None
+
+    def own(self, name: str, key: str) -> dict[str, Any]:
+        """Plain data under a key; raises if there is none that is sound."""
+        found = self.record_of(name, key)
+        if found is None:
+            msg = f"'{self.shown(name)}' must be of this call"
+            msg = f"{msg} (got none, or one of another call into the same folder)"
+            raise DamagedFileError(
+                f"{msg}. Call again, with an 'out' that no other has"
+            )
+        return found
 
     def manifest(self, kind: str) -> dict[str, Any]:
         """What a finished folder says about itself."""
@@ -240,16 +293,27 @@ class Store:
         return {**head, **content}
 
     def finished(
-        self, key: str, files: Callable[[dict[str, Any]], Iterable["Located"]]
+        self,
+        key: str,
+        files: Callable[[dict[str, Any]], Iterable["Located"]],
+        **folders: str,
     ) -> dict[str, Any] | None:
         """What a folder says about itself, if it is of this key and all files sound.
 
         Otherwise it says nothing from now on.
+
+        Args:
+            key: That of the call.
+            files: Those that must be sound.
+            folders: Where it is told to look for what it was made from.
         """
         found = self.record_of("manifest.json", key)
         if found is None or not all(one.is_sound(file) for one, file in files(found)):
             self.remove("manifest.json")
             return None
+        if not folders.items() <= found.items():  # the same, in another place
+            found |= folders
+            self.write_json("manifest.json", found)
         return found
 
 
@@ -281,14 +345,40 @@ class _Hashed(io.RawIOBase):
         return {"name": name, "size": self._size, "sha256": self._hash.hexdigest()}
 
 
+def digest_of(url: str) -> str:
+    """What tells the contents of a file from all others.
+
+    Its SHA-256; that of a remote file is not computed if the store has a tag for them.
+    """
+    fs, path = fsspec.core.url_to_fs(url)
+    if not isinstance(fs, LocalFileSystem):
+        fs.invalidate_cache()
+        info = fs.info(path)
+        for name in ("ETag", "etag", "md5Hash"):
+            tag = str(info.get(name) or "W/")
+            if not tag.startswith("W/"):  # which marks a weak one
+                return f"{info['size']} {tag}"
+    return _digest(fs, path)
+
+
+def _digest(fs: fsspec.AbstractFileSystem, path: str) -> str:
+    """The SHA-256 of a file, of a local one once for each time it was changed."""
+    if not isinstance(fs, LocalFileSystem):
+        with fs.open(path, "rb") as file:
+            return _fingerprints.of_stream(file)
+    stat = os.stat(path)
+    if time.time_ns() - stat.st_ctime_ns < _TICK:
+        return _fingerprints.of_file(path)
+    # Nobody can set the time of the last change of a file ('ctime') back.
+    return _local_digest(
+        path, stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns
+    )
+
+
 @functools.lru_cache(maxsize=1 << 16)
-def _local_digest(path: str, inode: int, size: int, mtime: int) -> str:
-    """The checksum of a file, once for each time it was written."""
-    digest = hashlib.sha256()
-    with open(path, "rb") as file:
-        while part := file.read(_CHUNK):
-            digest.update(part)
-    return digest.hexdigest()
+def _local_digest(path: str, *identity: int) -> str:
+    """The SHA-256 of a file in one state."""
+    return _fingerprints.of_file(path)
 
 
 def as_tensor(array: NDArray[Any]) -> Tensor:
@@ -310,10 +400,14 @@ class _Mapped:
         self.__array_interface__ = {**face, "data": (face["data"][0], False)}
 
 
-def key_of(settings: dict[str, Any]) -> str:
-    """A name for settings: results under another one are not used."""
-    text = json.dumps(settings, sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()
+def contents_of(manifest: dict[str, Any]) -> str:
+    """A fingerprint of a finished folder: all that it says, but for what is elsewhere.
+
+    What it was made from may move; how it came about changes nothing.
+    """
+    apart = ("key", "versions", "people", "graph")
+    told = {name: value for name, value in manifest.items() if name not in apart}
+    return _fingerprints.of_plain(told)
 
 
 def versions() -> dict[str, str]:

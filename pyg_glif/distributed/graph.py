@@ -1,7 +1,7 @@
 """The exact similarity graph of people in blocks."""
 
 from collections.abc import Iterator
-from functools import partial
+from functools import cached_property, partial
 from os import PathLike
 from typing import Any
 
@@ -10,13 +10,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from pyg_glif import _fingerprints
 from pyg_glif._runtime import available_memory, without_autocast
 from pyg_glif._validate import check_choice, check_scalar
 from pyg_glif.distributed._search import Job, Search, TaskCount
-from pyg_glif.distributed._store import FORMAT, Located, Store, key_of
+from pyg_glif.distributed._store import FORMAT, Located, Store, contents_of
 from pyg_glif.distributed.engine import Engine, as_engine
 from pyg_glif.distributed.people import ShardedPeople
-from pyg_glif.errors import DamagedFileError, MemoryBudgetError
+from pyg_glif.errors import MemoryBudgetError
 from pyg_glif.graph.blocks import Strategy, sample_of, width_for
 
 _KIND = "edges"
@@ -63,7 +64,7 @@ class ShardedGraph:
         manifest = store.manifest(_KIND)
         if people is None:
             people = ShardedPeople.open(manifest["people"])
-        if people.manifest["key"] != manifest["people_key"]:
+        if people.contents != manifest["people_contents"]:
             msg = f"'{store.url}' must be the graph of these people"
             raise ValueError(f"{msg} (got one of others). Call 'radius_graph' again")
         return cls(store, manifest, people)
@@ -73,6 +74,11 @@ class ShardedGraph:
             f"{type(self).__name__}(num_people={self.people.num_people}, "
             f"num_edges={self.num_edges}, tau={self.tau:g})"
         )
+
+    @cached_property
+    def contents(self) -> str:
+        """A fingerprint of the graph and its people, by the SHA-256 of their files."""
+        return contents_of(self.manifest)
 
     @property
     def tau(self) -> float:
@@ -88,12 +94,8 @@ class ShardedGraph:
         """Row pointers, columns in k-d order and squared distances of a block."""
         files, store = self.manifest["blocks"][block]["files"], self.store
         folder = store.child("edges")
-        try:
-            found = tuple(folder.load(files[name]) for name in ("ptr", "col", "sq"))
-        except DamagedFileError as error:
-            msg = f"{error}. Call 'radius_graph' again, which makes this shard anew"
-            raise DamagedFileError(msg) from None
-        return found  # type: ignore[return-value]
+        ptr, col, sq = (folder.load(files[name]) for name in ("ptr", "col", "sq"))
+        return ptr, col, sq
 
     def to_edges(self) -> tuple[Tensor, Tensor]:
         """All edges in memory, in the order of the input.
@@ -165,11 +167,13 @@ def radius_graph(
     tau = check_scalar("tau", tau, minimum=0.0, allow_inf=True)
     check_choice("strategy", strategy, ("auto", "projected", "plain"))
     runner, store = as_engine(engine, address), Store(out)
+    store.check_out(_KIND, people.store.url)
     rows, batch = people.sample()
     width = width_for(people.frame, rows, tau, strategy)
-    settings = {"people": people.manifest["key"], "tau": tau, "format": FORMAT}
-    key = key_of(settings)
-    done = store.finished(key, partial(_files_of, store))
+    # Squared distances of another width may differ in their last digit.
+    settings = {"people": people.contents, "search": [tau, width], "format": FORMAT}
+    key = _fingerprints.of_plain(settings)
+    done = store.finished(key, partial(_files_of, store), people=people.store.url)
     if done is not None:
         return ShardedGraph(store, done, people)
     sample = sample_of(people.frame, rows, batch, people.num_people)
@@ -178,7 +182,7 @@ def radius_graph(
     blocks, count = Search(job).run(runner, progress)
     content = {
         "people": people.store.url,
-        "people_key": people.manifest["key"],
+        "people_contents": people.contents,
         "tau": tau,
         "blocks": blocks,
     }

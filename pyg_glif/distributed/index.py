@@ -69,7 +69,7 @@ class ShardedIndex:
     ) -> None:
         manifest = solution.manifest
         graph = ShardedGraph.open(manifest["graph"]) if graph is None else graph
-        if graph.manifest["key"] != manifest["graph_key"]:
+        if graph.contents != manifest["graph_contents"]:
             msg = "'graph' must be the one that 'solution' was made with"
             raise ValueError(f"{msg} (got another)")
         if graph.people.manifest["batch"] is not None:

@@ -5,21 +5,22 @@ from functools import cached_property, partial
 from itertools import chain
 from os import PathLike
 from typing import Any
+from uuid import uuid4
 
-import fsspec
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from pyg_glif import _fingerprints
 from pyg_glif._validate import check_scalar
 from pyg_glif.distances import FairDistance
-from pyg_glif.distributed._build import KIND, Building, described
+from pyg_glif.distributed._build import KIND, Building
 from pyg_glif.distributed._inputs import Table, as_files
-from pyg_glif.distributed._store import FORMAT, Located, Store, key_of
+from pyg_glif.distributed._store import FORMAT, Located, Store, contents_of
 from pyg_glif.distributed.engine import Engine, as_engine
 from pyg_glif.graph.blocks import Block, Frame, as_distance, sample_of
-from pyg_glif.kinds import build as build_kind
+from pyg_glif.kinds import build as build_kind, describe
 
 _FEWEST_PAIRS = 8  # of the sample within a radius, to tell a degree from
 
@@ -69,14 +70,17 @@ class ShardedPeople:
         r"""Puts people into blocks in k-d order.
 
         Rows are read twice and written twice; memory holds a block for each worker.
-        What was built before from the same files is used again, also parts of it.
+        What was built before from the same contents of files, distance and settings is
+        used again, also parts of it; with a distance of a class that is not registered
+        (:func:`pyg_glif.kinds.register`), of which only the name is known, nothing is.
 
         Args:
             out (str or PathLike): The folder to write, or a URL that fsspec knows.
                 Workers on other machines must reach it too.
             rows (str, sequence of str or array-like): Parquet files, or ``.npy`` files
                 with a matrix each; ``*`` stands for any name. A matrix in memory is
-                written to such a file in ``out`` first.
+                written to such a file in ``out`` first. Every call reads them once to
+                tell whether they are those of before.
             features (str or sequence of str, optional): Columns that say who is
                 similar, or one column of lists. (default: all numbers)
             id (str, optional): Column that tells people apart, whole numbers or
@@ -94,7 +98,7 @@ class ShardedPeople:
                 (default: on a terminal)
         """
         runner, store = as_engine(engine, address), Store(out)
-        rows = as_files("rows", rows, store.child("inputs"))
+        rows = as_files("rows", rows, store, KIND)
         table = Table.open("rows", rows, features, id, batch)
         distance = as_distance(distance)
         if not distance.is_embedding:
@@ -102,18 +106,19 @@ class ShardedPeople:
             raise TypeError(f"{msg} (got {type(distance).__name__})")
         if table.num_rows == 0:
             raise ValueError("'rows' must hold at least one row (got none)")
+        contents = table.contents()
         settings = {
-            "inputs": [[url, *stamp_of(url)] for url in table.urls],
+            "inputs": contents,
             "columns": [table.columns, id, batch],
-            "distance": described(distance),
+            "distance": _fingerprint(distance),
             "block_rows": block_rows,
             "format": FORMAT,
         }
-        key = key_of(settings)
+        key = _fingerprints.of_plain(settings)
         found = store.finished(key, partial(_files_of, store))
         if found is not None:
             return cls(store, found)
-        build = Building(store, table, distance, key, runner, progress)
+        build = Building(store, table, contents, distance, key, runner, progress)
         return cls(store, build.run(block_rows))
 
     def __repr__(self) -> str:
@@ -121,6 +126,11 @@ class ShardedPeople:
             f"{type(self).__name__}(num_people={self.num_people}, "
             f"num_features={self.num_features}, num_blocks={self.num_blocks})"
         )
+
+    @cached_property
+    def contents(self) -> str:
+        """A fingerprint of all that the folder holds, by the SHA-256 of its files."""
+        return contents_of(self.manifest)
 
     @property
     def num_people(self) -> int:
@@ -265,9 +275,10 @@ def _files_of(store: Store, manifest: dict[str, Any]) -> Iterator[Located]:
             yield store.child("blocks"), record
 
 
-def stamp_of(url: str) -> tuple[int, str]:
-    """Size and time of a file: another one of the same name is another input."""
-    fs, path = fsspec.core.url_to_fs(url)
-    info = fs.info(path)
-    when = info.get("mtime", info.get("ETag", info.get("LastModified", "")))
-    return int(info["size"]), str(when)
+def _fingerprint(distance: FairDistance) -> list[Any]:
+    """All that coordinates depend on, apart from rows."""
+    try:
+        told: Any = describe(distance)
+    except TypeError:
+        told = uuid4().hex  # code of others: the same name may be another distance
+    return [told, _fingerprints.of_tensors(distance.state_dict())]

@@ -1,8 +1,8 @@
 """The certified solve over parts, and its result in the order of the input."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from os import PathLike
 from typing import Any
 
@@ -10,22 +10,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pyg_glif import _fingerprints
 from pyg_glif._optional import require
 from pyg_glif._runtime import available_memory
 from pyg_glif._validate import check_choice, check_count, check_kind, check_scalar
 from pyg_glif.distributed._checkpoints import Checkpoints
 from pyg_glif.distributed._group import Member
-from pyg_glif.distributed._inputs import as_files
+from pyg_glif.distributed._inputs import are_paths, as_files
 from pyg_glif.distributed._outputs import outputs_table, write_blocks, write_outputs
 from pyg_glif.distributed._part import Shard, part_of
-from pyg_glif.distributed._store import (
-    FORMAT,
-    Store,
-    key_of,
-)
+from pyg_glif.distributed._store import FORMAT, Located, Store
 from pyg_glif.distributed.engine import Engine, as_engine
 from pyg_glif.distributed.graph import ShardedGraph
-from pyg_glif.distributed.people import ShardedPeople, stamp_of
+from pyg_glif.distributed.people import ShardedPeople
 from pyg_glif.graph.weights import decay_of
 from pyg_glif.kinds import describe
 from pyg_glif.links import Link, dual_of_people, outputs_of_people
@@ -145,7 +142,8 @@ def smooth(
     Every worker holds the rows of consecutive blocks and runs the solver of
     :func:`~pyg_glif.glif_smooth`; before a product it fetches the rows of neighbours
     that others hold. If a worker is lost, all go on from the last checkpoint. A call
-    that was stopped goes on from there, too.
+    that was stopped goes on from there, too; one with the same contents of files, graph
+    and settings uses what was solved before.
 
     Args:
         graph (ShardedGraph): The graph.
@@ -155,7 +153,7 @@ def smooth(
         lam (float): Strength; zero changes nothing. (default: :obj:`1.0`)
         out (str or PathLike): The folder to write, or a URL that fsspec knows. Fair
             outputs are Parquet files in the order of the people's rows, with their
-            ids.
+            ids. One call at a time may write to it.
         outputs (str or sequence of str, optional): Columns with the outputs.
             (default: all numbers)
         id (str, optional): Column with the ids. (default: as in the people's rows)
@@ -197,21 +195,25 @@ def smooth(
     decay = float(decay_of(theta, graph.tau))
     people, store = graph.people, Store(out)
     runner = as_engine(engine, address)
-    files = as_files("y_hat", y_hat, store.child("inputs"))
+    store.check_out(_KIND, people.store.url, graph.store.url)
+    files = as_files("y_hat", y_hat, store, _KIND)
     table = outputs_table(people, files, outputs, id)
+    contents = table.contents()
+    flat = table.width == 1 and (are_paths(y_hat) or np.ndim(y_hat) == 1)
     settings = {
-        "graph": graph.manifest["key"],
-        "inputs": [[url, *stamp_of(url)] for url in table.urls],
-        "columns": [table.columns, table.id],
+        "graph": graph.contents,
+        "inputs": contents,
+        "columns": [table.columns, table.id, flat],
         "solve": [lam, decay, normalization, describe(solver)],
         "link": None if link is None else describe(link),
         "format": FORMAT,
     }
-    key = key_of(settings)
-    found = store.finished(key, lambda told: ((store, one) for one in told["files"]))
+    key = _fingerprints.of_plain(settings)
+    found = store.finished(key, partial(_files_of, store), graph=graph.store.url)
     if found is not None:
         return ShardedSolution(store, found)
-    columns = write_blocks(people, table, store.child("work"), key, progress)
+    work = store.child("work")
+    columns = write_blocks(people, table, contents, work, key, progress)
     parts = _parts(graph, runner.num_workers)
     mapped = _too_large(graph, runner)
     job = _Job(
@@ -222,21 +224,32 @@ def smooth(
     written = list(write_outputs(people, store, columns, key, progress))
     content = {
         "graph": graph.store.url,
-        "graph_key": graph.manifest["key"],
+        "graph_contents": graph.contents,
         "lam": lam,
         "theta": decay,
         "normalization": normalization,
         "link": None if link is None else describe(link),
         "columns": columns,
-        "flat": table.width == 1 and getattr(y_hat, "ndim", 1) == 1,
+        "flat": flat,
         "solution": reports[0],
         "parts": [one["part"] for one in reports],
         "fit": _fit_records(store, people, key),
         "files": written,
     }
     manifest = store.finish(_KIND, key, content)
-    store.child("work").clear()
+    work.clear()
+    for record in written:
+        store.check(record)  # which another call may have replaced
     return ShardedSolution(store, manifest)
+
+
+def _files_of(store: Store, manifest: dict[str, Any]) -> Iterator[Located]:
+    """All files that a manifest names, with their folders."""
+    for record in manifest["files"]:
+        yield store, record
+    for files in manifest["fit"]:
+        for record in files.values():
+            yield store.child("fit"), record
 
 
 @dataclass(frozen=True, eq=False)
@@ -300,7 +313,7 @@ def _solve(member: Member, job: _Job) -> dict[str, Any]:
         job.mapped,
         checkpoints.reached,
     )
-    records = [work.read_json(f"y.{block:05d}.json") for block in blocks]
+    records = [work.own(f"y.{block:05d}.json", job.key) for block in blocks]
     y = torch.cat([work.tensor(one["file"]) for one in records])
     eta = dual_of_people(job.link, y)
     alone = op.deg == 0
@@ -341,9 +354,5 @@ def _solve(member: Member, job: _Job) -> dict[str, Any]:
 def _fit_records(store: Store, people: ShardedPeople, key: str) -> list[dict[str, Any]]:
     """The files of the solution in k-d order, which newcomers need."""
     fit = store.child("fit")
-    out = []
-    for block in range(people.num_blocks):
-        record = fit.record_of(f"{block:05d}.json", key)
-        assert record is not None
-        out.append(record["files"])
-    return out
+    blocks = range(people.num_blocks)
+    return [fit.own(f"{block:05d}.json", key)["files"] for block in blocks]

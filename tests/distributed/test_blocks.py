@@ -26,7 +26,7 @@ from pyg_glif.distributed import (
     radius_graph,
     smooth,
 )
-from pyg_glif.distributed._store import Store
+from pyg_glif.distributed._store import FORMAT, Store
 from pyg_glif.distributed.engine import as_engine
 from pyg_glif.errors import ConvergenceError, DamagedFileError, MemoryBudgetError
 from pyg_glif.links import Logit
@@ -583,10 +583,10 @@ def test_folders_of_other_versions_and_kinds_are_refused(small):
     store = Store(folder / "p")
     manifest = store.read_json("manifest.json")
     store.write_json("manifest.json", {**manifest, "format": 99})
-    with pytest.raises(DamagedFileError, match=r"format 1 \(got 99\). Build it again"):
+    with pytest.raises(DamagedFileError, match=rf"format {FORMAT} \(got 99\). Build"):
         ShardedPeople.open(folder / "p")
     path = folder / "p" / "manifest.json"
-    path.write_text(path.read_text().replace("99", "1"))
+    path.write_text(path.read_text().replace("99", str(FORMAT)))
     with pytest.raises(DamagedFileError, match=r"manifest\.json' must be as it was"):
         ShardedPeople.open(folder / "p")
     graph = search()
