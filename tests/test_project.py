@@ -110,6 +110,17 @@ def test_workflows_call_targets_that_exist(workflow: str) -> None:
             assert "-c constraints.txt" in line
 
 
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / ".github" / "workflows").iterdir()), ids=lambda p: p.name
+)
+def test_actions_are_named_by_their_commit(path: Path) -> None:
+    # A tag or branch may be moved to other code; the comment says which version it is.
+    lines = [line for line in path.read_text().splitlines() if "uses:" in line]
+    assert lines
+    for line in lines:
+        assert re.search(r"uses: [\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$", line), line
+
+
 def test_releases_need_no_secret() -> None:
     text = (ROOT / ".github" / "workflows" / "release.yml").read_text(encoding="utf-8")
     publish = read(".github/workflows/release.yml")["jobs"]["publish"]
