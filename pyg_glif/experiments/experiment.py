@@ -185,13 +185,17 @@ class Experiment(ABC):
 
     def _finished(self, folder: Path, seed: int) -> Run | None:
         """The run of a seed, if its file is there and says what would be run now."""
-        empty = Run(self.name, self.config.variant, seed, {}, ())
-        path = folder / empty.file_name
-        if not path.exists():
-            return None
-        found = Run.read(path)
-        same = found.config == plain(asdict(self.config))
-        return found if same and found.versions == versions() else None
+        config = plain(asdict(self.config))
+        wanted = Run(
+            self.name, self.config.variant, seed, config, (), versions=versions()
+        )
+        try:
+            found = Run.read(folder / wanted.file_name)
+        except (FileNotFoundError, ValueError, LookupError, TypeError, AttributeError):
+            return None  # not there, or not as it was written
+        asked = ("experiment", "variant", "seed", "config", "versions")
+        same = all(getattr(found, name) == getattr(wanted, name) for name in asked)
+        return found if same else None
 
     def __call__(
         self,
@@ -215,7 +219,8 @@ class Experiment(ABC):
             out (str or pathlib.Path): Folder for JSON, Markdown and PNG files, made if
                 it is not there. (default: ``"results"``)
             resume (bool): Whether seeds whose file is in the folder already, with the
-                same settings and versions of packages, are read and not run again.
+                same settings and versions of packages, are read and not run again. It
+                does not look at the data: run all seeds again after those changed.
                 (default: :obj:`False`)
             progress (bool, optional): Whether to show progress bars; :obj:`None`
                 shows them on a terminal. (default: :obj:`None`)

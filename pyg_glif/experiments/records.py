@@ -10,6 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from pyg_glif._files import replacing
 from pyg_glif._plain import plain
 
 #: What identifies a setting: ``{"tau": 2.83, "lam": 0.1}``.
@@ -90,7 +91,8 @@ class Run:
     def write(self, folder: Path) -> Path:
         """Writes the run into a folder, under its :attr:`file_name`."""
         path = folder / self.file_name
-        path.write_text(self.to_json())
+        with replacing(path) as file:
+            file.write(self.to_json().encode())
         return path
 
     def to_json(self) -> str:

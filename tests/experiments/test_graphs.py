@@ -1,13 +1,14 @@
 """The experiments on graphs, on a small made-up one."""
 
 import gzip
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
 import torch
 from sklearn.metrics import f1_score, roc_auc_score
 
+from pyg_glif._plain import plain
 from pyg_glif.experiments import EXPERIMENTS, Run, _paper as paper
 from pyg_glif.experiments._gnn import NETWORKS, GraphRecipe, energy, gathered
 from pyg_glif.experiments._graph_report import (
@@ -21,6 +22,7 @@ from pyg_glif.experiments._graph_report import (
     compare_networks,
 )
 from pyg_glif.experiments.graphs import GraphConfig, GraphExperiment, GraphTrial
+from pyg_glif.experiments.records import versions
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch-scatter.*")
 
@@ -239,6 +241,19 @@ def test_finished_seeds_are_not_run_again(folder, monkeypatch, tmp_path):
     other = GraphExperiment(replace(SMALL, ranking=(0.2,)))
     with pytest.raises(pytest.fail.Exception, match="run again"):
         other([0], out=tmp_path, resume=True, progress=False)
+
+
+@pytest.mark.parametrize("what", ["truncated", "empty", "a list", "another seed"])
+def test_only_the_file_of_a_seed_itself_is_kept(what, tmp_path):
+    experiment = GraphExperiment(SMALL)
+    config = plain(asdict(SMALL))
+    whole = Run(experiment.name, SMALL.variant, 0, config, (), versions=versions())
+    path = whole.write(tmp_path)
+    assert experiment._finished(tmp_path, 0) == whole
+    text = path.read_text()
+    texts = {"truncated": text[:-9], "empty": "", "a list": "[]"}
+    path.write_text(texts.get(what, replace(whole, seed=1).to_json()))
+    assert experiment._finished(tmp_path, 0) is None
 
 
 def test_networks_are_checked_before_anything_is_read():
