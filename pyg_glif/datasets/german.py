@@ -97,7 +97,8 @@ class German(PeopleDataset):
             (default: :obj:`None`)
         pre_transform (callable, optional): Applied once, before the data set is kept.
             (default: :obj:`None`)
-        force_reload (bool): Builds the data set again although ``root`` has it.
+        force_reload (bool): Builds the data set again although ``root`` has it, which
+            does not notice that files of the source have changed.
             (default: :obj:`False`)
 
     For people with tables: ``frame`` holds the 20 features (words as pandas'

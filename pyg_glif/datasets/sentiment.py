@@ -40,7 +40,8 @@ class Sentiment(LocalDataset):
             (default: :obj:`None`)
         pre_transform (callable, optional): Applied once, before the data set is kept.
             (default: :obj:`None`)
-        force_reload (bool): Builds the data set again although ``root`` has it.
+        force_reload (bool): Builds the data set again although ``root`` has it, which
+            does not notice that files of the source have changed.
             (default: :obj:`False`)
 
     The only element is a :class:`~torch_geometric.data.Data` of words (positive, then
