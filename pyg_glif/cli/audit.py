@@ -130,6 +130,7 @@ def completed(
     after: "Tensor | None",
 ) -> "AuditReport":
     """The report with what the files say: columns, accuracy, people."""
+    from pyg_glif import _fingerprints
     from pyg_glif.cli._people import input_files
     from pyg_glif.tuning import tune
 
@@ -139,7 +140,7 @@ def completed(
             **_columns(people),
             **{name: v for name, v in report.setup.items() if name != "columns"},
             "files": {
-                Path(path).name: _sha256(path)
+                Path(path).name: _fingerprints.of_file(path)
                 for path in input_files(args)
                 if path and Path(path).is_file()
             },
@@ -170,13 +171,6 @@ def _columns(people: "People") -> dict[str, Any]:
         found["unit"] = summary.unit
         found["table"] = summary.to_frame().to_dict("records")
     return found
-
-
-def _sha256(path: str) -> str:
-    """The hash of a file, as ``sha256sum`` prints it."""
-    import hashlib
-
-    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
 
 
 def write_report(path: str, report: "AuditReport") -> None:

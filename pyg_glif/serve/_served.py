@@ -1,6 +1,5 @@
 """One fit as it is served: people in, corrected outputs out."""
 
-import hashlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pyg_glif import _fingerprints
 from pyg_glif.postprocessor import GLIFPostProcessor, TransformInfo
 from pyg_glif.serve.register import Register
 from pyg_glif.tables import FairTable
@@ -65,7 +65,7 @@ class Served:
         self.path = path
         self.post = GLIFPostProcessor.load(path, progress=False)
         self.loaded_at = datetime.now(timezone.utc)
-        self.fit_id = _digest(path)[:16]
+        self.fit_id = _fingerprints.of_file(path)[:16]
         self.num_people = len(self.post.y_fair_)
         shape = self.post.y_fair_.shape
         self.num_outputs = None if len(shape) == 1 else shape[1]
@@ -171,17 +171,10 @@ def identity(paths: Sequence[Path]) -> Identity:
     found = []
     for path in paths:
         stat = os.stat(path)
-        found.append((stat.st_dev, stat.st_ino, stat.st_mtime_ns, stat.st_size))
+        # The time of the last change ('ctime') is not anybody's to set back.
+        changed = (stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size)
+        found.append((stat.st_dev, stat.st_ino, *changed))
     return tuple(found)
-
-
-def _digest(path: Path) -> str:
-    """SHA-256 of a file."""
-    total = hashlib.sha256()
-    with open(path, "rb") as file:
-        while block := file.read(1 << 20):
-            total.update(block)
-    return total.hexdigest()
 
 
 def _series(cells: list[Any], kind: str) -> Any:

@@ -2,11 +2,13 @@ import os
 import shutil
 import signal
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pyg_glif.serve._served import identity
 from tests.serve.live import Live, ask
 from tests.serve.people import LAM, Numbers
 
@@ -50,6 +52,20 @@ class Load:
         self.done.set()
         for thread in self._threads:
             thread.join()
+
+
+def test_a_file_that_keeps_size_and_time_is_another_if_it_was_written(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "fit"
+    path.write_bytes(b"one")
+    os.utime(path, (1, 1))
+    before = identity([path])
+    assert identity([path]) == before
+    time.sleep(0.05)  # so that the clock of the file system has moved on
+    path.write_bytes(b"two")
+    os.utime(path, (1, 1))
+    assert identity([path]) != before
 
 
 def test_a_new_fit_is_taken_under_load_and_no_request_is_dropped(
