@@ -187,4 +187,5 @@ def test_complement_is_the_projection_up_to_a_rotation(
     removed = 1 - projector.diagonal() > 1 - 1e-13
     assert not factor[removed].any()
     free = ~rows.any(axis=0)
-    assert (factor[free][:, np.isin(kept, free.nonzero()[0])] == np.eye(free.sum())).all()
+    columns = np.isin(kept, free.nonzero()[0])
+    assert (factor[free][:, columns] == np.eye(free.sum())).all()

@@ -221,7 +221,7 @@ def test_nothing_is_learned_from_those_who_certify(
     table = people(400)
     table.y[:] = 1 / (1 + np.exp((40000 - table.x[:, 1]) / 9000))
     known, nobody = torch.ones(400, dtype=torch.bool), None
-    rows = calibration_split(RiskControl(0.5, share=0.4), known, nobody).fitted
+    rows = calibration_split(RiskControl(0.9, share=0.4), known, nobody).fitted
     words = ("tune", "people.csv", "--outputs", "score", "--id", "name", *LEARNED[how])
     words = (*words, "--labels", "repaid", "--ks", "10", "--lams", "1")
     fits = []
@@ -231,7 +231,7 @@ def test_nothing_is_learned_from_those_who_certify(
         table.x[aside] *= factor
         table.write(tmp_path / "people.csv")
         call = shell(
-            *words, "--guarantee", 0.5, "--share", 0.4, "--save", "fit.safetensors"
+            *words, "--guarantee", 0.9, "--share", 0.4, "--save", "fit.safetensors"
         )
         assert call.code == 0, call.err
         post = GLIFPostProcessor.load("fit.safetensors")

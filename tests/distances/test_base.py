@@ -21,7 +21,9 @@ def all_distances(num_features: int) -> list[FairDistance]:
         Mahalanobis(torch.diag(ramp) + 0.1),
         Mahalanobis.from_factor(torch.outer(ramp, ramp[:2]), learnable=True),
         SensitiveSubspace(torch.stack([eye[0] + eye[1], ramp])),
-        TaskDistance(SensitiveSubspace(ramp[None]), _head(num_features - 1), weight=0.3),
+        TaskDistance(
+            SensitiveSubspace(ramp[None]), _head(num_features - 1), weight=0.3
+        ),
         CallableDistance(lambda x1, x2: torch.cdist(x1, x2, p=1.0)),
     ]
 

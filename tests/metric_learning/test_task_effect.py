@@ -34,7 +34,10 @@ def people(
 def fair(x: Tensor, distance: SensitiveSubspace) -> np.ndarray:
     """Fair coordinates: those of the projection, in a basis of where it lies."""
     q = distance.directions.numpy()
-    z, basis = x.numpy() @ (np.eye(WIDTH) - q @ q.T), distance.embed(torch.eye(WIDTH).double())
+    z, basis = (
+        x.numpy() @ (np.eye(WIDTH) - q @ q.T),
+        distance.embed(torch.eye(WIDTH).double()),
+    )
     out = z @ basis.numpy()
     np.testing.assert_allclose(out @ out.T, z @ z.T, atol=1e-11)
     return out

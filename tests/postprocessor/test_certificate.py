@@ -216,14 +216,14 @@ def test_bounds_hold_for_outputs_that_a_link_clamps(link, lam, dtype, generator)
         options += [{"y_hat_new": y_new, "dy": 0.15}, {"y_range": (0.0, 1.0)}]
     first = post.transform(p.x_new, y_new).double()
     seen = 0
-    for given in options:
-        found = post.certify(p.x_new, delta, **given)
+    for told in options:
+        found = post.certify(p.x_new, delta, **told)
         for _ in range(10):
             step = torch.randn(p.x_new.shape, generator=generator)
             step = 0.999 * delta * step / step.norm(dim=1, keepdim=True)
             other = y[torch.randint(0, 60, (30,), generator=generator)]
-            if "dy" in given:
-                move = given["dy"] * (2 * torch.rand(30, 2, generator=generator) - 1)
+            if "dy" in told:
+                move = told["dy"] * (2 * torch.rand(30, 2, generator=generator) - 1)
                 other = (y_new + move.to(dtype)).clamp(y.min(), y.max())
             second, info = post.transform(
                 p.x_new + step.to(dtype), other, return_info=True
