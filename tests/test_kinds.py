@@ -46,7 +46,7 @@ DISTANCES = [
     SensitiveSubspace(torch.tensor([[1.0, 2.0, 0.0]])),
     TaskDistance(
         SensitiveSubspace(torch.tensor([[1.0, 2.0, 0.0]])),
-        nn.Linear(3, 2, bias=False),
+        nn.Linear(2, 2, bias=False),
         weight=0.3,
     ),
 ]

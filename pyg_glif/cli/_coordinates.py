@@ -41,9 +41,17 @@ def warn_of_outcomes(columns: dict[str, NDArray[Any]]) -> None:
 
 
 def fitted_table(
-    args: argparse.Namespace, scale: str, frame: Any, features: list[str], y: Any
+    args: argparse.Namespace,
+    scale: str,
+    frame: Any,
+    features: list[str],
+    y: Any,
+    rows: Any = slice(None),
 ) -> "FairTable":
-    """The table that puts features on their scale; other columns are sensitive."""
+    """The table that puts features on the scale of some rows of a frame.
+
+    Columns that are no features are sensitive.
+    """
     from pyg_glif.tables import FairTable
 
     table = FairTable(
@@ -51,7 +59,7 @@ def fitted_table(
         scale=scale,  # type: ignore[arg-type]
         alike=_alike(args.alike or [], frame, features),
     )
-    return table.fit(frame, y_hat=None if scale == "standard" else y)
+    return table.fit(frame.iloc[rows], y_hat=None if scale == "standard" else y[rows])
 
 
 def _alike(

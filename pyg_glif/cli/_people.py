@@ -5,7 +5,7 @@ Files are read before torch is loaded: whoever mistyped a name should not wait f
 
 import argparse
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -81,6 +81,21 @@ class People:
             msg = f"--id must not name {listed(both)}, which is the name of an output"
             raise UsageError(f"{msg}: a file holds one column of a name")
         return {**self.ids, **outputs}
+
+    def some(self, rows: "Tensor") -> "People":
+        """What a distance is learned from, of some rows only."""
+        at = rows.numpy()
+        attributes = {name: value[at] for name, value in self.attributes.items()}
+        group = None if self.group is None else self.group[at]
+        return replace(self, x=self.x[rows], attributes=attributes, group=group)
+
+    def on_scale_of(self, args: argparse.Namespace, rows: "Tensor") -> "People":
+        """The same samples, a table's coordinates being learned from some rows only."""
+        if self.table is None:
+            return self
+        given = (args, self.scale, self.frame, self.features, self.y.numpy())
+        table = fitted_table(*given, rows.numpy())
+        return replace(self, table=table, x=table.transform(self.frame))
 
     def kept(self) -> dict[str, Any]:
         """What a fit has to keep, so that newcomers may have columns in any order."""

@@ -56,14 +56,20 @@ class _Scale:
         """A distance on standardised features as one on raw features."""
         if distance is None:
             return Mahalanobis.from_factor(torch.diag(1.0 / self._std))
-        directions = distance.directions.double()
-        basis = torch.linalg.qr(directions, mode="complete")[0]
-        kept = basis[:, directions.size(1) :]  # orthogonal to what is ignored
+        # What the distance makes of the axes: orthogonal to what it ignores.
+        kept = distance.embed(torch.eye(distance.num_features, dtype=torch.float64))
         return Mahalanobis.from_factor(kept / self._std.unsqueeze(1))
 
 
-def fair_distance(args: argparse.Namespace, people: People) -> FairDistance | None:
-    """The distance that the options describe, on features as they are in the file."""
+def fair_distance(
+    args: argparse.Namespace, people: People, rows: Tensor | None = None
+) -> FairDistance | None:
+    """The distance that the options describe, on features as they are in the file.
+
+    Scales and directions are learned from some ``rows``, by default from all.
+    """
+    if rows is not None:
+        people = people.some(rows)
     if args.metric == "mahalanobis":
         return Mahalanobis(_matrix(args.matrix, people))
     # The coordinates of a table are on their scale already.

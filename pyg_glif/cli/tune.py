@@ -138,6 +138,7 @@ def run(args: argparse.Namespace) -> Outcome:
     from pyg_glif._optional import require
     from pyg_glif.cli._files import check_targets
     from pyg_glif.cli._people import input_files, read_people
+    from pyg_glif.tuning.aside import calibration_split
 
     if args.labels is None:
         raise UsageError("--labels must name the column with the true class")
@@ -150,8 +151,14 @@ def run(args: argparse.Namespace) -> Outcome:
     check_targets(targets, input_files(args))
     if args.plot:
         require("matplotlib.figure", "--plot", "plots")
-    people = read_people(args)
-    found = _sweep(args, people)
+    people, rows = read_people(args), None
+    if args.guarantee is not None:
+        # Whoever is set aside must not be seen by anything that is learned.
+        rows = calibration_split(
+            _promise(args), _labeled(args, people)[1], people.group_codes()
+        ).fitted
+        people = people.on_scale_of(args, rows)
+    found = _sweep(args, people, rows)
     if args.save:
         _keep(args, people, found)
     if args.plot:
@@ -163,15 +170,26 @@ def run(args: argparse.Namespace) -> Outcome:
     return Outcome(_text(args, found, call), {"command": "tune", **data})
 
 
-def _sweep(args: argparse.Namespace, people: "People") -> "TuneResult":
-    """Runs the sweep over radii and strengths that the options describe."""
-    from pyg_glif.cli._similarity import fair_distance, link
-    from pyg_glif.tuning import tune
-
+def _labeled(args: argparse.Namespace, people: "People") -> "tuple[Tensor, Tensor]":
+    """The class of everybody, and where it counts."""
     label, there = people.classes(args.positive)
     if people.mask is not None:
         there &= _mask(people.mask.tolist())
-    elif not bool(there.all()):
+    return label, there
+
+
+def _sweep(
+    args: argparse.Namespace, people: "People", rows: "Tensor | None"
+) -> "TuneResult":
+    """Runs the sweep over radii and strengths that the options describe.
+
+    Scales and directions are learned from ``rows``, by default from all.
+    """
+    from pyg_glif.cli._similarity import fair_distance, link
+    from pyg_glif.tuning import tune
+
+    label, there = _labeled(args, people)
+    if people.mask is None and not bool(there.all()):
         note(args, f"{int((~there).sum())} people without a label are neighbours only")
     options = ("--taus", "--ks", "--lams", "--thetas", "--max-loss", "--threshold")
     found = keywords(args, *options, *WEIGHTS)
@@ -179,9 +197,6 @@ def _sweep(args: argparse.Namespace, people: "People") -> "TuneResult":
         found["cv"] = args.cv or None
     if args.guarantee is not None:
         found["guarantee"] = _promise(args)
-        if people.table is not None or args.metric in ("face", "logistic"):
-            msg = "who is similar was learned from everybody, those set aside included"
-            note(args, f"{msg}; the proof asks for a scale that comes from others")
     return tune(
         people.x,
         people.y,
@@ -189,7 +204,7 @@ def _sweep(args: argparse.Namespace, people: "People") -> "TuneResult":
         pairs=_pairs(args.pairs) if args.pairs else None,
         mask=there,
         group=people.group_codes(),
-        distance=fair_distance(args, people),
+        distance=fair_distance(args, people, rows),
         link=link(args),
         progress=progress(args),
         **found,

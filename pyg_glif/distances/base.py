@@ -7,9 +7,19 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import pad
 
 from pyg_glif._validate import check_comparable, check_finite, check_rows
 from pyg_glif.kinds import Kind
+
+
+def row_product(x: Tensor, matrix: Tensor) -> Tensor:  # [N, F], [F, R] -> [N, R]
+    """Product in the precision of ``x`` that maps equal rows to equal rows."""
+    matrix = matrix.to(x.dtype)
+    if matrix.size(1) == 1:
+        # Products with a vector round a row by its place among the others.
+        return (x @ pad(matrix, (0, 1)))[:, :1]
+    return x @ matrix
 
 
 class FairDistance(nn.Module, Kind, ABC):

@@ -11,7 +11,7 @@ from pyg_glif._validate import (
     check_not_empty,
     check_scalar,
 )
-from pyg_glif.distances.base import FairDistance
+from pyg_glif.distances.base import FairDistance, row_product
 from pyg_glif.kinds import register
 
 
@@ -118,7 +118,7 @@ class Mahalanobis(FairDistance):
     def embed(self, x: Tensor) -> Tensor:
         r"""Returns :math:`\mathbf{X} \mathbf{A}`, with ``rank`` columns."""
         x = self._rows("x", x)
-        return x @ self.factor.to(x.dtype)
+        return row_product(x, self.factor)
 
     def null_space(self, num_features: int) -> Tensor:
         r"""The null space of :math:`\mathbf{\Sigma}`, by singular values.
@@ -161,6 +161,8 @@ def _factorize(sigma: Tensor, rtol: float) -> Tensor:  # [F, F] -> [F, R]
     _check_eigenvalues("sigma", eigenvalues, rtol)
     keep = eigenvalues > rtol * eigenvalues[-1]
     factor: Tensor = vectors[:, keep] * eigenvalues[keep].sqrt()
+    # A column of features without weight must have none: rounding could be read.
+    factor[~symmetric.any(dim=1)] = 0
     return factor.to(sigma.dtype)
 
 

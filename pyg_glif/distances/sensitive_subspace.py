@@ -6,13 +6,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pyg_glif._complement import complement, orthonormalize
 from pyg_glif._validate import (
     check_features,
     check_not_empty,
     check_scalar,
     check_subspace_rank,
 )
-from pyg_glif.distances.base import FairDistance
+from pyg_glif.distances.base import FairDistance, row_product
 from pyg_glif.kinds import register
 
 
@@ -21,15 +22,22 @@ class SensitiveSubspace(FairDistance):
     r"""Ignores differences along sensitive directions.
 
     .. math::
-        \phi(\mathbf{x}) = \mathbf{x} - \mathbf{Q} \mathbf{Q}^{\top} \mathbf{x}, \qquad
-        \mathbf{Q}^{\top} \mathbf{Q} = \mathbf{I}, \quad
+        d(\mathbf{x}, \mathbf{x}^{\prime}) =
+        \| (\mathbf{I} - \mathbf{Q} \mathbf{Q}^{\top}) (\mathbf{x} - \mathbf{x}^{\prime}) \|,
+        \qquad \mathbf{Q}^{\top} \mathbf{Q} = \mathbf{I}, \quad
         \operatorname{range}(\mathbf{Q}) =
         \operatorname{span}\{ \mathbf{b}_1, \ldots, \mathbf{b}_K \}
 
-    Two people who differ only by a combination of the rows
+    Two samples that differ only by a combination of the rows
     :math:`\mathbf{b}_k` of ``basis`` are at distance zero, up to rounding. The rows
     need be neither orthogonal nor independent: they are orthonormalised once, by a
     singular value decomposition in float64. No :math:`F \times F` matrix is formed.
+
+    :meth:`embed` gives :math:`F - R` coordinates of the orthogonal complement, where
+    :math:`R` is the rank of ``basis``: there is no coordinate that would be constant but
+    for rounding, so a model trained on them, a decision tree included, has nothing of
+    the sensitive directions to read. A column whose axis is among them is dropped, and
+    its values have no effect at all; a column that no direction touches stays as it is.
 
     Args:
         basis (torch.Tensor): Rows that span the sensitive directions. They must
@@ -56,6 +64,10 @@ class SensitiveSubspace(FairDistance):
 
     _low_rank = "directions"
     directions: Tensor  # [F, R], orthonormal columns
+    # What 'complement' makes of them.
+    _kept: Tensor
+    _read: Tensor
+    _write: Tensor
 
     def __init__(self, basis: Tensor, *, rtol: float | None = None) -> None:
         super().__init__()
@@ -64,7 +76,21 @@ class SensitiveSubspace(FairDistance):
         if rtol is None:
             rtol = max(basis.shape) * torch.finfo(basis.dtype).eps
         rtol = check_scalar("rtol", rtol, minimum=0)
-        self.register_buffer("directions", _orthonormalize(basis, rtol))
+        directions = orthonormalize(basis, rtol)
+        check_subspace_rank("basis", directions.size(1), basis.size(1))
+        self.register_buffer("directions", directions.to(basis.dtype))
+        self._turn()
+
+    def _turn(self) -> None:
+        """Computes the coordinates of the complement from the directions."""
+        parts = complement(self.directions)
+        for name, part in zip(("_kept", "_read", "_write"), parts, strict=True):
+            self.register_buffer(name, part, persistent=False)
+
+    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        """Takes on the saved directions, and their complement."""
+        super()._load_from_state_dict(*args, **kwargs)
+        self._turn()
 
     @property
     def num_features(self) -> int:
@@ -82,10 +108,12 @@ class SensitiveSubspace(FairDistance):
         return self.directions.T
 
     def embed(self, x: Tensor) -> Tensor:
-        r"""Returns :math:`\mathbf{X} - \mathbf{X} \mathbf{Q} \mathbf{Q}^{\top}`."""
+        """Returns coordinates of the orthogonal complement, :math:`(N, F - R)`."""
         x = self._rows("x", x)
-        directions = self.directions.to(x.dtype)
-        return x - (x @ directions) @ directions.T
+        out = x[:, self._kept]
+        if self._read.size(1) > 0:
+            out = out - row_product(row_product(x, self._read), self._write)
+        return out
 
     def null_space(self, num_features: int) -> Tensor:
         """The sensitive directions, a copy."""
@@ -109,16 +137,3 @@ class SensitiveSubspace(FairDistance):
     def extra_repr(self) -> str:
         """What the printed distance shows."""
         return f"num_features={self.num_features}, rank={self.rank}"
-
-
-def _orthonormalize(basis: Tensor, rtol: float) -> Tensor:  # [K, F] -> [F, R]
-    """Orthonormal columns with the span of the rows of ``basis``."""
-    # Rows of very unequal length would hide the short ones below the tolerance:
-    # only their directions matter.
-    rows = basis.double()
-    rows = torch.nn.functional.normalize(rows, eps=torch.finfo(rows.dtype).tiny)
-    _, values, directions = torch.linalg.svd(rows, full_matrices=False)
-    keep = values > rtol * values[0]
-    check_subspace_rank("basis", int(keep.sum()), basis.size(1))
-    out: Tensor = directions[keep].T
-    return out.contiguous().to(basis.dtype)

@@ -5,7 +5,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import linear
 
 from pyg_glif._arrays import to_tensor
 from pyg_glif._validate import (
@@ -17,7 +16,7 @@ from pyg_glif._validate import (
     check_scalar,
     check_width,
 )
-from pyg_glif.distances.base import FairDistance
+from pyg_glif.distances.base import FairDistance, row_product
 from pyg_glif.distances.euclidean import Euclidean
 from pyg_glif.kinds import build, describe, register
 
@@ -61,7 +60,7 @@ class TaskDistance(FairDistance):
         >>> blind = SensitiveSubspace(torch.tensor([[0.0, 1.0]]))
         >>> distance = TaskDistance(blind, lambda z: z[:, 0].square(), weight=0.5)
         >>> x = torch.tensor([[1.0, 5.0], [1.0, -5.0], [3.0, 5.0]])
-        >>> distance.embed(x)[:, 2]
+        >>> distance.embed(x)[:, 1]
         tensor([0.5000, 0.5000, 4.5000])
         >>> distance(x, x)[0]  # the second column still does not matter
         tensor([0.0000, 0.0000, 4.4721])
@@ -113,9 +112,8 @@ class TaskDistance(FairDistance):
         """
         if isinstance(self.head, nn.Linear):
             check_width("distance.embed(x)", z, self.head.in_features)
-            bias: Tensor | None = self.head.bias
-            bias = None if bias is None else bias.to(z.dtype)
-            return linear(z, self.head.weight.to(z.dtype), bias)
+            out = row_product(z, self.head.weight.T)
+            return out if self.head.bias is None else out + self.head.bias.to(z.dtype)
         out = self.head(z)
         out = out if isinstance(out, Tensor) else to_tensor("head(z)", out)
         check_rank("head(z)", out, 1, 2)

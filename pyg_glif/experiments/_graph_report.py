@@ -1,6 +1,7 @@
 """What is told about graph networks: tables, notes, and networks side by side."""
 
 from collections.abc import Iterable, Sequence
+from statistics import fmean, stdev
 
 import pyg_glif.experiments._paper as paper
 from pyg_glif._markup import markdown_table
@@ -120,7 +121,8 @@ def _notes(runs: Sequence[Run]) -> Iterable[str]:
         f"*{ALIKE}* that at which IF at unit variance is, with log-odds times a factor "
         "that takes IF to GUIDE's as well and changes no decision and no AUC. "
         "InFoRM's debiasing of the result is GLIF by another name, and its debiasing "
-        "of the model is what `LaplacianLoss` does."
+        "of the model is what `LaplacianLoss` does. Balance was asked for by the first "
+        "*GDIF*, and by it alone."
     )
     yield from _paired(runs, MATCHED, GUIDE, "auc", 4)
     yield from _paired(runs, ALIKE, GUIDE, "auc", 4)
@@ -128,9 +130,11 @@ def _notes(runs: Sequence[Run]) -> Iterable[str]:
 
 
 def _lead(gaps: Sequence[float], digits: int) -> tuple[str, str]:
-    """Mean of the differences of seeds, and how many are above zero."""
-    more, mean = sum(gap > 0 for gap in gaps), sum(gaps) / len(gaps)
-    return f"{mean:+.{digits}f}", f"{more} of {len(gaps)}"
+    """Mean difference of seeds with its standard error, and how many are above zero."""
+    more, mean = sum(gap > 0 for gap in gaps), f"{fmean(gaps):+.{digits}f}"
+    if len(gaps) > 1:
+        mean = f"{mean} ± {stdev(gaps) / len(gaps) ** 0.5:.{digits}f}"
+    return mean, f"{more} of {len(gaps)}"
 
 
 def _gaps(runs: Sequence[Run], ours: str, theirs: str, metric: str) -> list[float]:
@@ -152,7 +156,7 @@ def _paired(
         mean, more = _lead(found, digits)
         yield (
             f"{QUALITY[metric]} of *{ours}* less that of *{theirs}*, seed by seed: "
-            f"{mean} on average, above zero in {more}."
+            f"{mean} on average (±: its standard error), above zero in {more}."
         )
 
 

@@ -303,14 +303,14 @@ class SentimentExperiment(Experiment):
         return SentimentTrial(self.config, seed, progress)
 
     def report(self, runs: Sequence[Run]) -> Report:
-        """What was chosen beforehand, and the fairest setting at a small loss."""
+        """What was fixed beforehand, and the fairest on test data at a small loss."""
         chosen = summarize_chosen(runs)
         floor = chosen[0].mean["accuracy"] - _MAX_LOSS
         best = fairest(summarize(runs), "accuracy", "name_std", floor)
         titles = {
             "At settings fixed beforehand": chosen,
             f"Fairest names at a loss of at most {_MAX_LOSS:g} of accuracy, "
-            "read off the curves": best,
+            "chosen on test data": best,
         }
         tables = (
             ResultTable(title, _COLUMNS, rows, _DIGITS)

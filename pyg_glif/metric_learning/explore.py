@@ -210,7 +210,10 @@ class _Point:
 def _point(problem: PairLikelihood, metric: Tensor) -> _Point:
     """The positive semi-definite matrix nearest to ``metric``."""
     values, vectors = torch.linalg.eigh(metric)
-    keep = values > 0
+    # An eigenvalue of zero must not come back as a coordinate of rounding errors.
+    keep = values > len(values) * torch.finfo(values.dtype).eps * values[-1].clamp(
+        min=0
+    )
     factor = vectors[:, keep] * values[keep].sqrt()
     metric = factor @ factor.T
     sq_dist = problem.sq_dist(factor)

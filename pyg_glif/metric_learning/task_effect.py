@@ -168,7 +168,7 @@ class TaskEffect:
         TaskDistance(
           weight=2
           (distance): SensitiveSubspace(num_features=2, rank=1)
-          (head): Linear(in_features=2, out_features=1, bias=True)
+          (head): Linear(in_features=1, out_features=1, bias=True)
         )
         >>> blind(x, x)[0]
         tensor([0., 1., 2., 3.])

@@ -56,7 +56,9 @@ class GLIFConv(MessagePassing):  # type: ignore[misc]
     ``torch_sparse.SparseTensor`` or a :class:`~pyg_glif.laplacian.LaplacianOperator`.
     The graph must hold both directions of every edge. Gradients reach ``x``,
     ``edge_weight`` and ``lam`` at the cost of one more solve. Raises
-    :class:`~pyg_glif.errors.ConvergenceError` if ``solver`` gives up.
+    :class:`~pyg_glif.errors.ConvergenceError` if ``solver`` gives up. Under
+    :func:`torch.compile` the layer is a break in the graph; ``fullgraph=True`` and
+    :func:`torch.export.export` fail on it.
 
     Example:
         >>> edge_index, weight = torch.tensor([[0, 1], [1, 0]]), torch.ones(2)

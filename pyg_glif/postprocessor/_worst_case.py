@@ -243,11 +243,13 @@ def certify(
     """Bounds for anybody within ``delta`` of each row; see the post-processor."""
     everything = _everything(fitted, y, y_range)
     mine = other = everything
+    raw = raw_mine = _raw_range(fitted, y, y_range)
     if y is not None:
         eta = fitted.settings.to_dual(y).double()
-        mine = _Range(eta, eta)
+        mine, raw_mine = _Range(eta, eta), _raw_around(y, 0.0, raw)
         if dy is not None:
             other = _around(fitted, y, dy, everything)
+            raw = _raw_around(y, dy, raw)
     precision = fitted.own_weight(y_std, len(x))
     box, peers = weight_box(fitted, x, delta, precision)
     lap, f = fitted.beside(x, groups=groups, found=peers), fitted.f
@@ -270,6 +272,18 @@ def certify(
     own = here(mine.low), here(mine.high)
     link = fitted.settings.link
     ends = _outputs(link, low, high, fitted.y_hat)
+    shared, possible = (
+        torch.bincount(box.row[end > 0], minlength=len(x))
+        for end in (box.low, box.high)
+    )
+    # Whoever has no neighbor keeps the output as it was, not as the link clamps it.
+    nothing = fitted.mu == 0
+    isolated = ((shared == 0) | nothing).unsqueeze(1)
+    kept = _outputs(None, raw.low, raw.high, fitted.y_hat)
+    ends = (
+        torch.where(isolated, torch.minimum(ends[0], kept[0]), ends[0]),
+        torch.where(isolated, torch.maximum(ends[1], kept[1]), ends[1]),
+    )
     if y is None and dy is not None:
         _refuse_links(link, "'y_hat_new' must be given with 'dy' and a link")
         # Largest differences are at corners of the pairs of outputs there may be.
@@ -281,14 +295,17 @@ def certify(
     else:
         dual = torch.maximum(high - own[0], own[1] - low)
         known = _outputs(link, *own, fitted.y_hat)
+        isolated = ((lap.deg == 0) | nothing).unsqueeze(1)
+        kept = _outputs(None, raw_mine.low, raw_mine.high, fitted.y_hat)
+        known = (
+            torch.where(isolated, kept[0], known[0]),
+            torch.where(isolated, kept[1], known[1]),
+        )
         gap = torch.maximum(ends[1] - known[0], known[1] - ends[0])
     shape = (len(x), *fitted.y_hat.shape[1:])
     low, high, gap, dual = (part.reshape(shape).cpu() for part in (*ends, gap, dual))
-    shared, possible = (
-        torch.bincount(box.row[end > 0], minlength=len(x)).cpu()
-        for end in (box.low, box.high)
-    )
-    return NearbyBound(delta, low, high, gap, dual, shared, possible)
+    counts = shared.cpu(), possible.cpu()
+    return NearbyBound(delta, low, high, gap, dual, *counts)
 
 
 def _everything(
@@ -317,6 +334,24 @@ def _everything(
         raise ValueError(f"'y_hat_new' must be within 'y_range', {y_range} (got {got})")
     like = fitted.y_hat[:1].double()
     low, high = (settings.to_dual(torch.full_like(like, end)) for end in (first, last))
+    return _Range(low, high)
+
+
+def _raw_range(
+    fitted: "Fitted", y: Tensor | None, y_range: tuple[float, float] | None
+) -> _Range:
+    """The same as the model gives them, before a link clamps them."""
+    given = fitted.y_hat if y is None else torch.cat([fitted.y_hat, y])
+    given = given.double().reshape(len(given), -1)
+    if y_range is None:
+        return _Range(*torch.aminmax(given, dim=0, keepdim=True))
+    return _Range(*(torch.full_like(given[:1], end) for end in y_range))
+
+
+def _raw_around(y: Tensor, dy: float, within: _Range) -> _Range:
+    """Outputs that differ by at most ``dy`` from known ones, as the model gives them."""
+    y = y.double().reshape(len(y), -1)
+    low, high = torch.maximum(y - dy, within.low), torch.minimum(y + dy, within.high)
     return _Range(low, high)
 
 
@@ -374,7 +409,9 @@ def sensitivity(fitted: "Fitted") -> Sensitivity:
     if fitted.precision is None:  # what everybody gets of a person adds up to one
         others = torch.minimum(others, 1.0 - own_low)
     leaving = None
-    if lap.normalization is None and fitted.shares is None:
+    # Who is among the nearest, and the scale of weights, depend on everybody.
+    fixed = lap.normalization is None and fitted.shares is None
+    if fixed and fitted.settings.k is None:
         leaving = _leaving(fitted, precision).reshape(fitted.y_hat.shape)
     return Sensitivity(own, own_low, others, leaving)
 

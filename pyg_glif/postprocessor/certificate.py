@@ -99,7 +99,8 @@ class NearbyBound:
         high (Tensor): Largest such output.
         gap (Tensor): Bound on the difference between the newcomer's output and the
             output of anybody within :math:`\delta`.
-        dual_gap (Tensor): The same in the coordinates in which outputs are averaged.
+        dual_gap (Tensor): The same in the coordinates in which outputs are averaged,
+            where a link has clamped them.
         num_shared (Tensor): Peers that everybody within :math:`\delta` has as well.
         num_possible (Tensor): Peers that anybody within :math:`\delta` can have.
 
@@ -138,11 +139,13 @@ class Sensitivity:
             :math:`\Delta`.
         others (Tensor): Nobody else's output moves by more than ``others`` times
             :math:`\Delta`.
-        leaving (Tensor, optional): Nobody's output moves by more if this person leaves;
-            :obj:`None` for ``"density"`` and for balanced groups, where everybody's
-            weights change.
+        leaving (Tensor, optional): Nobody's output moves by more if this sample leaves;
+            :obj:`None` where others' weights change as well: for ``"density"``, for
+            balanced groups, and with ``k``, where somebody else becomes one of the
+            nearest.
 
-    Shares of balanced groups are taken as given.
+    Shares of balanced groups are taken as given. They depend on the outputs, so that for
+    a balanced fit the bounds are about outputs that change while the shares do not.
 
     Shapes:
         - **own**, **own_low**, **others:** :math:`(N)`

@@ -21,7 +21,9 @@ the least objective, by no more than
     \lambda \Bigl(\max_a E_a(f) - \sum_a b_a E_a(f)\Bigr) + r^\top \mathbf{A}^{-1} r ,
 
 where :math:`r^\top \mathbf{A}^{-1} r \le \|r\|^2`. The objective is 2-strongly convex,
-so that this gap bounds :math:`\|f - f^*\|^2`, whatever the search did.
+so that this gap bounds :math:`\|f - f^*\|^2`, whatever the search did. If the solution is
+rounded to the precision of the outputs, by :math:`e`, then :math:`f` is the rounded one,
+and the root of the last term grows by at most that of :math:`e^\top \mathbf{A} e`.
 """
 
 from collections.abc import Sequence
@@ -38,6 +40,8 @@ from pyg_glif.solvers.mixture import best_mixture
 
 # Energies below this share of the outputs' squares are taken to be zero.
 _NOTHING = 1e-24
+# Rounding in a sum of squares that is added in pairs, in units of the precision.
+_IN_PAIRS, _EPS = 128, torch.finfo(torch.float64).eps
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,8 +53,9 @@ class Disagreement:
             smoothed over. Who has none is served better than others can be.
         energy (Tensor): :math:`E_a` of the outputs, for each annotator.
         average_energy (Tensor): The same if all annotators weigh the same.
-        gap (float): Duality gap; its root bounds how far, in all columns together, the
-            outputs are from the optimal ones.
+        gap (float): Duality gap of the outputs as they are returned, in the coordinates
+            in which outputs are averaged; its root bounds how far, in all columns
+            together, they are from the optimal ones.
         num_solves (int): Systems solved on the way.
 
     Shapes:
@@ -87,12 +92,14 @@ def smooth_worst_case(
     start = torch.full_like(union.value[:, 0].detach(), 1.0 / len(laps))
     average = search.energies(start)
     b = search.maximize(start, average)
-    energy = search.energies(b)
-    value, solution = smooth(union.mixed(b), lam, y.double(), solver, search.f)
-    strength, rest = float(lam.detach()), solution.error_bound.square().sum()
-    gap = strength * max(float(energy.max() - b @ energy), 0.0) + float(rest)
-    found = Disagreement(b, energy, average, gap, search.num_solves)
-    return value.to(y.dtype), found
+    op = union.mixed(b)
+    value, solution = smooth(op, lam, y.double(), solver, search.f)
+    out = value.to(y.dtype)
+    exact = value.detach()
+    returned = out.detach().double()
+    energy = union.energies(returned)
+    gap = search.gap(b, energy, returned - exact, solution.error_bound)
+    return out, Disagreement(b, energy, average, gap, search.num_solves)
 
 
 class _Union:
@@ -125,7 +132,8 @@ class _Union:
         for part in self.mixed(ones).pattern.chunks():
             row, col = self._edges[:, part]
             apart[part] = (f[row] - f[col]).square_().sum(1)
-        return 0.5 * self.value.detach() @ apart
+        # A sum, not a product: it adds in pairs, which '_Search.gap' counts on.
+        return 0.5 * (self.value.detach() * apart).sum(1)
 
 
 class _Search:
@@ -143,6 +151,16 @@ class _Search:
         self.f = smooth(op, self._lam, self._y, self._solver, self.f)[0]
         self.num_solves += 1
         return self._union.energies(self.f)
+
+    def gap(self, b: Tensor, energy: Tensor, rounding: Tensor, error: Tensor) -> float:
+        """Bound on how far the objective of rounded outputs is from the least."""
+        lam, moved = float(self._lam), rounding.square().sum()
+        moved += lam * (b @ self._union.energies(rounding))
+        missed = torch.linalg.vector_norm(error) + moved.sqrt()
+        unequal = float(energy.max() - b @ energy)
+        if b.numel() > 1:  # energies are right up to the rounding of sums in pairs
+            unequal += (_IN_PAIRS + self._y.size(1)) * _EPS * float(energy.max())
+        return lam * max(unequal, 0.0) + float(missed.square()) * (1 + _IN_PAIRS * _EPS)
 
     def maximize(self, start: Tensor, first: Tensor) -> Tensor:
         """The mixture, from a first one and its energies."""

@@ -11,9 +11,13 @@ a number or as one indicator per category, and :math:`C` the covariance of both,
 
 with the columns of :math:`\mathbf{U}` whose canonical correlation
 :math:`\mathbf{S}_{kk}` has a square above 1%. No linear combination of the new
-coordinates then explains more than 1% of the variance of any combination of attributes.
-Of all linear maps that remove these directions this one moves people least, in the mean
-square.
+coordinates then explains more than 1% of the variance of any combination of attributes
+among the samples it was fitted to. Of all linear maps that remove these directions this
+one moves samples least, in the mean square. The result lies in the complement of
+:math:`K` directions and has :math:`D - K` coordinates (:mod:`pyg_glif._complement`), in
+whole multiples of a unit far above rounding errors and far below all differences: what
+they should not tell, such as which category somebody has where all have the same
+coordinates, cannot be read off their last digits.
 
 :class:`~pyg_glif.metric_learning.LogisticSubspace` removes the direction in which a
 regression looks. The other directions are correlated with it, and another regression
@@ -22,15 +26,21 @@ finds the groups in them.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
+
+from pyg_glif._complement import complement, orthonormalize
 
 Matrix = NDArray[np.float64]
 
 _LEAST_TOLD = 0.01  # share of an attribute's variance that is worth a direction
 _RTOL = 1e-10  # of eigenvalues that count as zero
+_BITS = 40  # that coordinates keep, of the 53 of float64
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,12 +52,16 @@ class Erasure:
         read (numpy.ndarray): What tells the attributes, :math:`(D, K)`.
         write (numpy.ndarray): What it tells is written along these, :math:`(K, D)`.
         share (float): Share of the variance that is removed.
+        unit (float): Unit of the new coordinates.
+
+    The result has :math:`D - K` coordinates.
     """
 
     mean: Matrix
     read: Matrix
     write: Matrix
     share: float
+    unit: float
 
     @classmethod
     def of(cls, z: Matrix, attributes: Matrix) -> "Erasure":  # [N, D], [N, A]
@@ -65,11 +79,21 @@ class Erasure:
             msg = "'sensitive' must leave something with 'proxies=True'"
             got = f"as much to remove as there is in {z.shape[1]} coordinates"
             raise ValueError(f"{msg} (got {got})")
-        return cls(mean, read, write, share)
+        unit = 2.0 ** (np.ceil(np.log2(np.abs(z).max())) - _BITS)
+        return cls(mean, read, write, share, float(unit))
 
     def __call__(self, z: Matrix) -> Matrix:
-        """The coordinates without it, :math:`(N, D)`."""
-        return z - ((z - self.mean) @ self.read) @ self.write
+        """The coordinates without it, :math:`(N, D - K)`."""
+        z = z - ((z - self.mean) @ self.read) @ self.write
+        kept, read, write = (part.numpy() for part in self._complement)
+        out: Matrix = z[:, kept] - (z @ read) @ write
+        return np.round(out / self.unit) * self.unit
+
+    @cached_property
+    def _complement(self) -> tuple[Tensor, ...]:
+        """Coordinates of where the result lies."""
+        rows = torch.from_numpy(self.read.T.copy())
+        return complement(orthonormalize(rows, _RTOL))
 
     def to_config(self) -> dict[str, Any]:
         """Plain data; :meth:`from_config` builds an equal object from it."""
@@ -78,13 +102,15 @@ class Erasure:
             "read": self.read.tolist(),
             "write": self.write.tolist(),
             "share": self.share,
+            "unit": self.unit,
         }
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> "Erasure":
         """The map that :meth:`to_config` described."""
         mean, read, write = (np.array(config[k]) for k in ("mean", "read", "write"))
-        return cls(mean, read, write.reshape(-1, len(mean)), config["share"])
+        write = write.reshape(-1, len(mean))
+        return cls(mean, read, write, config["share"], config["unit"])
 
 
 def _roots(covariance: Matrix) -> tuple[Matrix, Matrix]:

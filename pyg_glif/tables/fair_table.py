@@ -61,8 +61,8 @@ class FairTable(Parameters):
         z_k(v) = \frac{1}{B} \sum_{b=1}^{B} \eta(x_b \text{ with } x_{bk} = v) - c_k ,
 
     less the mean :math:`c_k` over the people of the fit. Sensitive columns are left
-    out. A distance of 0.3 then means that, by the model's own reasons, two people are
-    0.3 log-odds apart.
+    out. At a distance of 0.3, effects of columns differ by 0.3 log-odds as the root of
+    the sum of their squares; the model's log-odds may differ by more or less.
 
     Args:
         sensitive (sequence): Columns that must not count for who is similar. They are
@@ -82,7 +82,8 @@ class FairTable(Parameters):
         ignore (sequence): Columns that do not count either, such as names and
             numbers of files. New people need not have them. (default: :obj:`()`)
         proxies (bool): Whether to remove from the coordinates what tells the sensitive
-            columns. (default: :obj:`False`)
+            columns, linearly and in the samples of the fit; there are then fewer
+            coordinates. (default: :obj:`False`)
         outputs (str, optional): What the model gives: ``"probabilities"`` or
             ``"values"`` of any size. (default: probabilities if all that are seen
             could be some)

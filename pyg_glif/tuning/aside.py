@@ -163,6 +163,23 @@ class Arrivals:
         return part / total.clamp(min=torch.finfo(total.dtype).tiny)
 
 
+def calibration_split(
+    guarantee: RiskControl,
+    known: Tensor,  # [N] bool
+    group: Tensor | None,
+    generator: torch.Generator | None = None,
+) -> Aside:
+    """The split that ``tune`` makes: whatever learns from samples may see the fitted.
+
+    Only samples whose label is ``known`` are set aside. Raises if they are too few.
+    """
+    generator = generator or torch.Generator().manual_seed(0)
+    rows = torch.arange(len(known))
+    out = Aside.draw(rows, known, group, guarantee.share, generator)
+    guarantee.check_enough(out.num_units, len(known))
+    return out
+
+
 def with_guarantee(
     tune: Callable[..., TuneResult], *, guarantee: RiskControl, **given: Any
 ) -> TuneResult:
@@ -190,9 +207,8 @@ def with_guarantee(
     if group is not None:
         group = check_group("group", group, len(x)).cpu()
     generator = given["generator"] or torch.Generator().manual_seed(0)
-    everybody, known = torch.arange(len(x)), measures.known.cpu()
-    aside = Aside.draw(everybody, known, group, guarantee.share, generator)
-    guarantee.check_enough(aside.num_units, len(x))
+    known = measures.known.cpu()
+    aside = calibration_split(guarantee, known, group, generator)
     pilot = Aside.draw(aside.fitted, known, group, _PILOT, generator)
     found = tune(**_among(aside.fitted, len(x), given))
     arrivals = _arrivals(found, given, measures)

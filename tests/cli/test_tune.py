@@ -9,6 +9,7 @@ import torch
 from pyg_glif import GLIFPostProcessor
 from pyg_glif.distances import Mahalanobis
 from pyg_glif.tuning import RiskControl, tune
+from pyg_glif.tuning.aside import calibration_split
 from tests.cli.calls import Shell, Table, numbers, people, read_csv, smooth, write_csv
 
 PEOPLE = ("people.csv", "--outputs", "score", "--id", "name", "--attributes", "sex")
@@ -202,3 +203,44 @@ def test_promises_that_do_not_go(shell: Shell, table: Table) -> None:
     assert call.code == 2
     assert "must have at least 38 people set aside" in call.err
     assert shell(*words, "--guarantee", 2).code == 2
+
+
+LEARNED = {
+    "deviations": ("--attributes", "sex", "--standardize"),
+    "effects": ("--sensitive", "sex", "--scale", "effect"),
+    "table": ("--sensitive", "sex", "--scale", "standard"),
+    "regressions": ("--attributes", "sex", "--metric", "logistic"),
+    "both": ("--attributes", "sex", "--metric", "logistic", "--standardize"),
+}
+
+
+@pytest.mark.parametrize("how", LEARNED)
+def test_nothing_is_learned_from_those_who_certify(
+    shell: Shell, tmp_path: Path, how: str
+) -> None:
+    table = people(400)
+    table.y[:] = 1 / (1 + np.exp((40000 - table.x[:, 1]) / 9000))
+    known, nobody = torch.ones(400, dtype=torch.bool), None
+    rows = calibration_split(RiskControl(0.9, share=0.4), known, nobody).fitted
+    words = ("tune", "people.csv", "--outputs", "score", "--id", "name", *LEARNED[how])
+    words = (*words, "--labels", "repaid", "--ks", "10", "--lams", "1")
+    fits = []
+    for factor in (1.0, 3.0):
+        # Everything about the calibration split is another, the rest as before.
+        aside = np.setdiff1d(np.arange(400), rows)
+        table.x[aside] *= factor
+        table.write(tmp_path / "people.csv")
+        call = shell(
+            *words, "--guarantee", 0.9, "--share", 0.4, "--save", "fit.safetensors"
+        )
+        assert call.code == 0, call.err
+        post = GLIFPostProcessor.load("fit.safetensors")
+        state = {} if post.distance is None else dict(post.distance.state_dict())
+        fits.append((post.metadata_, post.x_, post.y_fair_, state))
+    (kept, x, y, state), (other_kept, other_x, other_y, other_state) = fits
+    assert kept == other_kept
+    assert torch.equal(x, other_x)
+    assert torch.equal(y, other_y)
+    assert state.keys() == other_state.keys()
+    for name, value in state.items():
+        assert torch.equal(value, other_state[name])

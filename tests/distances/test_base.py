@@ -21,7 +21,9 @@ def all_distances(num_features: int) -> list[FairDistance]:
         Mahalanobis(torch.diag(ramp) + 0.1),
         Mahalanobis.from_factor(torch.outer(ramp, ramp[:2]), learnable=True),
         SensitiveSubspace(torch.stack([eye[0] + eye[1], ramp])),
-        TaskDistance(SensitiveSubspace(ramp[None]), _head(num_features), weight=0.3),
+        TaskDistance(
+            SensitiveSubspace(ramp[None]), _head(num_features - 1), weight=0.3
+        ),
         CallableDistance(lambda x1, x2: torch.cdist(x1, x2, p=1.0)),
     ]
 
@@ -54,6 +56,25 @@ def test_distance_of_nobody_is_empty(distance: FairDistance) -> None:
     x = torch.zeros(3, 4)
     assert distance(x, x[:0]).shape == (3, 0)
     assert distance(x[:0], x).shape == (0, 3)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("width", [3, 4, 13])
+def test_duplicates_are_at_distance_zero_wherever_they_stand(
+    width: int, dtype: torch.dtype, generator: torch.Generator
+) -> None:
+    ramp = torch.arange(1.0, width + 1, dtype=torch.float64)
+    one_score = nn.Linear(width, 1, dtype=torch.float64).requires_grad_(False)
+    single = [
+        SensitiveSubspace(ramp[None]),
+        Mahalanobis.from_factor(ramp[:, None]),
+        TaskDistance(Euclidean(), one_score),
+    ]
+    for distance in (*single, *all_distances(width)):
+        for rows in (1, 2, 3, 9, 17):
+            x = torch.randn(rows, width, generator=generator, dtype=dtype)
+            z = distance(x, x).detach().diagonal()
+            assert torch.equal(z, z.new_zeros(rows))
 
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 50])

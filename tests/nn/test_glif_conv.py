@@ -327,6 +327,37 @@ def test_glif_conv_under_compile(graph: Graph, generator: torch.Generator) -> No
     torch.testing.assert_close(got, wanted)
 
 
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_only_a_compiled_graph_with_breaks_takes_the_layer(graph: Graph) -> None:
+    """What the documentation says is refused, and what it says to do instead."""
+
+    class Network(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.head, self.smooth = torch.nn.Linear(3, 2), GLIFConv(lam=0.5)
+
+        def forward(self, x: Tensor, edge_index: Tensor, weight: Tensor) -> Tensor:
+            out: Tensor = self.smooth(self.head(x), edge_index, weight)
+            return out
+
+    _, edge_index, weight = graph
+    dtype = torch.get_default_dtype()
+    given = torch.arange(30, dtype=dtype).reshape(10, 3), edge_index, weight.to(dtype)
+    network = Network()
+    expected = network(*given)
+    with pytest.raises(RuntimeError):
+        torch.compile(network, fullgraph=True, backend="eager")(*given)
+    torch.compiler.reset()
+    torch.testing.assert_close(
+        torch.compile(network, backend="eager")(*given), expected
+    )
+    with pytest.raises(RuntimeError):
+        torch.export.export(network, given)
+    head = torch.export.export(network.head, given[:1]).module()
+    torch.testing.assert_close(network.smooth(head(given[0]), *given[1:]), expected)
+
+
 def test_explainer_reaches_the_edges(generator: torch.Generator) -> None:
     """Node 0 is drawn up by a strong tie to node 1, hardly by a weak one to node 2."""
     edge_index = torch.tensor([[0, 1, 0, 2], [1, 0, 2, 0]])

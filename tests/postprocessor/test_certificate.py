@@ -197,6 +197,44 @@ def test_bounds_hold_for_any_output_of_the_range(link, dtype, generator):
     assert bool((known.gap <= bound.gap + 1e-12).all())
 
 
+@pytest.mark.filterwarnings("ignore:.*newcomers have no neighbour")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("lam", [0.0, 2.0])
+@pytest.mark.parametrize(
+    "link", [Logit(eps=0.1), Logit(eps=0.4), Softmax(eps=0.1), Softmax(eps=0.4)]
+)
+def test_bounds_hold_for_outputs_that_a_link_clamps(link, lam, dtype, generator):
+    # Isolated samples keep their outputs as they were.
+    p = people(num=60, num_new=30, columns=2, dtype=dtype)
+    y = torch.rand(60, 2, generator=generator, dtype=dtype).round(decimals=1)
+    y[:, 1] = 1 - y[:, 0]
+    y_new = y[:30].flip(0)
+    post = GLIFPostProcessor(tau=0.35, lam=lam, link=link).fit(p.x, y)
+    delta, by_row = 0.1, isinstance(link, Softmax)
+    options = [{}, {"y_hat_new": y_new}, {"y_hat_new": y_new, "dy": 0.0}]
+    if not by_row:
+        options += [{"y_hat_new": y_new, "dy": 0.15}, {"y_range": (0.0, 1.0)}]
+    first = post.transform(p.x_new, y_new).double()
+    seen = 0
+    for told in options:
+        found = post.certify(p.x_new, delta, **told)
+        for _ in range(10):
+            step = torch.randn(p.x_new.shape, generator=generator)
+            step = 0.999 * delta * step / step.norm(dim=1, keepdim=True)
+            other = y[torch.randint(0, 60, (30,), generator=generator)]
+            if "dy" in told:
+                move = told["dy"] * (2 * torch.rand(30, 2, generator=generator) - 1)
+                other = (y_new + move.to(dtype)).clamp(y.min(), y.max())
+            second, info = post.transform(
+                p.x_new + step.to(dtype), other, return_info=True
+            )
+            second, seen = second.double(), seen + int((info.num_neighbors == 0).sum())
+            assert bool((second >= found.low).all())
+            assert bool((second <= found.high).all())
+            assert bool(((second - first).abs() <= found.gap).all())
+    assert seen > 0
+
+
 def test_bound_is_attained_by_one_peer_on_a_line():
     x, y = torch.zeros(1, 1).double(), torch.tensor([1.0]).double()
     post = GLIFPostProcessor(tau=2.0, theta=0.3, lam=3.0).fit(x, y)
@@ -353,6 +391,24 @@ def test_leaving_moves_nobody_further_than_the_bound(seed, lam):
         inverse = oracle.inverse(W[np.ix_(stay, stay)], lam, None)
         moved = np.abs(inverse @ p.y.numpy()[stay] - f[stay]).max(0)
         assert (moved <= bound[i] * (1 + 1e-9) + 1e-9).all()
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_what_leaving_does_is_bounded_or_not_told(rule):
+    """For every rule of neighbors, against a fit to those who stay."""
+    p = people(num=30, columns=1)
+    options = {"theta": None, "lam": 3.0, "solver": EXACT, **RULES[rule]}
+    bound = p.fit(**options).sensitivity().leaving
+    assert (bound is None) == ("k" in options or "normalization" in options)
+    if bound is None:
+        return
+    theta = float(p.fit(**options).theta_)
+    everybody = p.fit(**options).y_fair_
+    for i in range(30):
+        stay = torch.arange(30) != i
+        post = GLIFPostProcessor(**{**options, "theta": theta})
+        rest = post.fit(p.x[stay], p.y[stay]).y_fair_
+        assert float((rest - everybody[stay]).abs().max()) <= float(bound[i]) + 1e-9
 
 
 def test_sensitivity_of_a_star_is_exact():

@@ -398,7 +398,11 @@ def test_erasure_is_the_least_change_that_makes_group_means_equal() -> None:
     cross = np.cov(x.T, sex, bias=True)[:-1, -1]
     read = np.linalg.solve(covariance, cross)
     expected = centred(x) - np.outer(centred(x) @ read, cross) / (cross @ read)
-    np.testing.assert_allclose(z, expected, rtol=0, atol=1e-9)
+    # The same place of everybody to everybody, in the three coordinates that are left.
+    assert z.shape == (400, 3)
+    np.testing.assert_allclose(
+        centred(z) @ centred(z).T, expected @ expected.T, rtol=0, atol=1e-8
+    )
     np.testing.assert_allclose(z[sex == 0].mean(0), z[sex == 1].mean(0), atol=1e-9)
 
 
@@ -411,8 +415,9 @@ def test_proxies_of_a_number_are_uncorrelated_with_it() -> None:
     z = table.fit(df).transform(df.drop(columns="age")).numpy()
     age = df["age"].fillna(df["age"].mean())
     assert np.corrcoef(df["a"], age)[0, 1] > 0.6
+    assert z.shape == (500, 1)
     assert np.corrcoef(z[:, 0], age)[0, 1] ** 2 < 0.01
-    assert np.corrcoef(z[:, 1], df["b"])[0, 1] > 0.95
+    assert abs(np.corrcoef(z[:, 0], df["b"])[0, 1]) > 0.95
 
 
 def test_proxies_must_leave_something() -> None:
