@@ -159,7 +159,8 @@ class FairClassifier(LightningModule):
         """Warns once of a penalty that had nothing to compare."""
         for term in self._penalties():
             if self.current_epoch == 0 and term.num_edges_seen == 0:
-                msg = f"{term} found no edge in the first epoch and has no effect"
+                shown = f"{type(term).__name__}({term.extra_repr()})"
+                msg = f"{shown} found no edge in the first epoch and has no effect"
                 remedy = "Raise 'tau' ('pyg_glif.suggest_tau' finds one)"
                 remedy = "Give the graph edges" if term.tau is None else remedy
                 warnings.warn(f"{msg}. {remedy}", SimilarityWarning, stacklevel=2)

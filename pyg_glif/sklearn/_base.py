@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from functools import partial
 from os import PathLike
 from typing import Any, ClassVar, TypeVar
@@ -18,6 +19,7 @@ from sklearn.utils.metadata_routing import (
     process_routing,
 )
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
+from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from pyg_glif._arrays import to_labels
@@ -152,11 +154,28 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         if len(people.frame) < 2:
             raise ValueError("'X' must have at least two people (got 1 sample)")
         y = self._check_target(y)
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        seed = self._seed()
         table = self._new_table(seed)
         table.check(people.frame)
         for_fit, for_split = self._routed(sample_weight, fit_params)
         folds = list(self._splitter(y, seed).split(people.given, y, **for_split))
+        # A fit trains up to 21 models. Threads of OpenMP wait for each other in every
+        # step, on a shared machine many times as long as the step takes.
+        few = len(y) <= _FEW_PEOPLE
+        with threadpool_limits(1) if few else nullcontext():
+            self._fit_correction(people, y, table, folds, for_fit, seed)
+        return self
+
+    def _fit_correction(
+        self,
+        people: People,
+        y: NDArray[Any],
+        table: FairTable,
+        folds: list[Any],
+        for_fit: dict[str, Any],
+        seed: int,
+    ) -> None:
+        """Fits model, table and correction to samples that were checked."""
         rehearsal = None
         if is_frozen(self.estimator):
             self._check_fitted(self.estimator)
@@ -205,9 +224,11 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             )
             lam = self.tune_.best.lam
         post = self._new_post(tau=tau, theta=theta, lam=lam, link=link)
-        self.post_ = post.fit(x, y_hat, graph)
-        self.post_.describe(people.frame, ids=ids_of(people.frame), table=self.table_)
-        return self
+        self._keep(post.fit(x, y_hat, graph), people.frame, ids_of(people.frame))
+
+    def _keep(self, post: GLIFPostProcessor, frame: Any, ids: Any) -> None:
+        """Takes over a fitted correction, with the features and ids of its samples."""
+        self.post_ = post.describe(frame, ids=ids, table=self.table_)
 
     def explain(self, X: Any, top: int | None = None) -> list[Explanation]:  # noqa: N803
         """Whose outputs make up the output of each person, and by how much.
@@ -473,6 +494,11 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         if isinstance(self.cv, int):
             check_count("cv", self.cv, minimum=2)
         self._new_post(lam=1.0 if self.lam == "tune" else self.lam)
+
+    def _seed(self) -> int:
+        """Where randomness starts: the same for every fit without a state."""
+        state = 0 if self.random_state is None else self.random_state
+        return int(check_random_state(state).randint(2**31 - 1))
 
     def _new_post(self, **settings: Any) -> GLIFPostProcessor:
         """The correction, not fitted."""

@@ -69,8 +69,9 @@ class GLIFClassifier(ClassifierMixin, GLIFEstimator):  # type: ignore[misc]
         cv (int, splitter or iterable): Folds of the out-of-fold predictions; a number
             is lowered to the size of the smallest class. (default: :obj:`5`)
         n_jobs (int, optional): Processes that train models. (default: :obj:`None`)
-        random_state (int, RandomState, optional): Folds and the people over whom
-            effects are averaged. (default: :obj:`None`)
+        random_state (int, RandomState, optional): Folds and the samples over which
+            effects are averaged. (default: :obj:`None`, the same as 0: two fits of a
+            deterministic model to the same data are equal)
         progress (bool, optional): Whether to show progress bars; :obj:`None` shows
             them on a terminal. (default: :obj:`None`)
         rehearse (bool, optional): Whether strengths are tried in a rehearsal, in
