@@ -69,7 +69,7 @@ def _rows_of_data(data: Any, split: str | None) -> Rows:
 def check_classes(y: object, num_rows: int) -> Tensor | None:  # [B]
     """Classes of rows, negative where unlabelled, if they are given."""
     if isinstance(y, Tensor) and y.is_floating_point():
-        msg = f"'y' must hold classes, whole numbers (got {y.dtype})"
+        msg = f"'y' must hold whole numbers (got {y.dtype})"
         remedy = "For a regression add 'LaplacianLoss' to the loss of your own module"
         raise TypeError(f"{msg}. {remedy}")
     return None if y is None else check_group("y", y, num_rows)

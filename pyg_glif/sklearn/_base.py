@@ -33,7 +33,7 @@ from pyg_glif.postprocessor import (
     GLIFPostProcessor,
     audit,
 )
-from pyg_glif.sklearn._people import Form, People, ids_of
+from pyg_glif.sklearn._people import Form, People, check_takes_text, ids_of
 from pyg_glif.sklearn._promise import fit_with_guarantee
 from pyg_glif.sklearn._rehearsal import Rehearsal, fitted_in_two
 from pyg_glif.sklearn._versions import is_frozen, routing_enabled, traits
@@ -157,6 +157,8 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         seed = self._seed()
         table = self._new_table(seed)
         table.check(people.frame)
+        if not is_frozen(self.estimator):
+            check_takes_text(self.estimator, people.given, y)
         for_fit, for_split = self._routed(sample_weight, fit_params)
         folds = list(self._splitter(y, seed).split(people.given, y, **for_split))
         # A fit trains up to 21 models. Threads of OpenMP wait for each other in every
@@ -339,7 +341,7 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         report = report.with_setup(
             unit=table.unit,
             table=table.to_frame().to_dict("records"),
-            sensitive=[str(name) for name in self.table_.sensitive],
+            sensitive=[str(name) for name in self.table_.sensitive or ()],
             metric="Euclidean",
             tau=None if self.k else post.tau_,
             k=self.k,
@@ -387,6 +389,7 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             msg = f"'path' must be a file that '{cls.__name__}.save' wrote"
             raise ValueError(f"{msg} (got one that '{got}.save' wrote)")
         table = FairTable.from_config(config["table"])
+        table.frame_name = "X"
         params = {name: getattr(table, name) for name in _OF_TABLE}
         link = config["link"] or post.link
         out = cls(estimator, link=link, **params, **config["params"])
@@ -512,7 +515,9 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             given[name] = self._form.named(given[name])
         if isinstance(given["scale"], Mapping):
             given["scale"] = self._form.named(given["scale"])
-        return FairTable(**given, outputs=self._kind_of_outputs, random_state=seed)
+        table = FairTable(**given, outputs=self._kind_of_outputs, random_state=seed)
+        table.frame_name = "X"
+        return table
 
     def _routed(
         self, sample_weight: Any, fit_params: dict[str, Any]
@@ -638,7 +643,7 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         """The sensitive columns that divide people into groups."""
         columns = {
             str(name): [str(value) for value in people.frame[name]]
-            for name in self.table_.sensitive
+            for name in self.table_.sensitive or ()
         }
         few = range(2, _MAX_GROUPS + 1)
         return {name: held for name, held in columns.items() if len({*held}) in few}

@@ -38,7 +38,8 @@ class GLIFClassifier(ClassifierMixin, GLIFEstimator):  # type: ignore[misc]
             scikit-learn's ``FrozenEstimator`` it is used as it is, and should then not
             have been trained on the people of ``fit``.
         sensitive (sequence): Columns that must not count for who is similar, by name
-            or position. The model still gets them. (default: :obj:`()`)
+            or position. The model still gets them. :obj:`None` means none.
+            (default: :obj:`()`)
         alike (dict, optional): Values that count as one, as in
             ``{"relationship": [("Husband", "Wife")]}``. (default: :obj:`None`)
         ignore (sequence): Columns that do not count either, such as names.
@@ -123,7 +124,7 @@ class GLIFClassifier(ClassifierMixin, GLIFEstimator):  # type: ignore[misc]
         self,
         estimator: Any,
         *,
-        sensitive: Sequence[Any] = (),
+        sensitive: Sequence[Any] | None = (),
         alike: Mapping[Any, Sequence[Sequence[Any]]] | None = None,
         ignore: Sequence[Any] = (),
         scale: Any = "effect",

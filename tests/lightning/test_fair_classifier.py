@@ -551,7 +551,7 @@ def test_what_the_data_shows_to_be_wrong_is_refused(
 
 def test_regression_is_refused_with_another_way(make_trainer: TrainerFactory) -> None:
     x, y = torch.zeros(4, 4), torch.tensor([0.5, 1.5, 2.5, 0.1])
-    remedy = "must hold classes, .*For a regression add 'LaplacianLoss'"
+    remedy = "must hold whole numbers .*For a regression add 'LaplacianLoss'"
     with pytest.raises(TypeError, match=remedy):
         FairDataModule(Data(x=x, y=y))
     for batch in ((x, y), Data(x=x, y=y)):

@@ -1,6 +1,7 @@
 """Frames to coordinates: what the coordinates are, and what is refused."""
 
 import json
+import re
 import warnings
 from typing import Any
 
@@ -952,3 +953,28 @@ def test_nothing_warns_where_all_is_well() -> None:
         warnings.simplefilter("error")
         for scale in ("effect", "conditional", "standard"):
             FairTable(["sex"], scale=scale).fit_transform(df, predict)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("scale", ["effect", "conditional", "standard"])
+def test_a_column_that_makes_up_nearly_everything_is_named(scale: Any) -> None:
+    random = np.random.default_rng(0)
+    df = pd.DataFrame(random.normal(size=(200, 4)), columns=["a", "leak", "c", "sex"])
+
+    def predict(weight: float) -> Any:
+        return lambda f: 1 / (1 + np.exp(-(0.3 * f["a"] + weight * f["leak"])))
+
+    def warned(weight: float, ignore: Any = ()) -> list[str]:
+        table = FairTable(["sex"], scale=scale, ignore=ignore, eps=1e-9)
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            table.fit(df, predict(weight))
+        return [str(w.message) for w in found if w.category is SimilarityWarning]
+
+    messages = warned(3.0)
+    if scale == "standard":
+        assert messages == []
+    else:
+        (message,) = messages
+        assert re.match("'leak' makes up 9[89]% of the effects on the model", message)
+    assert warned(0.5) == []
+    assert warned(3.0, ["c"]) == []  # one of two columns is no sign of a leak
