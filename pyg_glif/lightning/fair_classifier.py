@@ -366,7 +366,7 @@ def _num_classes(model: nn.Module, given: int | None) -> int:
     last = model
     while not hasattr(last, "out_channels") and isinstance(last, nn.Sequential):
         last = last[-1]
-    found = getattr(last, "out_channels", getattr(last, "out_features", None))
+    found: Any = getattr(last, "out_channels", getattr(last, "out_features", None))
     found = found if given is None else given
     if given is None and not isinstance(found, int):
         kind = type(model).__name__

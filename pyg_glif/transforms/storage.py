@@ -221,7 +221,7 @@ class Nodes:
         # New dictionaries: a shallow copy of the batch shares the old ones.
         for name, value in (("_slice_dict", cut.cpu()), ("_inc_dict", shift.cpu())):
             old = getattr(self.data, name)
-            new = {key: value}
+            new: dict[Any, Any] = {key: value}
             if part is not None:
                 new = {part: {**old.get(part, {}), **new}}
             setattr(self.data, name, {**old, **new})
