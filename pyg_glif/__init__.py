@@ -21,6 +21,7 @@ __all__ = [
     "glif_worst_case",
     "laplacian_penalty",
     "suggest_tau",
+    "tune",
 ]
 
 

@@ -35,6 +35,7 @@ from .nn import GLIFConv, LaplacianLoss
 from .path import glif_path
 from .postprocessor import GLIFPostProcessor
 from .transforms import AnnotatorGraph, FairKNNGraph, FairRadiusGraph, GLIFSmooth
+from .tuning import tune
 
 __version__: str
 
@@ -54,4 +55,5 @@ __all__ = [
     "glif_worst_case",
     "laplacian_penalty",
     "suggest_tau",
+    "tune",
 ]

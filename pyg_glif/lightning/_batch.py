@@ -48,12 +48,12 @@ def to_rows(batch: Any, split: str | None = None) -> Rows:
     _check_batch_form("batch", parts, batch)
     x, y, index = (*parts, None, None)[:3]
     x = _features(x)
-    return Rows(x, None if y is None else check_group("y", y, len(x)), index)
+    return Rows(x, check_classes(y, len(x)), index)
 
 
 def _rows_of_data(data: Any, split: str | None) -> Rows:
-    x, y = _features(data.x), data.y
-    y = None if y is None else check_group("y", y, len(x))
+    x = _features(data.x)
+    y = check_classes(data.y, len(x))
     key = f"{split}_mask"
     if y is not None and split is not None and key in data:
         inside = check_mask(key, data[key], len(x))
@@ -64,6 +64,15 @@ def _rows_of_data(data: Any, split: str | None) -> Rows:
     size = int(data.batch_size)
     index = data.n_id[:size] if "n_id" in data else None
     return Rows(x[:size], None if y is None else y[:size], index, data, True)
+
+
+def check_classes(y: object, num_rows: int) -> Tensor | None:  # [B]
+    """Classes of rows, negative where unlabelled, if they are given."""
+    if isinstance(y, Tensor) and y.is_floating_point():
+        msg = f"'y' must hold whole numbers (got {y.dtype})"
+        remedy = "For a regression add 'LaplacianLoss' to the loss of your own module"
+        raise TypeError(f"{msg}. {remedy}")
+    return None if y is None else check_group("y", y, num_rows)
 
 
 def _features(x: object) -> Tensor:

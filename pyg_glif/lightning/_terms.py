@@ -45,6 +45,13 @@ class Terms(nn.ModuleList):
             total = total if value is None else total + value
         return total
 
+    def read_edges(self) -> bool:
+        """Whether a term depends on the edges of a batch: not if it has a radius."""
+        return any(
+            "edge_index" in names and getattr(part, "tau", None) is None
+            for part, names in self.parts
+        )
+
     def duals(self) -> list[Tensor]:
         """The tensors ``dual`` of those terms that have one, as SenSeI and SenSR do."""
         found = [getattr(part, "dual", None) for part in self]

@@ -1,6 +1,7 @@
 """Training a classifier, with or without terms for fairness."""
 
 import copy
+import warnings
 from typing import Any, Literal
 
 import torch
@@ -10,6 +11,7 @@ from torch_geometric.data import Data
 from torchmetrics import Metric
 
 from pyg_glif._validate import (
+    check_attribute,
     check_choice,
     check_count,
     check_kind,
@@ -18,10 +20,12 @@ from pyg_glif._validate import (
     check_width,
     full_precision,
 )
+from pyg_glif.errors import SimilarityWarning
 from pyg_glif.lightning._batch import Rows, to_rows
 from pyg_glif.lightning._terms import Terms, parameters_of
 from pyg_glif.lightning.resolve import LightningModule
 from pyg_glif.lightning.similarity_penalty import SimilarityPenalty
+from pyg_glif.transforms.storage import check_graph_name, check_named, graph_keys
 
 
 class FairClassifier(LightningModule):
@@ -54,25 +58,31 @@ class FairClassifier(LightningModule):
             the terms. (default: :obj:`0.0`)
         graph (str): Whom the terms see: ``"batch"``, the rows of the batch, or
             ``"full"``, everybody. (default: ``"batch"``)
+        name (str, optional): Name of the graph of a ``Data`` that terms are given, if
+            it is a second one: ``"fair"`` takes ``fair_edge_index`` and
+            ``fair_edge_weight``. Terms that read edges need it where there is a second
+            graph with weights. (default: :obj:`None`)
         lr (float): Learning rate of Adam. (default: :obj:`1e-3`)
         weight_decay (float): Weight decay of Adam. (default: :obj:`0.0`)
-        num_classes (int, optional): Number of classes. (default: ``out_channels`` or
-            ``out_features`` of the model or of the last layer of a
+        num_classes (int, optional): Number of classes, two or more. (default:
+            ``out_channels`` or ``out_features`` of the model or of the last layer of a
             :class:`torch.nn.Sequential`)
         **penalty: Keywords of :class:`SimilarityPenalty` for ``lam``: ``tau``,
             ``distance``, ``theta``, ``normalization``, ``reduction``.
 
     A term is a module or a function that returns a number. It is given what the names
     of its parameters ask for: ``model``; ``x``, ``y``, ``index`` and ``logits`` (or
-    ``f``) of the rows; ``edge_index`` and ``edge_weight`` of a ``Data``. Terms are
-    saved in checkpoints and not trained.
+    ``f``) of the rows; ``edge_index`` and ``edge_weight`` of the graph ``name`` of a
+    ``Data``. Terms are saved in checkpoints and not trained.
 
     With ``graph="batch"`` a radius graph is searched in the batch at every step. Its
     pairs are those of the whole graph with both ends in the batch, so in expectation
     the penalty is that of everybody times a constant, which grows with the batch for
     ``normalization=None``. With ``"full"``, ``data`` of the trainer's data module,
     unlabelled people included, goes through the model at every step, and the graph is
-    built once. A batch that is a whole ``Data`` is everybody, in either case.
+    built once. A batch that is a whole ``Data`` is everybody, in either case. A penalty
+    that finds no edge in a whole epoch is zero: the first epoch of a fit ends with a
+    :class:`~pyg_glif.errors.SimilarityWarning` then.
 
     Logged are ``train_loss`` and, if there are terms or a ``loss``,
     ``train_cross_entropy``, the sum ``train_regularizer`` of the terms, and
@@ -104,6 +114,7 @@ class FairClassifier(LightningModule):
         loss: nn.Module | None = None,
         lam: float = 0.0,
         graph: Literal["batch", "full"] = "batch",
+        name: str | None = None,
         lr: float = 1e-3,
         weight_decay: float = 0.0,
         num_classes: int | None = None,
@@ -119,6 +130,7 @@ class FairClassifier(LightningModule):
         check_choice("graph", graph, ("batch", "full"))
         self.model = model
         self.graph = graph
+        self.name = check_graph_name(name)
         self.lr = check_scalar("lr", lr, above=0.0)
         self.weight_decay = check_scalar("weight_decay", weight_decay, minimum=0.0)
         self.num_classes = _num_classes(model, num_classes)
@@ -140,6 +152,18 @@ class FairClassifier(LightningModule):
     def on_fit_start(self) -> None:
         """Forgets the data of an earlier fit."""
         self._everybody = None
+        for term in self._penalties():
+            term.num_edges_seen = 0
+
+    def on_train_epoch_end(self) -> None:
+        """Warns once of a penalty that had nothing to compare."""
+        for term in self._penalties():
+            if self.current_epoch == 0 and term.num_edges_seen == 0:
+                shown = f"{type(term).__name__}({term.extra_repr()})"
+                msg = f"{shown} found no edge in the first epoch and has no effect"
+                remedy = "Raise 'tau' ('pyg_glif.suggest_tau' finds one)"
+                remedy = "Give the graph edges" if term.tau is None else remedy
+                warnings.warn(f"{msg}. {remedy}", SimilarityWarning, stacklevel=2)
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
         """The loss of a batch and its terms."""
@@ -195,6 +219,10 @@ class FairClassifier(LightningModule):
         return torch.optim.Adam(
             self.model.parameters(), lr=self.lr, weight_decay=self.weight_decay
         )
+
+    def _penalties(self) -> list[SimilarityPenalty]:
+        """The terms that compare neighbors."""
+        return [term for term in self.terms if isinstance(term, SimilarityPenalty)]
 
     def _logits(self, rows: Rows) -> Tensor:  # [B, C]
         """Logits of a batch; inputs that ``forward`` names come from the ``Data``."""
@@ -252,8 +280,13 @@ class FairClassifier(LightningModule):
                 for key, value in parts.items()
             }
         elif rows.data is not None and not rows.is_sampled:
-            keys = ("edge_index", "edge_weight")
-            parts |= {key: getattr(rows.data, key, None) for key in keys}
+            keys = graph_keys(self.name)
+            if self.terms.read_edges():
+                check_named(rows.data, self.name)
+                if self.name is not None:
+                    check_attribute("data", rows.data.keys(), keys[0])
+            found = (rows.data.get(key) for key in keys)
+            parts |= dict(zip(graph_keys(None), found, strict=True))
         return {**parts, "f": parts["logits"], "model": self.model}
 
     def _evaluate(self, batch: Any, split: str, tally: "_Tally") -> Tensor:
@@ -330,14 +363,18 @@ def _cross_entropy(logits: Tensor, rows: Rows) -> Tensor:
 
 def _num_classes(model: nn.Module, given: int | None) -> int:
     """Number of classes, read off the last layer if it is not given."""
-    if given is not None:
-        return check_count("num_classes", given, minimum=2)
     last = model
     while not hasattr(last, "out_channels") and isinstance(last, nn.Sequential):
         last = last[-1]
-    found = getattr(last, "out_channels", getattr(last, "out_features", None))
-    if not isinstance(found, int):
+    found: Any = getattr(last, "out_channels", getattr(last, "out_features", None))
+    found = found if given is None else given
+    if given is None and not isinstance(found, int):
         kind = type(model).__name__
         msg = "'num_classes' must be given if 'model' has no 'out_channels'"
         raise ValueError(f"{msg} (got {kind})")
+    if found == 1:
+        msg = "'num_classes' must be at least 2 (got 1)"
+        remedy = "For a single logit give 'model' two outputs; for a regression add"
+        remedy = f"{remedy} 'LaplacianLoss' to the loss of your own module"
+        raise ValueError(f"{msg}. {remedy}")
     return check_count("num_classes", found, minimum=2)

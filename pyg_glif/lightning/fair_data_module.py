@@ -24,6 +24,7 @@ from pyg_glif._validate import (
     check_tensor,
     check_two_classes,
 )
+from pyg_glif.lightning._batch import check_classes
 from pyg_glif.lightning.resolve import LightningDataModule
 
 
@@ -86,7 +87,7 @@ class FairDataModule(LightningDataModule):
         check_attribute("data", data.keys(), "y")
         check_floating("x", check_tensor("x", data.x))
         check_features("x", data.x)
-        check_group("y", data.y, len(data.x))
+        check_classes(data.y, len(data.x))
         self.data = data
         if batch_size is None and balanced:
             msg = "'balanced' must be false if a batch is the whole 'data'"

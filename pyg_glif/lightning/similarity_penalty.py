@@ -28,8 +28,8 @@ class SimilarityPenalty(nn.Module):
     Args:
         lam (float): Weight :math:`\lambda \ge 0`. (default: :obj:`1.0`)
         tau (float, optional): Radius of the similarity graph, in units of the
-            distance. :obj:`None` takes ``edge_index`` and ``edge_weight`` of a
-            ``Data``. (default: :obj:`None`)
+            distance. :obj:`None` takes the edges of a ``Data``, of that graph which
+            ``name`` of :class:`FairClassifier` says. (default: :obj:`None`)
         distance (FairDistance, optional): Who is similar. It is not trained.
             (default: Euclidean)
         theta (float): Decay of the weights. (default: :obj:`1e-4`)
@@ -76,6 +76,8 @@ class SimilarityPenalty(nn.Module):
         decay = theta if reduction == "consistent" else None
         self.loss = LaplacianLoss(normalization, reduction, decay)
         self._last: tuple[Unwritten, LaplacianOperator] | None = None
+        #: Edges of all graphs so far; without any, the penalty has been zero.
+        self.num_edges_seen = 0
 
     def forward(
         self,
@@ -99,6 +101,7 @@ class SimilarityPenalty(nn.Module):
         if self._last is None or not self._last[0].are(given):
             lap = self._new_laplacian(x, edge_index, edge_weight)
             self._last = Unwritten(given), lap
+            self.num_edges_seen += lap.num_edges
         return self._last[1]
 
     def _new_laplacian(

@@ -1,6 +1,7 @@
 """Smoothing as the layer of a network."""
 
 import math
+import sys
 from contextlib import nullcontext
 from typing import Any, NamedTuple
 
@@ -54,7 +55,10 @@ class GLIFConv(MessagePassing):  # type: ignore[misc]
 
     ``edge_index`` may also be an ``EdgeIndex``, a ``torch.sparse`` matrix, a
     ``torch_sparse.SparseTensor`` or a :class:`~pyg_glif.laplacian.LaplacianOperator`.
-    The graph must hold both directions of every edge. Gradients reach ``x``,
+    The graph must hold both directions of every edge. An edge mask of PyG's
+    :class:`~torch_geometric.explain.Explainer` scales the weights, the mean of the two
+    directions, if it is a mask of these edges; in a network with two graphs the mask of
+    the other one leaves them alone. Gradients reach ``x``,
     ``edge_weight`` and ``lam`` at the cost of one more solve. Raises
     :class:`~pyg_glif.errors.ConvergenceError` if ``solver`` gives up. Under
     :func:`torch.compile` the layer is a break in the graph; ``fullgraph=True`` and
@@ -111,7 +115,15 @@ class GLIFConv(MessagePassing):  # type: ignore[misc]
     def __getstate__(self) -> dict[str, Any]:
         """What copies and saved layers hold: the layer, not the graph it has seen."""
         # 'nn.Module' has no '__getstate__' of its own before Python 3.11.
-        return {**self.__dict__, "_cache": None}
+        return {**self.__dict__, "_cache": None, "_masked_edges": None}
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Notes the edges that an explainer masks, with the mask it sets."""
+        if name == "_loop_mask":
+            # 'set_masks' of PyG hands one mask to every layer of a network, whichever
+            # graph that works on. It has the edges, and leaves no reference to them.
+            self._masked_edges = sys._getframe(1).f_locals.get("edge_index")
+        super().__setattr__(name, value)
 
     # The solver branches on values (has it converged?), which cannot be traced: a
     # compiled network calls this layer as it is.
@@ -173,11 +185,23 @@ class GLIFConv(MessagePassing):  # type: ignore[misc]
         self._cache = _Cache(lap, source) if source else None
         return lap
 
-    def _masked_weight(self, edge_index: Any, edge_weight: Tensor | None) -> Tensor:
-        """Weights under the mask of :class:`torch_geometric.explain.Explainer`."""
+    def _masked_weight(
+        self, edge_index: Any, edge_weight: Tensor | None
+    ) -> Tensor | None:
+        """Weights under the mask of :class:`torch_geometric.explain.Explainer`.
+
+        A mask of other edges, on which the rest of the network passes messages, leaves
+        the weights as they are.
+        """
         mask: Tensor = self._edge_mask
+        edges = torch.as_tensor(edge_index)
+        masked = edges if self._masked_edges is None else self._masked_edges
+        if edges.layout != torch.strided or edges.shape != (2, len(mask)):
+            return edge_weight
+        if edges is not masked and not torch.equal(edges, torch.as_tensor(masked)):
+            return edge_weight
         mask = mask.sigmoid() if self._apply_sigmoid else mask
-        mask = _mean_of_directions(mask, torch.as_tensor(edge_index))
+        mask = _mean_of_directions(mask, edges)
         return mask if edge_weight is None else mask * edge_weight
 
     def __repr__(self) -> str:

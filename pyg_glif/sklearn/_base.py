@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from functools import partial
 from os import PathLike
 from typing import Any, ClassVar, TypeVar
@@ -18,6 +19,7 @@ from sklearn.utils.metadata_routing import (
     process_routing,
 )
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
+from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from pyg_glif._arrays import to_labels
@@ -31,7 +33,7 @@ from pyg_glif.postprocessor import (
     GLIFPostProcessor,
     audit,
 )
-from pyg_glif.sklearn._people import Form, People, ids_of
+from pyg_glif.sklearn._people import Form, People, check_takes_text, ids_of
 from pyg_glif.sklearn._promise import fit_with_guarantee
 from pyg_glif.sklearn._rehearsal import Rehearsal, fitted_in_two
 from pyg_glif.sklearn._versions import is_frozen, routing_enabled, traits
@@ -152,11 +154,30 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         if len(people.frame) < 2:
             raise ValueError("'X' must have at least two people (got 1 sample)")
         y = self._check_target(y)
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        seed = self._seed()
         table = self._new_table(seed)
         table.check(people.frame)
+        if not is_frozen(self.estimator):
+            check_takes_text(self.estimator, people.given, y)
         for_fit, for_split = self._routed(sample_weight, fit_params)
         folds = list(self._splitter(y, seed).split(people.given, y, **for_split))
+        # A fit trains up to 21 models. Threads of OpenMP wait for each other in every
+        # step, on a shared machine many times as long as the step takes.
+        few = len(y) <= _FEW_PEOPLE
+        with threadpool_limits(1) if few else nullcontext():
+            self._fit_correction(people, y, table, folds, for_fit, seed)
+        return self
+
+    def _fit_correction(
+        self,
+        people: People,
+        y: NDArray[Any],
+        table: FairTable,
+        folds: list[Any],
+        for_fit: dict[str, Any],
+        seed: int,
+    ) -> None:
+        """Fits model, table and correction to samples that were checked."""
         rehearsal = None
         if is_frozen(self.estimator):
             self._check_fitted(self.estimator)
@@ -205,9 +226,11 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             )
             lam = self.tune_.best.lam
         post = self._new_post(tau=tau, theta=theta, lam=lam, link=link)
-        self.post_ = post.fit(x, y_hat, graph)
-        self.post_.describe(people.frame, ids=ids_of(people.frame), table=self.table_)
-        return self
+        self._keep(post.fit(x, y_hat, graph), people.frame, ids_of(people.frame))
+
+    def _keep(self, post: GLIFPostProcessor, frame: Any, ids: Any) -> None:
+        """Takes over a fitted correction, with the features and ids of its samples."""
+        self.post_ = post.describe(frame, ids=ids, table=self.table_)
 
     def explain(self, X: Any, top: int | None = None) -> list[Explanation]:  # noqa: N803
         """Whose outputs make up the output of each person, and by how much.
@@ -318,7 +341,7 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         report = report.with_setup(
             unit=table.unit,
             table=table.to_frame().to_dict("records"),
-            sensitive=[str(name) for name in self.table_.sensitive],
+            sensitive=[str(name) for name in self.table_.sensitive or ()],
             metric="Euclidean",
             tau=None if self.k else post.tau_,
             k=self.k,
@@ -366,6 +389,7 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             msg = f"'path' must be a file that '{cls.__name__}.save' wrote"
             raise ValueError(f"{msg} (got one that '{got}.save' wrote)")
         table = FairTable.from_config(config["table"])
+        table.frame_name = "X"
         params = {name: getattr(table, name) for name in _OF_TABLE}
         link = config["link"] or post.link
         out = cls(estimator, link=link, **params, **config["params"])
@@ -474,6 +498,11 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             check_count("cv", self.cv, minimum=2)
         self._new_post(lam=1.0 if self.lam == "tune" else self.lam)
 
+    def _seed(self) -> int:
+        """Where randomness starts: the same for every fit without a state."""
+        state = 0 if self.random_state is None else self.random_state
+        return int(check_random_state(state).randint(2**31 - 1))
+
     def _new_post(self, **settings: Any) -> GLIFPostProcessor:
         """The correction, not fitted."""
         given = {name: getattr(self, name) for name in _OF_POST}
@@ -486,7 +515,9 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             given[name] = self._form.named(given[name])
         if isinstance(given["scale"], Mapping):
             given["scale"] = self._form.named(given["scale"])
-        return FairTable(**given, outputs=self._kind_of_outputs, random_state=seed)
+        table = FairTable(**given, outputs=self._kind_of_outputs, random_state=seed)
+        table.frame_name = "X"
+        return table
 
     def _routed(
         self, sample_weight: Any, fit_params: dict[str, Any]
@@ -612,7 +643,7 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         """The sensitive columns that divide people into groups."""
         columns = {
             str(name): [str(value) for value in people.frame[name]]
-            for name in self.table_.sensitive
+            for name in self.table_.sensitive or ()
         }
         few = range(2, _MAX_GROUPS + 1)
         return {name: held for name, held in columns.items() if len({*held}) in few}

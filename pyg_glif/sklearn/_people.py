@@ -1,14 +1,22 @@
 """People as the user has them, as the model takes them, as the table takes them."""
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from numbers import Integral
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
+from sklearn.utils import _safe_indexing
 
 from pyg_glif._arrays import column_names
 from pyg_glif.sklearn._versions import check_array, check_names, traits
+
+# Types of columns that hold text, as pandas and polars call them.
+_TEXT = ("object", "str", "string", "String", "Utf8")
+# Rows on which a model is tried, and classes among them.
+_NUM_TRIED = 20
 
 
 @dataclass(frozen=True)
@@ -94,6 +102,53 @@ class Form:
         """An array of people, of numbers unless the model takes text."""
         dtype = None if self.allow_text else "numeric"
         return check_array(host, x, reset=reset, allow_nan=self.allow_nan, dtype=dtype)
+
+
+def check_takes_text(estimator: Any, given: Any, y: Any) -> None:
+    """Raises with a remedy if a model cannot be trained because columns hold text.
+
+    It is tried on a few rows. What fails without the text as well has another reason,
+    and fails in training.
+
+    Args:
+        estimator (object): The model; copies are trained.
+        given (array or DataFrame): Samples as the model takes them.
+        y (numpy.ndarray): Targets.
+    """
+    names = getattr(given, "columns", [])
+    texts = [name for name in names if str(given[name].dtype) in _TEXT]
+    rest = [name for name in names if name not in texts]
+    if not texts:
+        return
+    _, first = np.unique(y, return_index=True)
+    rows = np.union1d(first[:_NUM_TRIED], np.arange(min(len(y), _NUM_TRIED)))
+    few, y = _safe_indexing(given, rows), y[rows]
+    error = _failure(estimator, few, y)
+    if error is None:
+        return
+    remedies = {"Put an encoder before it, as 'skrub.tabular_pipeline' does": few[rest]}
+    if hasattr(few, "astype"):
+        categories = dict.fromkeys(texts, "category")
+        remedies = {
+            f"Pass 'X.astype({categories})'": few.astype(categories),
+            **remedies,
+        }
+    for remedy, other in remedies.items():
+        if _failure(estimator, other, y) is None:
+            kind, names = type(estimator).__name__, ", ".join(map(repr, texts))
+            msg = f"'estimator' must take the text in {names} (got {kind}: {error})"
+            raise ValueError(f"{msg}. {remedy}") from error
+
+
+def _failure(estimator: Any, x: Any, y: Any) -> Exception | None:
+    """What training a copy of a model raises, if it does."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            clone(estimator).fit(x, y)
+    except Exception as error:  # a model of any make
+        return error
+    return None
 
 
 def ids_of(frame: Any) -> list[Any] | None:

@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from sklearn.base import clone
 from sklearn.model_selection import train_test_split
-from sklearn.utils import check_random_state
 from torch import Tensor
 
 from pyg_glif.postprocessor import GLIFPostProcessor
+from pyg_glif.sklearn._people import ids_of
 from pyg_glif.tuning import Guarantee, RiskControl, TunePoint
 from pyg_glif.tuning.choice import fairest
 from pyg_glif.tuning.guarantee import Losses
@@ -38,7 +38,7 @@ def fit_with_guarantee(
         params (dict): Further arguments for ``fit``.
     """
     num = len(y)
-    seed = int(check_random_state(model.random_state).randint(2**31 - 1))
+    seed = model._seed()
     control.check_enough(int(control.share * num), num)
     by_person = [name for name, value in params.items() if _is_by_person(value, num)]
     columns = [X, y, np.arange(num), *(params[name] for name in by_person)]
@@ -64,7 +64,10 @@ def fit_with_guarantee(
     if best is None:
         warnings.warn(model.guarantee_.to_text(), stacklevel=4)
     choice = found.baseline if best is None else best.point
-    model.post_ = arrivals.fitted(choice)
+    # The part that is fitted has an index, and so ids, only if all samples have.
+    frame = model._read(known).frame
+    ids = None if ids_of(model._read(X).frame) is None else ids_of(frame)
+    model._keep(arrivals.fitted(choice), frame, ids)
     model.tune_ = replace(found, best=choice, guarantee=model.guarantee_)
 
 

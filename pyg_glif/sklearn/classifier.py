@@ -38,7 +38,8 @@ class GLIFClassifier(ClassifierMixin, GLIFEstimator):  # type: ignore[misc]
             scikit-learn's ``FrozenEstimator`` it is used as it is, and should then not
             have been trained on the people of ``fit``.
         sensitive (sequence): Columns that must not count for who is similar, by name
-            or position. The model still gets them. (default: :obj:`()`)
+            or position. The model still gets them. :obj:`None` means none.
+            (default: :obj:`()`)
         alike (dict, optional): Values that count as one, as in
             ``{"relationship": [("Husband", "Wife")]}``. (default: :obj:`None`)
         ignore (sequence): Columns that do not count either, such as names.
@@ -69,8 +70,9 @@ class GLIFClassifier(ClassifierMixin, GLIFEstimator):  # type: ignore[misc]
         cv (int, splitter or iterable): Folds of the out-of-fold predictions; a number
             is lowered to the size of the smallest class. (default: :obj:`5`)
         n_jobs (int, optional): Processes that train models. (default: :obj:`None`)
-        random_state (int, RandomState, optional): Folds and the people over whom
-            effects are averaged. (default: :obj:`None`)
+        random_state (int, RandomState, optional): Folds and the samples over which
+            effects are averaged. (default: :obj:`None`, the same as 0: two fits of a
+            deterministic model to the same data are equal)
         progress (bool, optional): Whether to show progress bars; :obj:`None` shows
             them on a terminal. (default: :obj:`None`)
         rehearse (bool, optional): Whether strengths are tried in a rehearsal, in
@@ -122,7 +124,7 @@ class GLIFClassifier(ClassifierMixin, GLIFEstimator):  # type: ignore[misc]
         self,
         estimator: Any,
         *,
-        sensitive: Sequence[Any] = (),
+        sensitive: Sequence[Any] | None = (),
         alike: Mapping[Any, Sequence[Sequence[Any]]] | None = None,
         ignore: Sequence[Any] = (),
         scale: Any = "effect",

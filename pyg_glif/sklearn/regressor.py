@@ -76,7 +76,7 @@ class GLIFRegressor(RegressorMixin, GLIFEstimator):  # type: ignore[misc]
         self,
         estimator: Any,
         *,
-        sensitive: Sequence[Any] = (),
+        sensitive: Sequence[Any] | None = (),
         alike: Mapping[Any, Sequence[Sequence[Any]]] | None = None,
         ignore: Sequence[Any] = (),
         scale: Any = "effect",

@@ -189,22 +189,24 @@ def _place(value: Any) -> tuple[bool, Any]:
     return isinstance(value, str), value
 
 
-def frame_names(df: Any, *, empty: bool = False) -> tuple[Any, ...]:
-    """Names of the columns of a frame; raises unless it holds people, or may not."""
+def frame_names(df: Any, *, empty: bool = False, called: str = "df") -> tuple[Any, ...]:
+    """Names of the columns of a frame; raises unless it has rows, or may not."""
     # By name, so that polars need not be installed.
     kinds = [f"{kind.__module__}.{kind.__name__}" for kind in type(df).__mro__]
     if not any(re.fullmatch(r"(pandas|polars)\..*DataFrame", kind) for kind in kinds):
-        msg = f"'df' must be a frame of pandas or polars (got {type(df).__name__})"
+        msg = (
+            f"'{called}' must be a frame of pandas or polars (got {type(df).__name__})"
+        )
         raise TypeError(msg)
-    names = column_names("df", df) or ()
+    names = column_names(called, df) or ()
     if not names or (len(df) == 0 and not empty):
         shape = f"{len(df)} rows, {len(names)} columns"
-        raise ValueError(f"'df' must not be empty (got {shape})")
+        raise ValueError(f"'{called}' must not be empty (got {shape})")
     return names
 
 
-def read_columns(df: Any, names: Sequence[Any]) -> list[Column]:
-    """Columns of the people of a fit; messages name all that cannot be used."""
+def read_columns(df: Any, names: Sequence[Any], called: str = "df") -> list[Column]:
+    """Columns of the frame of a fit; messages name all that cannot be used."""
     columns, bad = [], []
     for name in names:
         try:
@@ -212,19 +214,19 @@ def read_columns(df: Any, names: Sequence[Any]) -> list[Column]:
         except TypeError as error:
             bad.append(str(error))
     if bad:
-        msg = "'df' must hold numbers, truth values, dates, text or categories"
+        msg = f"'{called}' must hold numbers, truth values, dates, text or categories"
         raise TypeError(f"{msg} (got {', '.join(bad)}). {REMEDY}")
     empty = [one.name for one in columns if one.missing.all()]
     if empty:
-        msg = f"'df' must not have columns without values (got {listed(empty)})"
+        msg = f"'{called}' must not have columns without values (got {listed(empty)})"
         raise ValueError(f"{msg}. {REMEDY}")
     infinite = [one.name for one in columns if np.isinf(one.values).any()]
     if infinite:
-        msg = f"'df' must hold finite numbers (got infinity in {listed(infinite)})"
-        raise ValueError(msg)
+        got = f"infinity in {listed(infinite)}"
+        raise ValueError(f"'{called}' must hold finite numbers (got {got})")
     texts = [one for one in columns if one.is_free_text()]
     if texts:
-        msg = "'df' must not have columns of free text"
+        msg = f"'{called}' must not have columns of free text"
         got = ", ".join(
             f"{len(one.categories)} values in {one.name!r}" for one in texts
         )

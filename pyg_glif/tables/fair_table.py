@@ -48,6 +48,8 @@ _SCALES = ("effect", "conditional", "standard")
 _HOW = {"effect": "effect on the model", "conditional": "conditional effect"}
 _VERSION = 1
 _NUM_SHOWN = 5
+# One of so many columns that makes up this share of the variance is probably a leak.
+_FEWEST_COLUMNS, _DOMINANT = 3, 0.95
 
 
 class FairTable(Parameters):
@@ -66,8 +68,8 @@ class FairTable(Parameters):
 
     Args:
         sensitive (sequence): Columns that must not count for who is similar. They are
-            left out of the coordinates; new people need not have them.
-            (default: :obj:`()`)
+            left out of the coordinates; new people need not have them. :obj:`None`
+            means none. (default: :obj:`()`)
         scale (str or dict): How values become coordinates. ``"effect"``: the partial
             dependence of the model's outputs. ``"conditional"``: their accumulated
             local effects, for columns that are strongly correlated. ``"standard"``:
@@ -136,12 +138,15 @@ class FairTable(Parameters):
     unit_: str
     surrogate_score_: float | None
 
+    #: What messages call the frame: the argument of whoever fits the table.
+    frame_name: str = "df"
+
     _columns: tuple[Scaled, ...] | None = None
     _erasure: Erasure | None = None
 
     def __init__(
         self,
-        sensitive: Sequence[Any] = (),
+        sensitive: Sequence[Any] | None = (),
         *,
         scale: Scale | Mapping[Any, float] = "effect",
         alike: Mapping[Any, Sequence[Sequence[Any]]] | None = None,
@@ -184,6 +189,8 @@ class FairTable(Parameters):
                 (default: :obj:`None`)
 
         Scales ``"effect"`` and ``"conditional"`` need one of the two; others use none.
+        By these, a :class:`~pyg_glif.errors.SimilarityWarning` names a column that
+        makes up 95% or more of the variance beside two or more others.
         """
         names, columns, groups = self._read(df)
         unit, score = "standard deviations", None
@@ -205,6 +212,8 @@ class FairTable(Parameters):
             msg = "Everybody has the same coordinates: no column that counts matters"
             warnings.warn(msg, SimilarityWarning, stacklevel=2)
         shares = variances / (variances.sum() or 1.0)
+        if self.scale in ("effect", "conditional"):
+            _check_shares([one.name for one in columns], shares)
         erasure = None
         if self.proxies and variances.any():
             erasure = self._without_proxies(df, np.hstack(parts))
@@ -245,7 +254,8 @@ class FairTable(Parameters):
             if one.unseen
         ]
         if unseen:
-            msg = f"'df' has values that the fit has not seen: {'; '.join(unseen)}"
+            msg = f"'{self.frame_name}' has values that the fit has not seen"
+            msg = f"{msg}: {'; '.join(unseen)}"
             warnings.warn(f"{msg}. They count as average", stacklevel=2)
         z = np.hstack([one.table for one in readings.values()])
         return torch.from_numpy(z if self._erasure is None else self._erasure(z))
@@ -273,7 +283,7 @@ class FairTable(Parameters):
         out = []
         for name in self._names:
             if name not in columns:
-                sensitive = name in self._fit_params["sensitive"]
+                sensitive = name in (self._fit_params["sensitive"] or ())
                 kind = "sensitive" if sensitive else "ignored"
                 out.append(ColumnSummary(str(name), kind, "left out"))
                 continue
@@ -300,7 +310,8 @@ class FairTable(Parameters):
         columns = self._require_fit("to_config")
         params = dict(self._fit_params)
         for name in ("sensitive", "ignore"):
-            params[name] = [one for one in self._names if one in params[name]]
+            given = params[name] or ()
+            params[name] = [one for one in self._names if one in given]
         # As pairs, because names may be numbers, which no key of JSON can be.
         if isinstance(params["scale"], Mapping):
             units = params["scale"]
@@ -350,10 +361,15 @@ class FairTable(Parameters):
         out.feature_names_in_ = np.array(out._names, dtype=object)
         return out
 
+    @property
+    def _sensitive(self) -> Sequence[Any]:
+        """The sensitive columns, of which there may be none."""
+        return () if self.sensitive is None else self.sensitive
+
     def _check_params(self) -> None:
         """Raises on parameters that no data can make right."""
         for name in ("sensitive", "ignore"):
-            value = getattr(self, name)
+            value = self._sensitive if name == "sensitive" else self.ignore
             if isinstance(value, str) or not isinstance(value, Iterable):
                 msg = f"'{name}' must be a sequence of columns (got {value!r})"
                 raise TypeError(f"{msg}. Use '[{value!r}]'")
@@ -372,7 +388,7 @@ class FairTable(Parameters):
             check_scalar("eps", self.eps, above=0, below=0.5)
         if self.random_state is not None:
             check_count("random_state", self.random_state, minimum=0)
-        if self.proxies and not len(self.sensitive):
+        if self.proxies and not len(self._sensitive):
             msg = "'sensitive' must name a column with 'proxies=True' (got none)"
             raise ValueError(msg)
 
@@ -380,16 +396,16 @@ class FairTable(Parameters):
         self, df: Any
     ) -> tuple[tuple[Any, ...], list[Column], dict[Any, list[list[int]]]]:
         """All names, the columns that count, and categories that are alike."""
-        names = frame_names(df)
-        check_known("sensitive", self.sensitive, names)
+        names = frame_names(df, called=self.frame_name)
+        check_known("sensitive", self._sensitive, names)
         check_known("ignore", self.ignore, names)
-        counted = [n for n in names if n not in {*self.sensitive, *self.ignore}]
+        counted = [n for n in names if n not in {*self._sensitive, *self.ignore}]
         if not counted:
             msg = "'sensitive' and 'ignore' must leave a column that counts"
             raise ValueError(f"{msg} (got all {len(names)})")
-        columns = read_columns(df, counted)
+        columns = read_columns(df, counted, self.frame_name)
         if all(one.is_constant() for one in columns):
-            msg = "'df' must have a column that counts and in which people differ"
+            msg = f"'{self.frame_name}' must have a column that counts and that varies"
             raise ValueError(f"{msg} (got {listed(counted)}, all constant)")
         if isinstance(self.scale, Mapping):
             check_known("scale", self.scale, counted)
@@ -405,8 +421,9 @@ class FairTable(Parameters):
         columns = self._require_fit(method)
         # Left out are those of the fit, whatever parameters are now.
         left_out = {*self._names} - {one.name for one in columns}
-        given = [name for name in frame_names(df, empty=True) if name not in left_out]
-        column_order("df", given, [one.name for one in columns])
+        names = frame_names(df, empty=True, called=self.frame_name)
+        given = [name for name in names if name not in left_out]
+        column_order(self.frame_name, given, [one.name for one in columns])
         out, bad, infinite = {}, [], []
         for one in columns:
             try:
@@ -416,11 +433,13 @@ class FairTable(Parameters):
             except ValueError as error:
                 infinite.append(str(error))
         if bad:
-            msg = "'df' must have columns of the same kinds as the fit"
+            msg = f"'{self.frame_name}' must have columns of the same kinds as the fit"
             raise TypeError(f"{msg} (got {', '.join(bad)})")
         if infinite:
-            msg = f"'df' must hold finite numbers (got {', '.join(infinite)})"
-            raise ValueError(msg)
+            got = ", ".join(infinite)
+            raise ValueError(
+                f"'{self.frame_name}' must hold finite numbers (got {got})"
+            )
         return out
 
     def _require_fit(self, method: str) -> tuple[Scaled, ...]:
@@ -448,9 +467,8 @@ class FairTable(Parameters):
         background = np.sort(random.choice(len(df), size, replace=False))
         seen = list(columns)
         if conditional or y_hat is not None:
-            seen += read_columns(
-                df, [n for n in self.sensitive if n not in self.ignore]
-            )
+            others = [n for n in self._sensitive if n not in self.ignore]
+            seen += read_columns(df, others, self.frame_name)
         source: Source
         if y_hat is not None:
             source = Surrogate(seen, y_hat, self.outputs, self.eps, random)
@@ -478,9 +496,19 @@ class FairTable(Parameters):
 
     def _without_proxies(self, df: Any, z: NDArray[np.float64]) -> Erasure:
         """The map that removes what tells the sensitive columns."""
-        columns = read_columns(df, self.sensitive)
+        columns = read_columns(df, self._sensitive, self.frame_name)
         attributes = [in_units(one, None, []).of_fit(one) for one in columns]
         return Erasure.of(z, np.hstack(attributes))
+
+
+def _check_shares(names: Sequence[Any], shares: NDArray[np.float64]) -> None:
+    """Warns if one of several columns makes up nearly all of the distances."""
+    if len(names) >= _FEWEST_COLUMNS and shares.max() >= _DOMINANT:
+        name, share = names[int(shares.argmax())], shares.max()
+        msg = f"{name!r} makes up {share:.0%} of the effects on the model"
+        remedy = "If it tells the outcome, train the model without it"
+        msg = f"{msg}, the other {len(names) - 1} columns hardly count. {remedy}"
+        warnings.warn(msg, SimilarityWarning, stacklevel=3)
 
 
 def _values(values: Sequence[Any]) -> str:

@@ -9,13 +9,7 @@ from torch_geometric.transforms import BaseTransform
 from pyg_glif._validate import check_kind, check_scalar
 from pyg_glif.distances import Euclidean, FairDistance
 from pyg_glif.graph import SimilarityGraph
-from pyg_glif.transforms._storage import (
-    check_graph_name,
-    check_graph_target,
-    find_relation,
-    node_rows,
-    write_graph,
-)
+from pyg_glif.transforms.storage import Nodes, check_graph_name, shown_place
 
 
 class FairGraph(BaseTransform):  # type: ignore[misc]
@@ -30,6 +24,7 @@ class FairGraph(BaseTransform):  # type: ignore[misc]
         memory_budget: int | None,
         progress: bool | None,
         name: str | None,
+        node_type: str | None,
     ) -> None:
         self.distance = Euclidean() if distance is None else distance
         check_kind("distance", self.distance, FairDistance)
@@ -41,6 +36,7 @@ class FairGraph(BaseTransform):  # type: ignore[misc]
         self.memory_budget = memory_budget
         self.progress = progress
         self.name = check_graph_name(name)
+        self.node_type = node_type
 
     @abstractmethod
     def search(self, x: Tensor, batch: Tensor | None) -> SimilarityGraph:
@@ -52,22 +48,13 @@ class FairGraph(BaseTransform):  # type: ignore[misc]
 
     def forward(self, data: Data | HeteroData) -> Data | HeteroData:
         """Returns ``data`` with the graph."""
-        if isinstance(data, HeteroData):
-            return self._relate(data)
-        data = check_graph_target(data, self.overwrite, self.name)
-        graph = self.search(node_rows(data, self.attr), data.get("batch"))
-        weight = graph.weights(self.theta)
-        return write_graph(data, graph.edge_index, weight, self.name)
-
-    def _relate(self, data: HeteroData) -> HeteroData:
-        """Adds a relation to the only kind of node that has the features."""
-        nodes, relation = find_relation(data, self.attr, self.name, self.overwrite)
-        graph = self.search(nodes[self.attr], nodes.get("batch"))
-        data[relation].edge_index = graph.edge_index
-        data[relation].edge_weight = graph.weights(self.theta)
+        nodes = Nodes.of(data, self.name, self.node_type, self.attr)
+        nodes.check_free(self.overwrite)
+        graph = self.search(nodes.rows(self.attr), nodes.batch)
+        nodes.write_graph(graph.edge_index, graph.weights(self.theta))
         return data
 
     def __repr__(self) -> str:
-        name = "" if self.name is None else f", name={self.name!r}"
-        shown = f"{self.rule()}, distance={self.distance}, theta={self.theta}{name}"
-        return f"{self.__class__.__name__}({shown})"
+        shown = f"{self.rule()}, distance={self.distance}, theta={self.theta}"
+        place = shown_place(self.name, self.node_type)
+        return f"{self.__class__.__name__}({shown}{place})"

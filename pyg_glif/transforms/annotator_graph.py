@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch_geometric.data import Data
+from torch_geometric.data import Data, HeteroData
 from torch_geometric.data.datapipes import functional_transform
 from torch_geometric.transforms import BaseTransform
 
@@ -15,12 +15,7 @@ from pyg_glif._validate import (
     check_choice,
 )
 from pyg_glif.graph import annotator_graph
-from pyg_glif.transforms._storage import (
-    check_graph_name,
-    check_graph_target,
-    count_nodes,
-    write_graph,
-)
+from pyg_glif.transforms.storage import Nodes, check_graph_name, shown_place
 from pyg_glif.typing import Combine
 
 
@@ -45,6 +40,9 @@ class AnnotatorGraph(BaseTransform):  # type: ignore[misc]
             presence is an error. (default: :obj:`False`)
         name (str, optional): Writes a second graph, see
             :class:`~pyg_glif.transforms.FairRadiusGraph`. (default: :obj:`None`)
+        node_type (str, optional): Type of the nodes of a
+            :class:`~torch_geometric.data.HeteroData` that are joined.
+            (default: the only one)
 
     Shapes:
         - **input:** pairs :math:`(P, 2)` and weights :math:`(P)` per annotator
@@ -68,6 +66,7 @@ class AnnotatorGraph(BaseTransform):  # type: ignore[misc]
         combine: Combine = "any",
         overwrite: bool = False,
         name: str | None = None,
+        node_type: str | None = None,
     ) -> None:
         check_choice("combine", combine, ("any", "majority", "mean"))
         self.num_annotators = len(check_annotators(pairs, weights))
@@ -75,25 +74,28 @@ class AnnotatorGraph(BaseTransform):  # type: ignore[misc]
         self.combine = combine
         self.overwrite = overwrite
         self.name = check_graph_name(name)
+        self.node_type = node_type
 
-    def forward(self, data: Data) -> Data:
+    def forward(self, data: Data | HeteroData) -> Data | HeteroData:
         """Returns ``data`` with the graph."""
-        data = check_graph_target(data, self.overwrite, self.name)
-        _check_single_graph("data", data.get("batch"))
+        nodes = Nodes.of(data, self.name, self.node_type, None)
+        nodes.check_free(self.overwrite)
+        _check_single_graph("data", nodes.batch)
         edge_index, edge_weight = annotator_graph(
             self.pairs,
-            count_nodes(data),
+            nodes.count(),
             weights=self.weights,
             combine=self.combine,
         )
-        tensors = (v for v in data.to_dict().values() if isinstance(v, Tensor))
+        tensors = (v for v in nodes.store.to_dict().values() if isinstance(v, Tensor))
         device = next(tensors, edge_index).device
-        edge_index, edge_weight = edge_index.to(device), edge_weight.to(device)
-        return write_graph(data, edge_index, edge_weight, self.name)
+        nodes.write_graph(edge_index.to(device), edge_weight.to(device))
+        return data
 
     def __repr__(self) -> str:
-        name = self.__class__.__name__
-        return f"{name}(num_annotators={self.num_annotators}, combine={self.combine!r})"
+        shown = f"num_annotators={self.num_annotators}, combine={self.combine!r}"
+        place = shown_place(self.name, self.node_type)
+        return f"{self.__class__.__name__}({shown}{place})"
 
 
 def _check_single_graph(name: str, batch: Tensor | None) -> None:

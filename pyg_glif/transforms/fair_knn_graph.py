@@ -42,6 +42,9 @@ class FairKNNGraph(FairGraph):
             (default: on a terminal)
         name (str, optional): Writes a second graph, see
             :class:`~pyg_glif.transforms.FairRadiusGraph`. (default: :obj:`None`)
+        node_type (str, optional): Type of the nodes of a
+            :class:`~torch_geometric.data.HeteroData`, likewise.
+            (default: :obj:`None`)
 
     On a :class:`~torch_geometric.data.Batch`, or wherever there is a :obj:`batch`
     vector, the nearest are those of the same graph, all of them if they are fewer than
@@ -72,9 +75,10 @@ class FairKNNGraph(FairGraph):
         memory_budget: int | None = None,
         progress: bool | None = None,
         name: str | None = None,
+        node_type: str | None = None,
     ) -> None:
         super().__init__(
-            distance, theta, attr, overwrite, memory_budget, progress, name
+            distance, theta, attr, overwrite, memory_budget, progress, name, node_type
         )
         self.k = check_count("k", k)
         check_choice("mutual", mutual, (True, False))

@@ -46,8 +46,11 @@ class FairRadiusGraph(FairGraph):
             passes messages on: ``name="fair"`` writes :obj:`fair_edge_index` and
             :obj:`fair_edge_weight`, which are batched like PyG's own. On a
             :class:`~torch_geometric.data.HeteroData` the graph is always a relation,
-            ``(kind, "fair", kind)`` unless it is named otherwise.
+            ``(node_type, "fair", node_type)`` unless it is named otherwise.
             (default: :obj:`None`)
+        node_type (str, optional): Type of the nodes of a
+            :class:`~torch_geometric.data.HeteroData` that are joined.
+            (default: the only one that has ``attr``)
 
     On a :class:`~torch_geometric.data.Batch`, or wherever there is a :obj:`batch`
     vector, two graphs never get an edge between them, and
@@ -78,9 +81,10 @@ class FairRadiusGraph(FairGraph):
         memory_budget: int | None = None,
         progress: bool | None = None,
         name: str | None = None,
+        node_type: str | None = None,
     ) -> None:
         super().__init__(
-            distance, theta, attr, overwrite, memory_budget, progress, name
+            distance, theta, attr, overwrite, memory_budget, progress, name, node_type
         )
         self.tau = check_scalar("tau", tau, minimum=0, allow_inf=True)
 

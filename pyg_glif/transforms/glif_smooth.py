@@ -1,24 +1,14 @@
 """Smoothing as a transform."""
 
-from torch_geometric.data import Data
+from torch_geometric.data import Data, HeteroData
 from torch_geometric.data.datapipes import functional_transform
 from torch_geometric.transforms import BaseTransform
 
-from pyg_glif._validate import (
-    check_attribute,
-    check_choice,
-    check_kind,
-    check_scalar,
-)
+from pyg_glif._validate import check_choice, check_kind, check_scalar
 from pyg_glif.functional import glif_smooth
 from pyg_glif.links import Link
 from pyg_glif.solvers import Auto, Solver
-from pyg_glif.transforms._storage import (
-    check_graph_name,
-    graph_keys,
-    node_rows,
-    write_rows,
-)
+from pyg_glif.transforms.storage import Nodes, check_graph_name, shown_place
 from pyg_glif.typing import Normalization
 
 
@@ -43,7 +33,12 @@ class GLIFSmooth(BaseTransform):  # type: ignore[misc]
         out (str, optional): Name under which the smoothed outputs are stored; an
             attribute of that name is replaced. (default: :obj:`"y_fair"`)
         name (str, optional): Name of the graph to smooth over, if it is a second one
-            that :class:`~pyg_glif.FairRadiusGraph` has written. (default: :obj:`None`)
+            that :class:`~pyg_glif.FairRadiusGraph` has written. It must be given where
+            there is a second graph with weights. (default: :obj:`None`)
+        node_type (str, optional): Type of the nodes of a
+            :class:`~torch_geometric.data.HeteroData` whose outputs are smoothed over
+            the relation ``(node_type, name, node_type)``, named ``"fair"`` by default.
+            (default: the only type that has ``attr``)
 
     On a :class:`~torch_geometric.data.Batch`, or wherever there is a :obj:`batch`
     vector, each graph is smoothed with its own average degree, as if it were alone.
@@ -68,6 +63,7 @@ class GLIFSmooth(BaseTransform):  # type: ignore[misc]
         attr: str = "y_hat",
         out: str = "y_fair",
         name: str | None = None,
+        node_type: str | None = None,
     ) -> None:
         self.lam = check_scalar("lam", lam, minimum=0.0)
         check_choice("normalization", normalization, (None, "nrw", "density"))
@@ -80,28 +76,26 @@ class GLIFSmooth(BaseTransform):  # type: ignore[misc]
         self.attr = attr
         self.out = out
         self.name = check_graph_name(name)
+        self.node_type = node_type
 
-    def forward(self, data: Data) -> Data:
+    def forward(self, data: Data | HeteroData) -> Data | HeteroData:
         """Returns ``data`` with the smoothed outputs."""
-        check_kind("data", data, Data)
-        y_hat = node_rows(data, self.attr)
-        index_key, weight_key = graph_keys(self.name)
-        matrix = self.name is None and index_key not in data and "adj_t" in data
-        if not matrix:
-            check_attribute("data", data.keys(), index_key)
+        nodes = Nodes.of(data, self.name, self.node_type, self.attr)
+        y_hat = nodes.rows(self.attr)
         y_fair = glif_smooth(
             y_hat,
-            data.adj_t if matrix else data[index_key],
-            None if matrix else data.get(weight_key),
+            *nodes.graph(),
             lam=self.lam,
             normalization=self.normalization,
             solver=self.solver,
             link=self.link,
-            batch=data.get("batch"),
+            batch=nodes.batch,
         )
-        return write_rows(data, self.out, y_fair)
+        nodes.write_rows(self.out, y_fair)
+        return data
 
     def __repr__(self) -> str:
         link = "" if self.link is None else f", link={self.link}"
         settings = f"lam={self.lam}, normalization={self.normalization!r}{link}"
-        return f"{type(self).__name__}({settings})"
+        place = shown_place(self.name, self.node_type)
+        return f"{type(self).__name__}({settings}{place})"

@@ -70,12 +70,12 @@ def why_baseline(
     fairer = [p for p in _solved(points) if p.unfairness < baseline.unfairness]
     msg = "The choice is the model as it is: nothing tried is fairer"
     if not fairer:
-        return f"{msg}. Try larger 'taus' or 'ks'"
+        return f"{msg}. Try a larger radius, or more neighbors"
     near = min(fairer, key=lambda p: _costs(p, 1.0))
     error = "" if near.loss_se is None else f" ± {near.loss_se:.2g}"
     return (
         f"{msg} at a loss within {max_loss:g}. The cheapest, {near.describe()}, loses "
-        f"{near.loss:.2g}{error}. Try smaller 'lams', or allow more by 'max_loss'"
+        f"{near.loss:.2g}{error}. Allow more by 'max_loss', or try weaker smoothing"
     )
 
 

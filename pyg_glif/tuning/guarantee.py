@@ -251,7 +251,7 @@ class Guarantee:
     def _advice(self) -> str:
         """What to do if nothing was certified."""
         if not self.tests:
-            return "Nothing tried is fairer than the model. Try larger 'taus' or 'ks'"
+            return "Nothing tried is fairer than the model. Try a larger radius"
         nearest = min(self.tests, key=lambda test: test.p_value)
         shown = ", ".join(
             f"{name} {value:.4f} (p-value {nearest.p_values[name]:.2g})"

@@ -51,7 +51,7 @@ CONFIG: dict[str, Any] = {
         },
         "lr": 0.01,
         "lam": 0.1,
-        "tau": 3.0,
+        "tau": 6.0,
         "normalization": "density",
         "distance": {"class_path": "pyg_glif.distances.Euclidean"},
     },
@@ -76,7 +76,7 @@ def test_cli_builds_everything(config: str) -> None:
     assert isinstance(cli.model.model, MLP)
     (penalty,) = cli.model.terms
     assert isinstance(penalty.distance, Euclidean)
-    assert (cli.model.lr, penalty.tau, cli.model.graph) == (0.02, 3.0, "full")
+    assert (cli.model.lr, penalty.tau, cli.model.graph) == (0.02, 6.0, "full")
     assert penalty.loss.normalization == "density"
     assert (cli.datamodule.batch_size, cli.datamodule.seed) == (20, 2)
     (callback,) = [c for c in cli.trainer.callbacks if isinstance(c, GLIFCallback)]

@@ -2,6 +2,7 @@
 
 import inspect
 import re
+import warnings
 from itertools import combinations
 from math import comb
 from pathlib import Path
@@ -18,6 +19,7 @@ from torch_geometric.data import Data
 from torch_geometric.nn import GCN
 
 from pyg_glif.distances import Mahalanobis
+from pyg_glif.errors import SimilarityWarning
 from pyg_glif.graph import edge_weights, fair_radius_graph
 from pyg_glif.lightning import MLP, FairClassifier, FairDataModule, SimilarityPenalty
 from pyg_glif.metrics import laplacian_energy
@@ -491,7 +493,12 @@ def test_num_classes_is_read_off_the_model(model: nn.Module, expected: int) -> N
             "'num_classes' must be given if 'model' has no 'out_channels' "
             "(got Sequential)",
         ),
-        ({"model": MLP(4, 8, 1)}, ValueError, "'num_classes' must be at least 2"),
+        (
+            {"model": MLP(4, 8, 1)},
+            ValueError,
+            "'num_classes' must be at least 2 (got 1). For a single logit give 'model' "
+            "two outputs",
+        ),
         ({"lr": 0.0}, ValueError, "'lr' must be positive (got 0.0)"),
         ({"weight_decay": -1.0}, ValueError, "'weight_decay' must be non-negative"),
         ({"lam": -0.5}, ValueError, "'lam' must be non-negative (got -0.5)"),
@@ -540,6 +547,33 @@ def test_what_the_data_shows_to_be_wrong_is_refused(
     trainer = make_trainer(limit_val_batches=0)
     with pytest.raises(ValueError, match=re.escape(message)):
         trainer.fit(make(lam=0.1, **kwargs), FairDataModule(people))
+
+
+def test_regression_is_refused_with_another_way(make_trainer: TrainerFactory) -> None:
+    x, y = torch.zeros(4, 4), torch.tensor([0.5, 1.5, 2.5, 0.1])
+    remedy = "must hold whole numbers .*For a regression add 'LaplacianLoss'"
+    with pytest.raises(TypeError, match=remedy):
+        FairDataModule(Data(x=x, y=y))
+    for batch in ((x, y), Data(x=x, y=y)):
+        with pytest.raises(TypeError, match=remedy):
+            make().training_step(batch, 0)
+
+
+@pytest.mark.parametrize("graph", ["batch", "full"])
+def test_a_penalty_without_edges_says_so_once(
+    graph: Any, people: Data, make_trainer: TrainerFactory
+) -> None:
+    def warned(tau: float) -> list[str]:
+        classifier = make(lam=0.1, tau=tau, graph=graph)
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            module = FairDataModule(people, batch_size=20)
+            make_trainer(max_epochs=3).fit(classifier, module)
+        return [str(w.message) for w in found if w.category is SimilarityWarning]
+
+    (message,) = warned(1e-3)
+    assert "found no edge in the first epoch and has no effect. Raise 'tau'" in message
+    assert warned(2.0) == []
 
 
 def test_full_graph_needs_a_data_module(

@@ -19,6 +19,7 @@ from pyg_glif.lightning import (
     GLIFCallback,
     SimilarityPenalty,
 )
+from pyg_glif.nn import LaplacianLoss
 from tests.lightning.conftest import TrainerFactory
 
 pytestmark = [
@@ -201,3 +202,33 @@ def test_a_graph_network_without_a_graph_is_told_so(
     del graph.edge_index
     with pytest.raises(ValueError, match=re.escape("(got a Data without it)")):
         FairClassifier(make_gcn()).predict_step(graph, 0)
+
+
+TERMS = [SimilarityPenalty(1.0), LaplacianLoss(reduction="mean")]
+
+
+@pytest.mark.parametrize("term", TERMS, ids=lambda term: type(term).__name__)
+@pytest.mark.parametrize("graph_of", ["batch", "full"])
+def test_terms_compare_over_the_named_graph(
+    term: nn.Module, graph_of: Any, graph: Data, make_trainer: TrainerFactory
+) -> None:
+    """The network passes messages on a ring, the penalty compares two rows only."""
+    graph.fair_edge_index = torch.tensor([[0, 50], [50, 0]])
+    graph.fair_edge_weight = torch.tensor([3.0, 3.0])
+    module = FairDataModule(graph, batch_size=None)
+
+    def penalty(**kwargs: Any) -> float:
+        settings = {"term": term, "graph": graph_of, "lr": 1e-12, **kwargs}
+        trainer = make_trainer(max_epochs=1, limit_val_batches=0, log_every_n_steps=1)
+        trainer.fit(FairClassifier(make_gcn(), **settings), module)
+        return float(trainer.callback_metrics["train_regularizer"])
+
+    f = make_gcn()(graph.x, graph.edge_index).detach()
+    expected = 3.0 * float((f[0] - f[50]).square().sum()) / 100
+    assert penalty(name="fair") == pytest.approx(expected, rel=1e-4)
+    with pytest.raises(ValueError, match=r"'name' must say which graph .* 'fair'\)"):
+        penalty()
+    with pytest.raises(ValueError, match="attribute 'alike_edge_index'"):
+        penalty(name="alike")
+    # A penalty with a radius reads no edges, and needs no name.
+    penalty(term=None, lam=1.0, tau=1.5)

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd import gradcheck
 from torch_geometric import EdgeIndex
 from torch_geometric.data import Batch, Data
 from torch_geometric.explain import Explainer, GNNExplainer
-from torch_geometric.nn import GCNConv, Sequential
+from torch_geometric.explain.algorithm.utils import clear_masks, set_masks
+from torch_geometric.nn import GCNConv, Sequential, SimpleConv
 from torch_geometric.utils import add_self_loops
 
 from pyg_glif._optional import find
@@ -394,6 +395,70 @@ def test_explainer_mask_scales_the_weights(
     expected = conv(x, edge_index, weight * mean)
     conv.explain, conv._edge_mask, conv._apply_sigmoid = True, mask, False
     torch.testing.assert_close(conv(x, edge_index, weight), expected)
+
+
+class _TwoGraphs(nn.Module):
+    """A layer on the edges of the network, and GLIF over a similarity graph."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.head = SimpleConv(aggr="sum"), GLIFConv(lam=1.0)
+
+    def forward(
+        self, x: Tensor, edge_index: Tensor, fair: Tensor, weight: Tensor
+    ) -> Tensor:
+        out: Tensor = self.head(self.conv(x, edge_index), fair, weight)
+        return out
+
+
+@pytest.mark.parametrize(
+    "links",
+    [
+        [[0, 1, 2, 2, 1], [1, 2, 0, 1, 0]],  # another number of edges
+        [[0, 1, 2, 2], [1, 2, 0, 1]],  # as many edges as the similarity graph has
+        [[0, 1, 2, 2], [0, 2, 0, 1]],  # the same with a loop
+    ],
+)
+def test_explainer_masks_only_the_graph_it_was_made_for(links: list[list[int]]) -> None:
+    edge_index = torch.tensor(links)
+    fair = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
+    weight = torch.tensor([2.0, 2.0, 0.5, 0.5])
+    x = torch.tensor([[1.0], [5.0], [-2.0]])
+    net, mask = _TwoGraphs(), torch.linspace(0.2, 0.9, edge_index.size(1))
+    A = np.zeros((3, 3))
+    np.add.at(A, tuple(edge_index.numpy()[::-1]), mask.numpy())
+    W = np.zeros((3, 3))
+    W[tuple(fair.numpy())] = weight.numpy()
+    system = np.eye(3) + np.diag(W.sum(1)) - W
+    expected = np.linalg.solve(system, A @ x.numpy())
+    set_masks(net, mask, edge_index, apply_sigmoid=False)
+    found = net(x, edge_index, fair, weight)
+    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-5)
+    clear_masks(net)
+    # The mask of the similarity graph itself scales its weights, and nothing else.
+    mask = torch.tensor([0.2, 0.4, 0.6, 0.8])
+    set_masks(net.head, mask, fair.clone(), apply_sigmoid=False)
+    W *= np.array([[0, 0.3, 0], [0.3, 0, 0.7], [0, 0.7, 0]])
+    system = np.eye(3) + np.diag(W.sum(1)) - W
+    found = net.head(x, fair, weight)
+    np.testing.assert_allclose(found.numpy(), np.linalg.solve(system, x), rtol=1e-5)
+    clear_masks(net)
+    assert net.head._masked_edges is None
+
+
+def test_explainer_runs_on_a_network_with_two_graphs() -> None:
+    edge_index = torch.tensor([[0, 1, 2, 2, 1], [1, 2, 0, 1, 0]])
+    fair = torch.tensor([[0, 1], [1, 0]])
+    explainer = Explainer(
+        _TwoGraphs(),
+        algorithm=GNNExplainer(epochs=3),
+        explanation_type="model",
+        node_mask_type=None,
+        edge_mask_type="object",
+        model_config={"mode": "regression", "task_level": "node"},
+    )
+    found = explainer(torch.ones(3, 1), edge_index, fair=fair, weight=torch.ones(2))
+    assert found.edge_mask.shape == (5,)
 
 
 # --- Bad input ---------------------------------------------------------------

@@ -1,25 +1,31 @@
 """The classifier against its formulas, written out in NumPy."""
 
-from typing import Any
+import re
+import warnings
+from typing import Any, ClassVar
+from unittest.mock import ANY
 
 import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from sklearn.base import clone
+import torch
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.dummy import DummyClassifier
 from sklearn.ensemble import HistGradientBoostingClassifier
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.metrics import accuracy_score
 from sklearn.model_selection import KFold, StratifiedKFold, cross_val_predict
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from pyg_glif.errors import SimilarityWarning
 from pyg_glif.graph.weights import DECAY
 from pyg_glif.links import Logit
-from pyg_glif.sklearn import GLIFClassifier
+from pyg_glif.sklearn import GLIFClassifier, GLIFRegressor
+from pyg_glif.tuning import RiskControl
 from tests.sklearn_front.people import (
     Untrainable,
     frame,
@@ -297,7 +303,7 @@ DF, Y = frame()
             {"ignore": ["income", "years"], "sensitive": ["sex"]},
             {"X": DF.assign(job="cook")},
             ValueError,
-            "a column that counts and in which people differ",
+            "a column that counts and that varies",
         ),
         (
             {},
@@ -377,3 +383,158 @@ def test_repr() -> None:
     ours = GLIFClassifier(LogisticRegression(), sensitive=["sex"])
     expected = "GLIFClassifier(estimator=LogisticRegression(), sensitive=['sex'])"
     assert repr(ours) == expected
+
+
+def test_no_sensitive_columns_may_be_given_as_none() -> None:
+    df, y = frame()
+    options = {"tau": 0.8, "lam": 0.5, "random_state": 0}
+    none, empty = (
+        GLIFClassifier(pipeline(), sensitive=given, **options).fit(df, y)
+        for given in (None, ())
+    )
+    expected = empty.predict_proba(NEW)
+    np.testing.assert_array_equal(none.predict_proba(NEW), expected)
+    assert none.audit(NEW, num_worst=0).setup["sensitive"] == []
+    assert none.table_.summary() == empty.table_.summary()
+    assert none.table_.to_config() == empty.table_.to_config() | {"params": ANY}
+    assert clone(none).sensitive is None
+
+
+BAD = {
+    "infinite": lambda df: df.assign(income=np.inf),
+    "empty": lambda df: df.assign(job=None),
+    "text": lambda df: df.assign(job=[f"job {i}" for i in range(len(df))]),
+    "objects": lambda df: df.assign(job=[{1}] * len(df)),
+    "constant": lambda df: df.assign(income=1, years=1, job="cook"),
+}
+
+
+@pytest.mark.parametrize("change", BAD.values(), ids=BAD)
+def test_messages_about_the_frame_say_x(change: Any) -> None:
+    df, y = frame()
+    with pytest.raises((ValueError, TypeError), match=r"^'X' must"):
+        GLIFClassifier(Untrainable(), sensitive=["sex"]).fit(change(df), y)
+
+
+def test_messages_about_new_frames_say_x(tmp_path: Any) -> None:
+    ours = fitted()
+    ours.save(tmp_path / "fit.safetensors")
+    again = GLIFClassifier.load(tmp_path / "fit.safetensors", estimator=ours.estimator_)
+    for model in (ours, again):
+        with pytest.raises(TypeError, match="'X' must have columns of the same kinds"):
+            model.predict(NEW.assign(years="many"))
+        with pytest.warns(UserWarning, match="'X' has values that the fit has not"):
+            model.predict(NEW.assign(job="pilot"))
+
+
+def test_warnings_of_a_choice_name_parameters_of_the_estimator() -> None:
+    """The model as it is, because nothing is allowed to be lost, or near."""
+    df, y = frame(200)
+    texts = []
+    for params in ({"max_loss": 0.0}, {"tau": 1e-9}):
+        ours = GLIFClassifier(pipeline(), sensitive=["sex"], cv=3, **params)
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            ours.fit(df, y)
+        texts += [str(one.message) for one in found]
+    told = " ".join(texts)
+    assert "nothing tried is fairer" in told
+    named = set(re.findall(r"'(\w+)'", told))
+    assert named <= {*GLIFClassifier(None).get_params(deep=False)}
+
+
+@pytest.mark.parametrize("dtype", [object, "str", "string"])
+def test_text_that_a_model_takes_as_categories_only(dtype: Any) -> None:
+    df, y = frame()
+    df = df.astype({"job": dtype, "sex": dtype})
+    boosted = HistGradientBoostingClassifier(max_iter=20, min_samples_leaf=5)
+    ours = GLIFClassifier(boosted, sensitive=["sex"], lam=1.0, cv=3)
+    message = "'estimator' must take the text in 'job', 'sex' (got HistGradient"
+    with pytest.raises(ValueError, match=re.escape(message)) as caught:
+        ours.fit(df, y)
+    remedy = str(caught.value).partition("Pass '")[2].removesuffix("'")
+    ours.fit(eval(remedy, {"X": df}), y)  # as the message says
+    assert ours.n_features_in_ == 4
+
+
+class _NumbersOnly(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A classifier that takes no text, and counts rows it was trained on."""
+
+    rows: ClassVar[list[int]] = []
+
+    def fit(self, X: Any, y: Any) -> "_NumbersOnly":
+        np.asarray(X.to_numpy(), dtype=float)
+        self.rows.append(len(X))
+        self.classes_ = np.unique(y)
+        return self
+
+    def predict_proba(self, X: Any) -> Any:
+        p = 1 / (1 + np.exp(-np.asarray(X["income"], dtype=float)))
+        return np.stack([1 - p, p], 1)
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars"])
+def test_text_that_a_model_does_not_take_fails_before_training(kind: str) -> None:
+    df, y = frame()
+    _NumbersOnly.rows.clear()
+    given = pl.from_pandas(df) if kind == "polars" else df
+    with pytest.raises(ValueError, match="Put an encoder before it, as 'skrub"):
+        GLIFClassifier(_NumbersOnly(), lam=1.0).fit(given, y)
+    assert max(_NumbersOnly.rows) <= 40  # tried without the text, on a few rows
+
+
+def test_failures_that_are_not_about_text_are_those_of_the_model() -> None:
+    df, y = frame()
+    with pytest.raises(AssertionError, match="trained before"):
+        GLIFClassifier(Untrainable(), lam=1.0).fit(df, y)
+
+
+class _Threads(LogisticRegression):  # type: ignore[misc]
+    """A model that notes how many threads it has."""
+
+    seen: ClassVar[set[int]] = set()
+
+    def fit(self, X: Any, y: Any) -> "_Threads":
+        self.seen.update(one["num_threads"] for one in threadpool_info())
+        out: _Threads = super().fit(X, y)
+        return out
+
+
+@pytest.mark.parametrize("is_few", [True, False])
+def test_models_of_few_samples_have_one_thread(
+    is_few: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x, y, _ = numbers()
+    if not is_few:
+        monkeypatch.setattr("pyg_glif.sklearn._base._FEW_PEOPLE", 50)
+    _Threads.seen.clear()
+    with threadpool_limits(2):
+        before = torch.get_num_threads()
+        GLIFClassifier(_Threads(), sensitive=[1], lam=1.0, cv=3).fit(x, y)
+        assert torch.get_num_threads() == before == 2
+    assert _Threads.seen == ({1} if is_few else {2})
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        GLIFClassifier(LogisticRegression(), sensitive=[1]),
+        GLIFClassifier(
+            LogisticRegression(), guarantee=RiskControl(0.2, share=0.4), rehearse=False
+        ),
+        GLIFRegressor(LinearRegression(), sensitive=[1]),
+    ],
+    ids=["classifier", "guarantee", "regressor"],
+)
+def test_two_fits_without_a_random_state_are_equal(model: Any) -> None:
+    random = np.random.default_rng(0)
+    x = random.normal(size=(150, 3))
+    y = (x.sum(1) + random.normal(size=150) > 0).astype(int)
+    found = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        for _ in range(2):
+            np.random.random(3)  # noqa: NPY002  (the state that folds must not use)
+            fit = clone(model).fit(x, y)
+            found.append((fit.post_.lam, fit.post_.tau_, fit.predict(x).tolist()))
+    assert found[0] == found[1]

@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from sklearn.utils.estimator_checks import check_parameters_default_constructibl
 
 from pyg_glif.sklearn import GLIFClassifier
 from pyg_glif.tuning import RiskControl
+from tests.sklearn_front.people import frame, pipeline
 
 
 def people(num: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -86,6 +88,43 @@ def test_weights_are_set_aside_with_their_people() -> None:
     kept = fitted.guarantee_.fitted.numpy()
     alone = LogisticRegression().fit(x[kept], y[kept], sample_weight=weight[kept])
     np.testing.assert_allclose(fitted.estimator_.coef_, alone.coef_)
+
+
+@pytest.mark.parametrize("index", ["named", "counted"])
+def test_a_guarantee_keeps_what_explanations_and_files_hold(
+    index: str, tmp_path: Path
+) -> None:
+    df, y = frame(400)
+    if index == "named":
+        df.index = [f"p{i:03}" for i in range(400)]
+    new, _ = frame(3, seed=1)
+    plain = GLIFClassifier(
+        pipeline(), sensitive=["sex"], k=20, max_loss=1.0, rehearse=False, cv=3
+    )
+    kinds = []
+    for control in (None, RiskControl(0.2, share=0.4)):
+        fitted = clone(plain).set_params(guarantee=control).fit(df, y)
+        path = tmp_path / f"{control is None}.safetensors"
+        fitted.save(path)
+        again = GLIFClassifier.load(path, estimator=fitted.estimator_)
+        for model in (fitted, again):
+            explanations = model.explain(new)
+            kinds.append(
+                {
+                    "ids": model.post_.ids_ is not None,
+                    "metadata": sorted(model.post_.metadata_),
+                    "reasons": [e.reasons is None for e in explanations],
+                    "closest": [e.closest is None for e in explanations],
+                    "contributors": [e.ids is None for e in explanations],
+                }
+            )
+            if index == "named":
+                rows = slice(None)
+                if control is not None:
+                    rows = fitted.guarantee_.fitted.numpy()
+                assert list(model.post_.ids_) == df.index[rows].tolist()
+    assert kinds[:2] == kinds[2:]
+    assert not any(kinds[0]["reasons"] + kinds[0]["closest"])
 
 
 def test_bad_promises() -> None:

@@ -1,6 +1,7 @@
 """Frames to coordinates: what the coordinates are, and what is refused."""
 
 import json
+import re
 import warnings
 from typing import Any
 
@@ -104,6 +105,7 @@ def test_background_is_a_sample_of_people() -> None:
     pd.testing.assert_frame_equal(df, people(50))  # and nobody is changed
 
 
+@pytest.mark.filterwarnings("ignore:'age' makes up:UserWarning")
 def test_frames_for_the_model_are_like_the_given_one() -> None:
     df = people(30).astype({"job": "category", "age": "Int64", "hours": "Float64"})
     df["when"] = pd.date_range("2020-01-01", periods=30, tz="UTC")
@@ -795,7 +797,7 @@ BAD: list[tuple[dict[str, Any], Any, str]] = [
     ),
     ({}, empty, r"columns without values \(got 'a', 'b'\)"),
     ({}, infinite, "infinity in 'a'"),
-    ({"sensitive": ["sex"]}, constant, r"differ \(got 'a', 'b', all constant\)"),
+    ({"sensitive": ["sex"]}, constant, r"varies \(got 'a', 'b', all constant\)"),
     ({}, unreadable, r"\(got 'a' of object, 'b' of complex128\)"),
 ]
 
@@ -823,6 +825,7 @@ def test_a_model_that_uses_no_column_warns(proxies: bool) -> None:
     assert {one.share for one in table.summary().columns} == {0.0}
 
 
+@pytest.mark.filterwarnings("ignore:'age' makes up:UserWarning")
 def test_certain_outputs_may_be_called_probabilities() -> None:
     df = people()
     table = FairTable(["sex"], outputs="probabilities", eps=0.1)
@@ -957,3 +960,28 @@ def test_nothing_warns_where_all_is_well() -> None:
         warnings.simplefilter("error")
         for scale in ("effect", "conditional", "standard"):
             FairTable(["sex"], scale=scale).fit_transform(df, predict)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("scale", ["effect", "conditional", "standard"])
+def test_a_column_that_makes_up_nearly_everything_is_named(scale: Any) -> None:
+    random = np.random.default_rng(0)
+    df = pd.DataFrame(random.normal(size=(200, 4)), columns=["a", "leak", "c", "sex"])
+
+    def predict(weight: float) -> Any:
+        return lambda f: 1 / (1 + np.exp(-(0.3 * f["a"] + weight * f["leak"])))
+
+    def warned(weight: float, ignore: Any = ()) -> list[str]:
+        table = FairTable(["sex"], scale=scale, ignore=ignore, eps=1e-9)
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            table.fit(df, predict(weight))
+        return [str(w.message) for w in found if w.category is SimilarityWarning]
+
+    messages = warned(3.0)
+    if scale == "standard":
+        assert messages == []
+    else:
+        (message,) = messages
+        assert re.match("'leak' makes up 9[89]% of the effects on the model", message)
+    assert warned(0.5) == []
+    assert warned(3.0, ["c"]) == []  # one of two columns is no sign of a leak

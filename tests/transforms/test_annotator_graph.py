@@ -102,7 +102,7 @@ def test_annotator_graph_as_pre_transform(tmp_path: Path) -> None:
             ValueError,
             "'pairs' must hold node indices from 0 to 1 (got 2)",
         ),
-        (HeteroData(), TypeError, "'data' must be a Data (got HeteroData)"),
+        (HeteroData(), ValueError, "'data' must have one type of node (got none)"),
         (
             Data(y=torch.zeros(3)),
             ValueError,

@@ -217,7 +217,7 @@ def test_fair_radius_graph_as_pre_transform(tmp_path: Path) -> None:
         (
             HeteroData(),
             ValueError,
-            "'data' must have one kind of node with 'x' (got none)",
+            "'data' must have one type of node with 'x' (got none)",
         ),
         (
             Data(x=torch.tensor([[1.0], [torch.nan]])),

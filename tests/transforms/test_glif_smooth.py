@@ -111,7 +111,8 @@ def test_glif_smooth_applies_the_link() -> None:
         (Data(y_hat=torch.ones(3), x=torch.ones(2, 1), edge_index=PAIR), None, "y_hat"),
         (Data(y_hat=torch.ones(2).long(), edge_index=PAIR), TypeError, "y_hat"),
         (Data(y_hat=torch.tensor([0, torch.nan]), edge_index=PAIR), None, "finite"),
-        (HeteroData(), TypeError, "'data' must be"),
+        (HeteroData(), ValueError, "'data' must have one type of node with 'y_hat'"),
+        ("data", TypeError, "'data' must be a Data"),
     ],
 )
 def test_glif_smooth_rejects_bad_data(

@@ -1,5 +1,7 @@
 """A similarity graph beside the one that a network passes messages on."""
 
+import copy
+
 import pytest
 import torch
 from torch import nn
@@ -40,7 +42,6 @@ def test_second_graph_leaves_the_first_alone(generator, transform):
     torch.testing.assert_close(out.fair_edge_weight, plain.edge_weight)
     with pytest.raises(ValueError, match=r"graph yet \(got 'fair_edge_index'"):
         transform(out)
-    assert "name='fair'" in str(transform) or isinstance(transform, AnnotatorGraph)
 
 
 def _settings(transform):
@@ -80,7 +81,7 @@ def test_relation_of_heterogeneous_data(generator):
     index, _ = fair_radius_graph(data["person"].x, 0.1)
     torch.testing.assert_close(again["person", "fair", "person"].edge_index, index)
     data["bank"].x = torch.zeros(3, 1)
-    with pytest.raises(ValueError, match="one kind of node with 'x'"):
+    with pytest.raises(ValueError, match="one type of node with 'x'"):
         FairRadiusGraph(0.4)(data)
     # The relation is sampled and cut with its nodes.
     part = out.subgraph({"person": torch.arange(6)})
@@ -98,6 +99,109 @@ def test_smoothing_reads_the_named_graph(generator):
     torch.testing.assert_close(out.y_fair, expected)
     with pytest.raises(ValueError, match="'fair_edge_index'"):
         GLIFSmooth(1.0, name="fair")(data)
+
+
+NAMED = [
+    FairRadiusGraph(0.3, name="fair"),
+    FairKNNGraph(3, name="fair"),
+    AnnotatorGraph([(0, 1), (2, 5)], name="fair"),
+    FairSubgraph(torch.tensor([[0, 1], [1, 0]]), torch.ones(2), name="fair"),
+    GLIFSmooth(1.0, name="fair"),
+]
+
+
+@pytest.mark.parametrize("transform", NAMED, ids=lambda t: type(t).__name__)
+def test_what_takes_a_name_shows_it(transform):
+    assert "name='fair'" in str(transform)
+    transform = copy.copy(transform)
+    if hasattr(transform, "node_type"):
+        assert "node_type" not in str(transform)
+        transform.node_type = "person"
+        assert "name='fair', node_type='person'" in str(transform)
+
+
+@pytest.mark.parametrize("first", NAMED[:-1], ids=lambda t: type(t).__name__)
+def test_a_graph_without_a_name_is_refused_beside_a_named_one(generator, first):
+    data = _data(generator)
+    data.y_hat = torch.rand(20, generator=generator)
+    data.n_id = torch.arange(20)
+    message = r"'name' must say which graph is meant \(got None beside a graph 'fair'\)"
+    with pytest.raises(ValueError, match=f"{message}. Pass 'name='fair''"):
+        Compose([first, GLIFSmooth(1.0)])(data)
+    Compose([first, GLIFSmooth(1.0, name="fair")])(data)
+
+
+def test_edges_of_link_prediction_are_no_second_graph():
+    data = Data(
+        y_hat=torch.tensor([0.0, 3.0]),
+        edge_index=torch.tensor([[0, 1], [1, 0]]),
+        pos_edge_index=torch.tensor([[0], [1]]),
+        edge_label_index=torch.tensor([[0], [1]]),
+    )
+    torch.testing.assert_close(GLIFSmooth(1.0)(data).y_fair, torch.tensor([1.0, 2.0]))
+
+
+def _hetero(generator, num_nodes=12):
+    data = HeteroData()
+    data["person"].x = torch.rand(num_nodes, 2, generator=generator)
+    data["person"].y_hat = torch.rand(num_nodes, generator=generator)
+    data["bank"].x = torch.rand(3, 2, generator=generator)
+    data["bank"].y_hat = torch.rand(3, generator=generator)
+    uses = torch.randint(0, 3, (2, 5), generator=generator)
+    data["person", "uses", "bank"].edge_index = uses
+    return data
+
+
+@pytest.mark.parametrize("name", [None, "alike"])
+@pytest.mark.parametrize(
+    "graph", [(FairRadiusGraph, 0.4), (FairKNNGraph, 2), (AnnotatorGraph, [(0, 2)])]
+)
+def test_a_type_of_node_is_treated_like_data_of_its_own(generator, graph, name):
+    kind, setting = graph
+    data = _hetero(generator)
+    where = {"name": name, "node_type": "person"}
+    compose = Compose([kind(setting, **where), GLIFSmooth(2.0, **where)])
+    out = compose(data)
+    alone = Data(x=data["person"].x, y_hat=data["person"].y_hat)
+    alone = Compose([kind(setting), GLIFSmooth(2.0)])(alone)
+    edges = out["person", name or "fair", "person"]
+    torch.testing.assert_close(edges.edge_index, alone.edge_index)
+    torch.testing.assert_close(edges.edge_weight, alone.edge_weight)
+    torch.testing.assert_close(out["person"].y_fair, alone.y_fair)
+    assert "y_fair" not in out["bank"]
+    assert data.edge_types == [("person", "uses", "bank")]  # the input is left alone
+
+
+def test_a_batch_of_heterogeneous_data_equals_its_members(generator):
+    members = [_hetero(generator, n) for n in (5, 9, 14)]
+    where = {"node_type": "person"}
+    compose = Compose([FairRadiusGraph(0.5, **where), GLIFSmooth(2.0, **where)])
+    together = compose(Batch.from_data_list(members))
+    for part, member in zip(together.to_data_list(), members, strict=True):
+        expected = compose(member)
+        fair, wanted = (d["person", "fair", "person"] for d in (part, expected))
+        torch.testing.assert_close(fair.edge_index, wanted.edge_index)
+        torch.testing.assert_close(fair.edge_weight, wanted.edge_weight)
+        torch.testing.assert_close(part["person"].y_fair, expected["person"].y_fair)
+        uses = part["person", "uses", "bank"].edge_index
+        torch.testing.assert_close(uses, member["person", "uses", "bank"].edge_index)
+
+
+@pytest.mark.parametrize(
+    "transform", [FairRadiusGraph(0.4), FairKNNGraph(2), GLIFSmooth(1.0)]
+)
+def test_types_of_node_that_do_not_fit_are_refused(generator, transform):
+    data, transform = _hetero(generator), copy.copy(transform)
+    several = f"one type of node with '{transform.attr}' \\(got 'person', 'bank'\\)"
+    with pytest.raises(ValueError, match=f"{several}. Pass 'node_type'"):
+        transform(data)
+    transform.node_type = "persons"
+    with pytest.raises(ValueError, match="'node_type' must be a type of node with"):
+        transform(data)
+    with pytest.raises(ValueError, match="'node_type' must be None unless"):
+        transform(_data(generator))
+    with pytest.raises(ValueError, match=r"must have the relation .*Pass the 'name'"):
+        GLIFSmooth(1.0, name="alike", node_type="person")(data)
 
 
 def test_subgraph_has_the_edges_among_its_nodes(generator):

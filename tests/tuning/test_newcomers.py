@@ -351,7 +351,7 @@ def test_folds_are_balanced_and_follow_the_generator() -> None:
         return 0.0
 
     tuned = partial(tune, x, y, unfairness=lambda f: 0.0, taus=[9.0], lams=[1.0])
-    ignore = pytest.warns(UserWarning, match="nothing tried is fairer. Try larger")
+    ignore = pytest.warns(UserWarning, match="nothing tried is fairer. Try a larger")
     with ignore:
         tuned(score=remember)
     # The loss is taken from folds smoothed alone: each changes its own newcomers.
