@@ -1,8 +1,10 @@
 import re
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas
 import pytest
 from starlette.testclient import TestClient
@@ -178,3 +180,67 @@ def test_without_a_monitor_there_is_none(client: TestClient) -> None:
     assert client.get("/v1/monitor").status_code == 404
     assert client.get("/monitor").status_code == 404
     assert "/monitor" not in client.get("/newcomer").text
+
+
+def missed(client: TestClient) -> float:
+    """Served samples that the monitor did not count, as '/metrics' has it."""
+    text = client.get("/metrics").text
+    return float(re.findall(r"pyg_glif_monitor_missed_total (\S+)", text)[0])
+
+
+@pytest.mark.parametrize("kept", [False, True])
+@pytest.mark.parametrize("rows", [1, 3])
+def test_what_cannot_be_counted_makes_the_monitor_miss_nothing_else(
+    fit: Path, known: Numbers, tmp_path: Path, kept: bool, rows: int
+) -> None:
+    """Requests of many kinds that are answered together, each with its own fate."""
+    rng = np.random.default_rng(rows)
+    kinds = rng.choice(
+        ["good", "named", "empty id", "wild"], 120, p=[0.4, 0.4, 0.1, 0.1]
+    )
+    bodies = []
+    for k, kind in enumerate(kinds):
+        some = rng.integers(0, len(known.y_new) - 1, rows)  # the last has no neighbors
+        body = {"x": known.x_new[some].tolist(), "y_hat": known.y_new[some].tolist()}
+        if kind != "good":
+            body["ids"] = [f"{k} {row}" for row in range(rows)]
+        if kind == "empty id":
+            body["ids"][0] = ""
+        if kind == "wild":
+            body["y_hat"][0] = 900.0
+        bodies.append(body)
+    options: dict[str, Any] = {"journal": tmp_path / "monitor.db"} if kept else {}
+    monitor = TreatmentMonitor(0.3, **options)
+    near = [count > 0 for count in known.num_peers()]
+    assert all(near[:-1])
+    with TestClient(create_app(fit, monitor=monitor), base_url=HERE) as client:
+        with ThreadPoolExecutor(24) as pool:
+            found = list(pool.map(lambda b: client.post("/v1/correct", json=b), bodies))
+        wanted = [422 if kind == "empty id" else 200 for kind in kinds]
+        assert [one.status_code for one in found] == wanted
+        wild = int((kinds == "wild").sum())
+        assert missed(client) == wild
+        served = rows * int((kinds != "empty id").sum())
+        state = client.get("/v1/monitor").json()
+        assert (state["num"], state["num_repeated"]) == (served - wild, 0)
+    monitor.close()
+
+
+def test_a_monitor_that_is_broken_stops_nobody(
+    fit: Path, known: Numbers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monitor = TreatmentMonitor(0.3)
+    tried = []
+
+    def broken(*_: Any, **__: Any) -> None:
+        tried.append(1)
+        raise OSError("no space left")
+
+    monkeypatch.setattr(monitor, "watch", broken)
+    body = {"x": known.x_new.tolist(), "y_hat": known.y_new.tolist()}
+    with TestClient(create_app(fit, monitor=monitor), base_url=HERE) as client:
+        assert client.post("/v1/correct", json=body).status_code == 200
+        assert missed(client) == len(known.y_new)
+    assert (
+        len(tried) == 1
+    )  # it is not the samples, so they are not looked at one by one
