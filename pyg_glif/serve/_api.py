@@ -72,7 +72,8 @@ def api(desk: Desk) -> APIRouter:
             raise HTTPException(403, "people are not shown. See --show-people")
         x, y, notes = _people(service, body)
         frame = None
-        if body.rows is not None and service.served.table is not None:
+        # A fit without named columns takes no rows.
+        if getattr(body, "rows", None) is not None and service.served.table is not None:
             frame = service.served.frame(
                 [r.model_dump(by_alias=True) for r in body.rows]
             )

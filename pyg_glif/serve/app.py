@@ -120,7 +120,7 @@ def create_app(
         title="pyg_glif",
         summary="Corrects the outputs of a model so that similar people fare alike.",
         version=desk.service.info["version"],
-        docs_url=None,  # their pages load scripts from elsewhere
+        docs_url=None,  # that page loads scripts from elsewhere; ours does not
         redoc_url=None,
         lifespan=lifespan,
     )
