@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 from pyg_glif.cli._command import Outcome, UsageError, listed, names, nearest_name, note
 
 if TYPE_CHECKING:
+    import socket
+
     from pyg_glif.monitoring import TreatmentMonitor
     from pyg_glif.postprocessor import GLIFPostProcessor
     from pyg_glif.serve import Register
@@ -148,45 +150,29 @@ def run(args: argparse.Namespace) -> Outcome:
     _check(args, token)
 
     from pyg_glif.serve import create_app
+    from pyg_glif.serve.network import config
 
     given = ("threshold", "max_rows", "max_bytes", "reload_seconds")
     options = {name: getattr(args, name) for name in given}
     if args.allow_host:
         options["hosts"] = ("127.0.0.1", "localhost", "::1", *args.allow_host)
-    app = create_app(
-        args.fit,
-        people=(lambda post: read_register(args, post)) if args.people else None,
-        watch=[args.people] if args.people else [],
-        monitor=_monitor(args),
-        token=token or None,
-        show_people=args.show_people,
-        **{name: value for name, value in options.items() if value is not None},
-    )
-    config = uvicorn.Config(
-        app,
-        host=args.host,
-        port=args.port,
-        root_path=args.root_path,
-        log_config=None,
-        access_log=False,  # it would hold paths, and so ids
-        server_header=False,
-        timeout_graceful_shutdown=30,
-    )
-    level = logging.DEBUG if args.log_requests else logging.INFO
-    # The collector of garbage would look at all packages now and then, for a tenth of
-    # a second or two, in which nobody is answered.
-    gc.collect()
-    gc.freeze()
-    before = sys.getswitchinterval()
-    # The thread that searches asks for the interpreter some hundred times per search,
-    # and each time would wait so long for the one that answers.
-    sys.setswitchinterval(1e-4)
-    try:
-        with _logging(logging.WARNING if args.quiet else level):
-            _server(uvicorn, config, app.state.desk.reload, args).run()
-    finally:
-        sys.setswitchinterval(before)
-        gc.unfreeze()
+    # A port that is taken is told before the fit is read.
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(one) for one in _bound(args)]
+        app = create_app(
+            args.fit,
+            people=(lambda post: read_register(args, post)) if args.people else None,
+            watch=[args.people] if args.people else [],
+            monitor=_monitor(args),
+            token=token or None,
+            show_people=args.show_people,
+            **{name: value for name, value in options.items() if value is not None},
+        )
+        level = logging.DEBUG if args.log_requests else logging.INFO
+        stack.enter_context(_logging(logging.WARNING if args.quiet else level))
+        stack.enter_context(_prompt())
+        found = config(app, root_path=args.root_path)
+        _server(uvicorn, found, app.state.desk.reload, args).run(sockets)
     return Outcome("stopped", {"command": "serve", "fit": args.fit})
 
 
@@ -204,6 +190,37 @@ def _check(args: argparse.Namespace, token: str | None) -> None:
         raise UsageError(f"{msg}, or the variable {_TOKEN} be set")
     if not 0 <= args.port < 1 << 16:
         raise UsageError(f"--port must be from 0 to 65535 (got {args.port})")
+
+
+def _bound(args: argparse.Namespace) -> "list[socket.socket]":
+    """Sockets to listen on; raises where the address cannot be had."""
+    from pyg_glif.serve.network import bound
+
+    try:
+        return bound(args.host, args.port)
+    except OSError as error:
+        msg = f"--port {args.port} of {args.host} must be free to listen on"
+        why = error.strerror or str(error)
+        remedy = "Name another, or 0 for one that is free"
+        raise UsageError(f"{msg} (got '{why}'). {remedy}") from error
+
+
+@contextlib.contextmanager
+def _prompt() -> Iterator[None]:
+    """Has the process answer without breaks while inside."""
+    # The collector of garbage would look at all packages now and then, for a tenth of
+    # a second or two, in which nobody is answered.
+    gc.collect()
+    gc.freeze()
+    before = sys.getswitchinterval()
+    # The thread that searches asks for the interpreter some hundred times per search,
+    # and each time would wait so long for the one that answers.
+    sys.setswitchinterval(1e-4)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
+        gc.unfreeze()
 
 
 def _monitor(args: argparse.Namespace) -> "TreatmentMonitor | None":

@@ -10,15 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from pyg_glif._betting import Array
 from pyg_glif.errors import DamagedFileError
+from pyg_glif.monitoring._state import State
 
-_FORMAT = 1
 _TABLES = """
 CREATE TABLE IF NOT EXISTS about (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS streams (name TEXT PRIMARY KEY, state BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS seen (id BLOB PRIMARY KEY) WITHOUT ROWID;
 """
+# What SQLite says of tables and cells that are not ours, as if it were the disk.
+_FOREIGN = ("no such", "table ", "Could not decode")
 
 
 class Journal:
@@ -34,35 +35,28 @@ class Journal:
         self._owner = 0
 
     @contextlib.contextmanager
-    def transaction(self) -> Iterator[sqlite3.Connection]:
+    def transaction(self) -> Iterator[None]:
         """Everything inside, or nothing if it raises or the process ends."""
-        link = self._open()
         with self._worded():
-            link.execute("BEGIN IMMEDIATE")
-        try:
-            yield link
-            with self._worded():
-                link.execute("COMMIT")
-        except BaseException:
-            with contextlib.suppress(sqlite3.Error):
-                link.execute("ROLLBACK")
-            raise
+            try:
+                self._open()
+                self._execute("BEGIN IMMEDIATE")
+                yield
+                self._execute("COMMIT")
+            except BaseException:
+                self.close()  # which takes back what was not committed
+                raise
 
-    def _open(self) -> sqlite3.Connection:
-        """The connection of this process; one that was inherited is not used."""
+    def _open(self) -> None:
+        """Connects this process; a connection that was inherited is not used."""
         if self._link is None or self._owner != os.getpid():
-            with self._worded():
-                link = sqlite3.connect(
-                    self.path,
-                    timeout=60.0,
-                    isolation_level=None,
-                    check_same_thread=False,
-                )
-                link.execute("PRAGMA journal_mode=WAL")
-                link.execute("PRAGMA synchronous=NORMAL")
-                link.executescript(_TABLES)
-            self._link, self._owner = link, os.getpid()
-        return self._link
+            self._link = sqlite3.connect(
+                self.path, timeout=60.0, isolation_level=None, check_same_thread=False
+            )
+            self._owner = os.getpid()
+            self._link.execute("PRAGMA journal_mode=WAL")
+            self._link.execute("PRAGMA synchronous=NORMAL")
+            self._link.executescript(_TABLES)
 
     @contextlib.contextmanager
     def _worded(self) -> Iterator[None]:
@@ -70,34 +64,60 @@ class Journal:
         try:
             yield
         except sqlite3.DatabaseError as error:
-            if isinstance(error, sqlite3.OperationalError):
+            foreign = str(error).startswith(_FOREIGN)
+            if isinstance(error, sqlite3.OperationalError) and not foreign:
                 raise OSError(f"'{self.path}': {error}") from error
-            msg = f"'{self.path}' is not the journal of a monitor: {error}"
-            raise DamagedFileError(msg) from error
+            raise self._damaged(error) from error
 
-    def read(self, link: sqlite3.Connection, name: str) -> Any:
+    @contextlib.contextmanager
+    def content(self) -> Iterator[None]:
+        """Errors about what is read, in terms of the file."""
+        try:
+            yield
+        except (ValueError, TypeError, LookupError, AttributeError) as error:
+            raise self._damaged(error) from error
+
+    def _damaged(self, error: Exception) -> DamagedFileError:
+        msg = f"'{self.path}' is not the journal of a monitor, or is damaged: {error}"
+        return DamagedFileError(f"{msg}. Restore a copy of it, or name another file")
+
+    def read(self, name: str) -> Any:
         """Plain data by name, ``None`` if there is none."""
-        found = link.execute("SELECT value FROM about WHERE name = ?", (name,))
-        row = found.fetchone()
-        return None if row is None else json.loads(row[0])
+        rows = self._execute("SELECT value FROM about WHERE name = ?", name)
+        row = rows.fetchone()
+        with self.content():
+            return None if row is None else json.loads(row[0])
 
-    def write(self, link: sqlite3.Connection, name: str, value: Any) -> None:
+    def write(self, name: str, value: Any) -> None:
         """Keeps plain data under a name."""
-        link.execute("REPLACE INTO about VALUES (?, ?)", (name, json.dumps(value)))
+        self._execute("REPLACE INTO about VALUES (?, ?)", name, json.dumps(value))
 
-    def is_new(self, link: sqlite3.Connection, key: bytes) -> bool:
+    def is_new(self, key: bytes) -> bool:
         """Whether an id was never seen; it is from now on."""
-        found = link.execute("INSERT OR IGNORE INTO seen VALUES (?)", (key,))
-        return found.rowcount > 0
+        return self._execute("INSERT OR IGNORE INTO seen VALUES (?)", key).rowcount > 0
 
-    def read_streams(self, link: sqlite3.Connection) -> dict[str, Array]:
-        """The numbers of every stream."""
-        rows = link.execute("SELECT name, state FROM streams")
-        return {name: np.frombuffer(state) for name, state in rows}
+    def load(self, state: State) -> None:
+        """Brings a state up to date, if it is of another moment than the file."""
+        tally = self.read("tally")
+        with self.content():
+            if tally["version"] == state.tally["version"]:
+                return
+        rows = self._execute("SELECT name, state FROM streams").fetchall()
+        with self.content():
+            state.fill(tally, {name: np.frombuffer(one) for name, one in rows})
 
-    def write_stream(self, link: sqlite3.Connection, name: str, state: Array) -> None:
-        """Keeps the numbers of a stream."""
-        link.execute("REPLACE INTO streams VALUES (?, ?)", (name, state.tobytes()))
+    def save(self, state: State) -> None:
+        """Writes the tally, and the streams that moved."""
+        state.tally["version"] += 1
+        for name in state.moved:
+            numbers = state.streams[name].state.tobytes()
+            self._execute("REPLACE INTO streams VALUES (?, ?)", name, numbers)
+        self.write("tally", state.tally)
+
+    def _execute(self, statement: str, *values: Any) -> sqlite3.Cursor:
+        """Runs a statement inside a transaction."""
+        assert self._link is not None
+        return self._link.execute(statement, values)
 
     def close(self) -> None:
         """Closes the file."""

@@ -107,6 +107,29 @@ class Stream:
             raise ValueError(msg)
         for part in self._parts:
             part[:], value = value[: part.size], value[part.size :]
+        self._check()
+
+    def copy(self) -> "Stream":
+        """The same stream, to go on with apart from this one."""
+        found = Stream(self.limit, self.level)
+        for part, own in zip(found._parts, self._parts, strict=True):
+            part[:] = own
+        return found
+
+    def _check(self) -> None:
+        """Raises on numbers that no sequence of samples leads to."""
+        if np.isnan(self.state).any() or np.isposinf(self.state).any():
+            raise ValueError("'state' must hold numbers (got NaN or infinity)")
+        num, (alarm, moments, between) = self._sequence.num[0], self._marks
+        counts = np.array([num, alarm, moments, between])
+        whole = bool((counts == counts.round()).all())
+        ranges = 0 <= alarm <= num and 0 <= moments <= min(_MOMENTS, num)
+        total = 0.0 <= self._sequence.total[0] <= num
+        if not (
+            whole and ranges and total and between >= 1 and num == self._capital.num[0]
+        ):
+            got = ", ".join(f"{value:g}" for value in counts)
+            raise ValueError(f"'state' must hold counts that agree (got {got})")
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from pyg_glif._betting import mean_bound, share_bound
-from pyg_glif._validate import check_num_rows, check_scalar
+from pyg_glif._validate import check_count, check_num_rows, check_scalar, check_share
 from pyg_glif.graph import KNNIndex, SimilarityGraph
 
 if TYPE_CHECKING:
@@ -56,6 +56,9 @@ class DriftReference:
     def __post_init__(self) -> None:
         check_scalar("alpha", self.alpha, above=0.0, below=1.0)
         check_scalar("reach", self.reach, above=0.0)
+        check_share("isolated", self.isolated)
+        check_share("nearest", self.nearest)
+        check_count("num_asked", self.num_asked, minimum=0)
 
     @classmethod
     def of(

@@ -4,11 +4,13 @@ One class, and long for what it says about its arguments: checks, tests, the fil
 the picture are in ``_people``, ``_stream``, ``_journal`` and ``_figure``.
 """
 
+import contextlib
 import math
 import threading
 import warnings
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,27 +18,23 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pyg_glif._plain import plain
-from pyg_glif._validate import check_choice, check_count, check_kind, check_scalar
+from pyg_glif._validate import (
+    check_choice,
+    check_count,
+    check_kind,
+    check_scalar,
+    check_tensor,
+)
 from pyg_glif.errors import ClockWarning
 from pyg_glif.monitoring._figure import drawn
 from pyg_glif.monitoring._journal import Journal
 from pyg_glif.monitoring._people import Served, served_people
+from pyg_glif.monitoring._state import FORMAT, State, checked_recent
 from pyg_glif.monitoring._stream import Stream
 from pyg_glif.monitoring.drift import DriftReference
 
 if TYPE_CHECKING:
     from pyg_glif.postprocessor import GLIFPostProcessor, TransformInfo
-
-_FORMAT = 1
-_TALLY = {
-    "version": 0,
-    "num": 0,
-    "num_isolated": 0,
-    "num_repeated": 0,
-    "num_steps_back": 0,
-    "runs": 1,
-    "last_time": None,
-}
 
 
 class TreatmentMonitor:
@@ -120,12 +118,12 @@ class TreatmentMonitor:
         self.threshold = threshold
         self.window = check_count("window", window)
         self._lock = threading.RLock()
-        self._tally: dict[str, Any] = dict(_TALLY)
         self._recent: OrderedDict[bytes, None] = OrderedDict()
-        self._streams = self._fresh()
-        self._journal = None if journal is None else Journal(journal)
-        if self._journal is not None:
-            self._join(self._journal)
+        #: Replaced as a whole, never changed: see :meth:`_changing`.
+        self._state = State(self._fresh())
+        self._journal: Journal | None = None
+        if journal is not None:
+            self._join(Journal(journal))
 
     @classmethod
     def open(cls, journal: str | PathLike[str]) -> "TreatmentMonitor":
@@ -134,18 +132,19 @@ class TreatmentMonitor:
         Args:
             journal (str or Path): A file that another monitor was given.
         """
-        known = None
-        if Path(journal).is_file():  # or it would be made
-            file = Journal(journal)
-            with file.transaction() as link:
-                known = file.read(link, "settings")
-            file.close()
-        if known is None:
+        if not Path(journal).is_file():  # it would be made
             raise ValueError(f"'{journal}' must be the journal of a monitor (got none)")
-        del known["format"]
-        if known["drift"] is not None:
-            known["drift"] = DriftReference(**known["drift"])
-        return cls(**known, journal=journal)
+        file = Journal(journal)
+        with file.transaction():
+            known = file.read("settings")
+            with file.content():
+                check_kind("settings", known, dict)
+                check_choice("format", known.pop("format", None), (FORMAT,))
+                if known["drift"] is not None:
+                    known["drift"] = DriftReference(**known["drift"])
+                monitor = cls(**known)
+        monitor._join(file)
+        return monitor
 
     def __repr__(self) -> str:
         alarms = ", ".join(f"{name} at {at}" for name, at in self.alarms.items())
@@ -193,10 +192,15 @@ class TreatmentMonitor:
                 (default: :obj:`None`)
         """
         people = served_people(disparity, group, id, nearest, time, self.groups)
-        with self._lock:
-            if self._journal is None:
-                return self._counted(people, self._is_new)[0]
-            return self._written(people, self._journal)
+        touched: dict[bytes, None] = {}
+        is_new = partial(self._is_new, touched)
+        if self._journal is not None:
+            is_new = self._journal.is_new
+        with self._changing() as draft:
+            before = draft.tally["num"]
+            self._count(draft, people, is_new)
+            self._remember(touched)
+        return int(draft.tally["num"] - before)
 
     def watch(
         self,
@@ -253,24 +257,13 @@ class TreatmentMonitor:
 
         The new run has a chance of ``alpha`` of its own.
         """
-        with self._lock:
-            if self._journal is None:
-                self._restart()
-                return
-            with self._journal.transaction() as link:
-                self._take(self._journal, link)
-                self._restart()
-                self._keep(self._journal, link, self._streams)
-
-    def _restart(self) -> None:
-        runs, version = self._tally["runs"] + 1, self._tally["version"]
-        self._tally = {**_TALLY, "runs": runs, "version": version}
-        self._streams = self._fresh()
+        with self._changing() as draft:
+            draft.restart(self._fresh())
 
     @property
     def num(self) -> int:
         """People counted, those without peers included."""
-        return int(self._tally["num"])
+        return int(self._state.tally["num"])
 
     @property
     def alarm(self) -> bool:
@@ -285,25 +278,26 @@ class TreatmentMonitor:
     @property
     def alarms(self) -> dict[str, int]:
         """What raised an alarm, and after how many people of its stream."""
-        found = {name: stream.alarm_at for name, stream in self._streams.items()}
+        streams = self._state.streams.items()
+        found = {name: stream.alarm_at for name, stream in streams}
         return {name: at for name, at in found.items() if at is not None}
 
     @property
     def interval(self) -> tuple[float, float]:
         """Bounds for the mean disparity of everybody, valid at all times at once."""
-        return self._streams["all"].interval
+        return self._state.streams["all"].interval
 
     @property
     def intervals(self) -> dict[str, tuple[float, float]]:
         """The same for everybody and every group, all of them at once."""
-        streams = self._streams.items()
+        streams = self._state.streams.items()
         return {n: s.interval for n, s in streams if not n.startswith("drift")}
 
     def to_dict(self) -> dict[str, Any]:
         """What is known by now, as plain data, ready for JSON."""
-        with self._lock:
-            streams = {name: one.to_dict() for name, one in self._streams.items()}
-            tally = {k: v for k, v in self._tally.items() if k != "version"}
+        state = self._state
+        streams = {name: one.to_dict() for name, one in state.streams.items()}
+        tally = {k: v for k, v in state.tally.items() if k != "version"}
         out: dict[str, Any] = plain(
             {
                 "schema_version": 1,
@@ -320,20 +314,18 @@ class TreatmentMonitor:
 
     def plot(self) -> Any:
         """A matplotlib figure: means with their intervals, and the evidence."""
-        with self._lock:
-            moments = {name: one.moments for name, one in self._streams.items()}
-            return drawn(self, moments, self._streams)
+        streams = self._state.streams
+        moments = {name: one.moments for name, one in streams.items()}
+        return drawn(self, moments, streams)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that has to be kept to go on after a restart, but the journal."""
         with self._lock:
+            streams = self._state.streams.items()
             return {
                 "settings": self._settings(),
-                "tally": dict(self._tally),
-                "streams": {
-                    name: torch.from_numpy(stream.state)
-                    for name, stream in self._streams.items()
-                },
+                "tally": dict(self._state.tally),
+                "streams": {name: torch.from_numpy(one.state) for name, one in streams},
                 "recent": [key.hex() for key in self._recent],
             }
 
@@ -342,46 +334,67 @@ class TreatmentMonitor:
         if self._journal is not None:
             msg = "'load_state_dict' must not be called with a journal"
             raise ValueError(f"{msg} (got {self._journal.path!r}), which has the state")
+        check_kind("state", state, Mapping)
         missing = {"settings", "streams", "tally", "recent"} - set(state)
         if missing:
             msg = "'state' must be what 'state_dict' returned"
             raise ValueError(f"{msg} (got one without '{min(missing)}')")
         self._check_settings("state", state["settings"])
+        check_kind("state streams", state["streams"], Mapping)
+        streams = {
+            name: check_tensor(f"state streams['{name}']", value).double().numpy()
+            for name, value in state["streams"].items()
+        }
+        found = State(self._fresh())
+        found.fill(state["tally"], streams)
+        recent = checked_recent(state["recent"])
         with self._lock:
-            for name, stream in self._streams.items():
-                stream.state = state["streams"][name].double().numpy()
-            self._tally = dict(state["tally"])
-            recent = (bytes.fromhex(key) for key in state["recent"])
-            self._recent = OrderedDict.fromkeys(recent)
+            self._state, self._recent = found, OrderedDict.fromkeys(recent)
 
     def refresh(self) -> None:
         """Takes over what other processes have written to the journal."""
-        if self._journal is not None:
-            with self._lock, self._journal.transaction() as link:
-                self._take(self._journal, link)
+        with self._changing():
+            pass
 
     def close(self) -> None:
         """Closes the journal, if there is one."""
         if self._journal is not None:
             self._journal.close()
 
-    def _counted(
-        self, people: list[Served], is_new: Callable[[bytes], bool]
-    ) -> tuple[int, set[str]]:
-        """Counts those not seen before: their number, and the streams that moved."""
-        tally, moved, before = self._tally, set(), self._tally["num"]
+    @contextlib.contextmanager
+    def _changing(self) -> Iterator[State]:
+        """A draft that becomes the state if all that is done to it succeeds.
+
+        With a journal it starts from what is written there, and is written before it
+        becomes the state.
+        """
+        with self._lock:
+            draft = self._state.copy()
+            if self._journal is None:
+                yield draft
+            else:
+                with self._journal.transaction():
+                    self._journal.load(draft)
+                    before = dict(draft.tally)
+                    yield draft
+                    if draft.tally != before:
+                        self._journal.save(draft)
+            self._state = draft
+
+    def _count(
+        self, draft: State, people: list[Served], is_new: Callable[[bytes], bool]
+    ) -> None:
+        """Counts those not seen before."""
+        tally = draft.tally
         for one in people:
             if one.key is not None and not is_new(one.key):
                 tally["num_repeated"] += 1
                 continue
             tally["num"] += 1
             tally["num_isolated"] += one.disparity is None
-            self._clock(one.time)
+            self._clock(tally, one.time)
             for name, value in self._numbers(one).items():
-                if name in self._streams:
-                    self._streams[name].step(value)
-                    moved.add(name)
-        return tally["num"] - before, moved
+                draft.step(name, value)
 
     def _numbers(self, one: Served) -> dict[str, float]:
         """What a person adds to which stream."""
@@ -399,34 +412,39 @@ class TreatmentMonitor:
             out["drift isolated"] = float(alone)
         return out
 
-    def _is_new(self, key: bytes) -> bool:
-        """Whether an id is not among the last ones; it is from now on."""
-        if key in self._recent:
-            self._recent.move_to_end(key)
-            return False
-        self._recent[key] = None
-        if len(self._recent) > self.window:
-            self._recent.popitem(last=False)
-        return True
+    def _is_new(self, touched: dict[bytes, None], key: bytes) -> bool:
+        """Whether an id is not among the last ones, nor among those of this call."""
+        known = key in touched or key in self._recent
+        touched.pop(key, None)
+        touched[key] = None  # the latest comes last
+        return not known
 
-    def _clock(self, time: float | None) -> None:
+    def _remember(self, touched: Iterable[bytes]) -> None:
+        """Keeps the last ids."""
+        for key in touched:
+            self._recent[key] = None
+            self._recent.move_to_end(key)
+        while len(self._recent) > self.window:
+            self._recent.popitem(last=False)
+
+    def _clock(self, tally: dict[str, Any], time: float | None) -> None:
         """Keeps the latest time; one that is earlier is counted."""
         if time is None:
             return
-        last = self._tally["last_time"]
+        last = tally["last_time"]
         if last is not None and time < last:
-            if not self._tally["num_steps_back"]:
+            if not tally["num_steps_back"]:
                 msg = f"'time' went back by {last - time:g} seconds"
                 msg = f"{msg}: people count in the order in which they come"
-                warnings.warn(msg, ClockWarning, stacklevel=5)
-            self._tally["num_steps_back"] += 1
+                warnings.warn(msg, ClockWarning, stacklevel=4)
+            tally["num_steps_back"] += 1
             return
-        self._tally["last_time"] = time
+        tally["last_time"] = time
 
     def _settings(self) -> dict[str, Any]:
         """What two monitors must agree on to share a state."""
         return {
-            "format": _FORMAT,
+            "format": FORMAT,
             "epsilon": self.epsilon,
             "alpha": self.alpha,
             "groups": list(self.groups),
@@ -435,51 +453,22 @@ class TreatmentMonitor:
         }
 
     def _check_settings(self, name: str, given: Mapping[str, Any]) -> None:
-        mine = self._settings()
-        check_choice(f"{name} format", given.get("format"), (_FORMAT,))
-        for key, value in mine.items():
-            if given[key] != value:
+        check_kind(f"{name} settings", given, Mapping)
+        check_choice(f"{name} format", given.get("format"), (FORMAT,))
+        for key, value in self._settings().items():
+            if given.get(key) != value:
                 msg = f"'{name}' must be of a monitor with {key}={value!r}"
-                raise ValueError(f"{msg} (got {given[key]!r})")
+                raise ValueError(f"{msg} (got {given.get(key)!r})")
 
     def _join(self, journal: Journal) -> None:
         """Goes on where a journal ends, or starts it."""
-        with journal.transaction() as link:
-            known = journal.read(link, "settings")
+        with journal.transaction():
+            known = journal.read("settings")
             if known is None:
-                journal.write(link, "settings", self._settings())
-                self._keep(journal, link, self._streams)
+                journal.write("settings", self._settings())
+                self._state.moved.update(self._state.streams)
+                journal.save(self._state)
             else:
                 self._check_settings("journal", known)
-                self._take(journal, link, always=True)
-
-    def _written(self, people: list[Served], journal: Journal) -> int:
-        """Counts people and writes them down, all of them or none."""
-        try:
-            with journal.transaction() as link:
-                self._take(journal, link)
-                num, moved = self._counted(
-                    people, lambda key: journal.is_new(link, key)
-                )
-                self._keep(journal, link, moved)
-        except BaseException:
-            # What is in memory is ahead of the file: read it again next time.
-            self._tally["version"] = -1
-            raise
-        return num
-
-    def _take(self, journal: Journal, link: Any, always: bool = False) -> None:
-        """Reads the state, if somebody else has changed it."""
-        tally = journal.read(link, "tally")
-        if always or tally["version"] != self._tally["version"]:
-            states = journal.read_streams(link)
-            for name, stream in self._streams.items():
-                stream.state = states[name]
-            self._tally = tally
-
-    def _keep(self, journal: Journal, link: Any, moved: Any) -> None:
-        """Writes the state of the streams that moved."""
-        self._tally["version"] += 1
-        for name in moved:
-            journal.write_stream(link, name, self._streams[name].state)
-        journal.write(link, "tally", self._tally)
+                journal.load(self._state)
+        self._journal = journal

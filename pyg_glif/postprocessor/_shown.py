@@ -191,6 +191,7 @@ def tile_of(one: "Verdict") -> dict[str, str]:
     judged = _STATES[one.state]
     if one.tolerance is not None:
         judged = f"{judged} ({write(one.tolerance)})"
+    least, largest = map(write, one.interval)
     return {
         "title": one.title,
         "words": one.words,
@@ -198,6 +199,7 @@ def tile_of(one: "Verdict") -> dict[str, str]:
         "figure": figure,
         "state": one.state,
         "judged": judged[0].upper() + judged[1:],
+        "range": least if least == largest else f"{least} to {largest}",
     }
 
 

@@ -83,6 +83,19 @@ class Peers:
             mean.index_add_(0, row, gap * weight.double())
         return mean / total
 
+    def of(self, start: int, stop: int) -> "Peers":
+        """The pairs of some consecutive newcomers."""
+        ends = torch.tensor([start, stop], device=self.row.device)
+        pairs = slice(*torch.searchsorted(self.row, ends).tolist())
+        return replace(
+            self,
+            row=self.row[pairs] - start,
+            col=self.col[pairs],
+            weight=self.weight[pairs],
+            sq_dist=self.sq_dist[pairs],
+            num_new=stop - start,
+        )
+
     def reordered(self, columns: Tensor) -> "Peers":
         """The same pairs, with the columns of outputs in another order."""
         return replace(self, outputs=self.outputs[:, columns])

@@ -88,6 +88,14 @@ class Verdict:
     is_share: bool = True
 
     @property
+    def interval(self) -> tuple[float, float]:
+        """The last interval, of gaps that of their size; without one, the estimate."""
+        value, low, high = self.before if self.after is None else self.after
+        ends = [value if end is None else end for end in (low, high)]
+        least = 0.0 if ends[0] <= 0.0 <= ends[1] else min(map(abs, ends))
+        return least, max(map(abs, ends))
+
+    @property
     def state(self) -> Literal["within", "beyond", "open", "none"]:
         """Whether all, none or a part of the last interval is within the tolerance.
 
@@ -96,10 +104,7 @@ class Verdict:
         """
         if self.tolerance is None:
             return "none"
-        value, low, high = self.before if self.after is None else self.after
-        ends = [value if end is None else end for end in (low, high)]
-        largest = max(map(abs, ends))
-        least = 0.0 if ends[0] <= 0.0 <= ends[1] else min(map(abs, ends))
+        least, largest = self.interval
         if largest <= self.tolerance:
             return "within"
         return "beyond" if least > self.tolerance else "open"

@@ -72,7 +72,8 @@ def api(desk: Desk) -> APIRouter:
             raise HTTPException(403, "people are not shown. See --show-people")
         x, y, notes = _people(service, body)
         frame = None
-        if body.rows is not None and service.served.table is not None:
+        # A fit without named columns takes no rows.
+        if getattr(body, "rows", None) is not None and service.served.table is not None:
             frame = service.served.frame(
                 [r.model_dump(by_alias=True) for r in body.rows]
             )
@@ -81,7 +82,7 @@ def api(desk: Desk) -> APIRouter:
                 service.explain_new, x, y, body.top, body.names, frame
             )
         except ValueError as error:
-            raise RequestFaultError(schemas.told((), str(error))) from None
+            raise RequestFaultError(schemas.refused((), error)) from None
         return _json({**found, "notes": notes, "fit": service.served.fit_id})
 
     @router.get(
@@ -221,7 +222,8 @@ async def _body(scope: Scope, receive: Receive, model: type[BaseModel]) -> Any:
     try:
         return model.model_validate_json(b"".join(parts))
     except ValidationError as error:
-        raise RequestFaultError(schemas.faults(error)) from None
+        found = error.errors(include_url=False, include_input=False)
+        raise RequestFaultError(schemas.faults(found)) from None
 
 
 class RequestFaultError(Exception):
@@ -242,7 +244,7 @@ def _people(service: Service, body: Any) -> tuple[Tensor, Tensor, list[str]]:
     try:
         x, notes = service.served.coordinates(rows)
     except (TypeError, ValueError) as error:
-        raise RequestFaultError(schemas.told(("rows",), str(error))) from None
+        raise RequestFaultError(schemas.refused(("rows",), error)) from None
     return x, y, notes
 
 
@@ -256,7 +258,7 @@ async def _answered(
         headers = {"Retry-After": "1"}
         raise HTTPException(503, "not now: too many wait", headers) from None
     except ValueError as error:
-        raise RequestFaultError(schemas.told((), str(error))) from None
+        raise RequestFaultError(schemas.refused((), error)) from None
 
 
 def _json(content: dict[str, Any]) -> Response:

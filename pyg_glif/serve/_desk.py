@@ -4,10 +4,12 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from torch import Tensor
 
+from pyg_glif.errors import DamagedFileError
 from pyg_glif.monitoring import TreatmentMonitor
 from pyg_glif.postprocessor import GLIFPostProcessor, TransformInfo
 from pyg_glif.serve._batching import Batcher
@@ -61,12 +63,24 @@ class Desk:
     def _watched(
         self, ids: Sequence[str | None], y_fair: Tensor, info: TransformInfo
     ) -> None:
-        """Tells the monitor; whatever is wrong with it, people are served."""
+        """Tells the monitor; whatever is wrong with it, people are served.
+
+        What cannot be counted is told apart by halves from what can: a batch is of
+        many requests, and none of them is to make the monitor miss another.
+        """
         assert self.monitor is not None
+        assert info.peers is not None
         try:
             self.monitor.watch(y_fair, info, id=ids)
         except Exception as error:
-            self.metrics.unwatched(len(y_fair))
+            size = len(y_fair)
+            theirs = isinstance(error, (ValueError, TypeError))
+            if theirs and size > 1 and not isinstance(error, DamagedFileError):
+                for start, stop in ((0, size // 2), (size // 2, size)):
+                    half = replace(info, peers=info.peers.of(start, stop))
+                    self._watched(ids[start:stop], y_fair[start:stop], half)
+                return
+            self.metrics.unwatched(size)
             if self._complained is not type(error):
                 self._complained = type(error)
                 name = type(error).__name__

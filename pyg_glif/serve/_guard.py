@@ -8,11 +8,11 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
-from http.cookies import CookieError, SimpleCookie
 from typing import Any
 from urllib.parse import urlsplit
 
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
 from pyg_glif.serve._metrics import Metrics
@@ -26,8 +26,12 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 #: The cookie of those who have shown the token in a browser.
 COOKIE = "pyg_glif_session"
-#: Seconds to wait for the next part of a body.
-PATIENCE = 30.0
+#: Bytes of path, query and headers of a request, and how many headers.
+MAX_HEAD, MAX_HEADERS = 1 << 15, 100
+#: Bytes that those may send who have not shown a token: enough for one.
+MAX_OPEN = 1 << 12
+#: Seconds for a body, to which one is added for every so many bytes that came.
+PATIENCE, RATE = 30.0, 1 << 14
 
 _log = logging.getLogger("pyg_glif.serve")
 # What everybody may see: that the service runs, and the page that asks for the token.
@@ -45,6 +49,12 @@ _HEADERS = [
     (b"cross-origin-resource-policy", b"same-origin"),
 ]
 _NO_STORE = [(b"cache-control", b"no-store")]
+# What is counted and logged; without a list, whoever asks could make up any number.
+_METHODS = frozenset(
+    ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE")
+)
+# Counted for those who left before they were answered, as other servers do.
+_GONE = 499
 
 
 class Guard:
@@ -80,34 +90,41 @@ class Guard:
             await send(message)
 
         route = "none"
-        headers = dict(scope["headers"])
+        method = scope["method"] if scope["method"] in _METHODS else "other"
         path = scope["path"].removeprefix(scope.get("root_path", ""))
-        refusal = self._refusal(scope, path, headers)
+        most = MAX_OPEN if path in _OPEN else self._settings.max_bytes
         try:
+            refusal = self._refusal(scope, path, most)
             if refusal is not None:
                 await refusal(scope, receive, safely)
-            elif scope["method"] == "POST" and path in self._direct:
+            elif method == "POST" and path in self._direct:
                 route = path
-                await self._direct[path](scope, self._limited(receive), safely)
+                await self._direct[path](scope, _limited(receive, most), safely)
             else:
-                await self._app(scope, self._limited(receive), safely)
-                # The pattern, not the path: a path may hold somebody's id.
-                route = getattr(scope.get("route"), "path", "none")
+                await self._app(scope, _limited(receive, most), safely)
+        except ClientDisconnect:
+            status = _GONE
         finally:
             seconds = time.perf_counter() - start
-            self._metrics.request(route, scope["method"], status, seconds)
+            # The pattern, not the path: a path may hold somebody's id.
+            route = getattr(scope.get("route"), "path", route)
+            self._metrics.request(route, method, status, seconds)
             if _log.isEnabledFor(logging.DEBUG):
                 line = "%s %s %d %.1f ms"
-                _log.debug(line, scope["method"], route, status, 1e3 * seconds)
+                _log.debug(line, method, route, status, 1e3 * seconds)
 
-    def _refusal(
-        self, scope: Scope, path: str, headers: dict[bytes, bytes]
-    ) -> Response | None:
-        """The answer to a request that may not pass."""
-        settings = self._settings
+    def _refusal(self, scope: Scope, path: str, most: int) -> Response | None:
+        """The answer to a request that may not pass; nothing is parsed before it."""
+        settings, lines = self._settings, scope["headers"]
+        length = len(scope["path"]) + len(scope.get("query_string", b""))
+        length += sum(len(name) + len(value) for name, value in lines)
+        if len(lines) > MAX_HEADERS or length > MAX_HEAD:
+            msg = f"the head must have at most {MAX_HEAD} bytes and {MAX_HEADERS} lines"
+            return JSONResponse({"detail": msg}, 431)
+        headers = dict(lines)
         size = headers.get(b"content-length", b"0")
-        if not size.isdigit() or int(size) > settings.max_bytes:
-            return JSONResponse({"detail": self._too_large}, 413)
+        if not size.isdigit() or len(size) > 18 or int(size) > most:
+            return JSONResponse({"detail": _too_large(most)}, 413)
         if settings.token is None:
             # Whoever controls a name may point it here and read with a browser's eyes.
             name = _host(headers.get(b"host", b"").decode("latin-1"))
@@ -130,36 +147,37 @@ class Guard:
         scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
         if scheme.lower() == b"bearer":
             return self._settings.is_token(token.strip().decode("latin-1"))
-        try:
-            cookies = SimpleCookie(headers.get(b"cookie", b"").decode("latin-1"))
-        except CookieError:
-            return False
-        found = cookies.get(COOKIE)
-        return found is not None and self._settings.is_session(found.value)
-
-    @property
-    def _too_large(self) -> str:
-        return f"the body must have at most {self._settings.max_bytes} bytes"
-
-    def _limited(self, receive: Receive) -> Receive:
-        """The body, up to the limit, from those who do send it."""
-        size, complete = 0, False
-
-        async def limited() -> Message:
-            nonlocal size, complete
-            if complete:  # whoever asks again waits for the end of the connection
-                return await receive()
-            message = await _in_time(receive)
-            complete = not message.get("more_body", False)
-            size += len(message.get("body", b""))
-            if size > self._settings.max_bytes:
-                raise HTTPException(413, self._too_large)
-            return message
-
-        return limited
+        for one in headers.get(b"cookie", b"").split(b";"):
+            name, _, value = one.strip().partition(b"=")
+            if name == COOKIE.encode():
+                return self._settings.is_session(value.strip(b'"').decode("latin-1"))
+        return False
 
 
-async def _in_time(receive: Receive) -> Message:
+def _too_large(most: int) -> str:
+    return f"the body must have at most {most} bytes"
+
+
+def _limited(receive: Receive, most: int) -> Receive:
+    """The body, up to a number of bytes, from those who do send it."""
+    size, complete, end = 0, False, time.perf_counter() + PATIENCE
+
+    async def limited() -> Message:
+        nonlocal size, complete
+        if complete:  # whoever asks again waits for the end of the connection
+            return await receive()
+        left = end + size / RATE - time.perf_counter()
+        message = await _in_time(receive, max(left, 0.0))
+        complete = not message.get("more_body", False)
+        size += len(message.get("body", b""))
+        if size > most:
+            raise HTTPException(413, _too_large(most))
+        return message
+
+    return limited
+
+
+async def _in_time(receive: Receive, seconds: float) -> Message:
     """The next part of a body; raises on those who do not send it.
 
     As 'asyncio.wait_for', which would make a task of what is mostly there already.
@@ -172,7 +190,7 @@ async def _in_time(receive: Receive) -> Message:
         late = True
         task.cancel()
 
-    timer = asyncio.get_running_loop().call_later(PATIENCE, interrupt)
+    timer = asyncio.get_running_loop().call_later(seconds, interrupt)
     try:
         return await receive()
     except asyncio.CancelledError:

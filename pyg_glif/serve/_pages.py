@@ -31,6 +31,7 @@ from pyg_glif.pages import (
 from pyg_glif.serve._desk import Desk
 from pyg_glif.serve._guard import COOKIE
 from pyg_glif.serve._later import Later
+from pyg_glif.serve._reference import routes_of
 from pyg_glif.serve._service import Service
 
 # Scripts and styles, by name: nothing else is read, whatever a path says.
@@ -153,6 +154,18 @@ def pages(desk: Desk) -> APIRouter:
             fields=_fields(service),
             outputs=service.output_names,
             many=service.served.num_outputs is not None,
+        )
+
+    @router.get("/docs")
+    async def reference(request: Request) -> Response:
+        url = str(request.base_url).rstrip("/")
+        return page(
+            request,
+            "docs.html",
+            "/docs",
+            title="For programs",
+            token=desk.settings.token is not None,
+            routes=list(routes_of(request.app.openapi(), desk.service, url)),
         )
 
     @router.get("/monitor")

@@ -1,5 +1,6 @@
 """Requests and responses. What a fit takes is described by that fit alone."""
 
+import re
 from collections.abc import Sequence
 from typing import Annotated, Any
 
@@ -9,7 +10,6 @@ from pydantic import (
     ConfigDict,
     Field,
     FiniteFloat,
-    ValidationError,
     WithJsonSchema,
     create_model,
     model_validator,
@@ -18,8 +18,16 @@ from pydantic_core import PydanticCustomError
 
 from pyg_glif.serve._served import ColumnForm, Served
 
-# Faults of one request that are told; the rest are counted.
-_MOST = 20
+# Faults of one request that are told, the rest are counted; and letters of a name.
+_MOST, _LONGEST = 20, 100
+# What the monitor can count, of a length that nobody needs to exceed.
+_ID = Annotated[str, Field(min_length=1, max_length=200)]
+# ISO 8601, written out: anything else that is read as a date, such as "now", is not.
+_ISO = (
+    r"^\d{4}-\d{2}-\d{2}"
+    r"([T ]\d{2}:\d{2}(:\d{2}([.,]\d{1,9})?)?(Z|[+-]\d{2}(:?\d{2})?)?)?$"
+)
+_DATE = Annotated[str, Field(pattern=_ISO)]
 
 
 class Fault(BaseModel):
@@ -133,7 +141,7 @@ class Requests:
             __validators__=checks,
             **people,
             ids=(
-                _listed(str, 1, max_rows),
+                _listed(_ID, 1, max_rows),
                 Field(None, description="Names of the decisions, for the monitor."),
             ),
         )
@@ -197,8 +205,8 @@ def _cell(one: ColumnForm) -> Any:
         anything = Annotated[Any, WithJsonSchema({})]
         return anything, Field(None, alias=one.name, description="Does not count.")
     words = {"date": "ISO 8601", "duration": "days"}.get(one.kind, one.kind)
-    told: Any = FiniteFloat
-    if one.kind in ("date", "category"):
+    told: Any = _DATE if one.kind == "date" else FiniteFloat
+    if one.kind == "category":
         kinds: dict[Any, Any] = {bool: bool, float: FiniteFloat, str: str}
         told = kinds.get(_common(one.values))
     if told is None:
@@ -212,7 +220,7 @@ _ANY_CELL = {"type": ["string", "number", "boolean", "null"]}
 
 
 def _common(values: Sequence[Any]) -> type | None:
-    """The type that all values have; of dates, which have no values, text."""
+    """The type that all values have, text if there are none."""
     kinds = {float if type(one) is int else type(one) for one in values} or {str}
     return kinds.pop() if len(kinds) == 1 else None
 
@@ -248,23 +256,28 @@ def _error(message: str) -> PydanticCustomError:
     return PydanticCustomError("people", "{message}", {"message": message})
 
 
-def faults(error: ValidationError) -> dict[str, Any]:
-    """What is wrong with a request, without what was sent."""
-    found = error.errors(include_url=False, include_context=False, include_input=False)
+def faults(found: Sequence[Any]) -> dict[str, Any]:
+    """What is wrong with a request, of errors of pydantic, without what was sent."""
     detail = [fault(one["loc"], one["msg"]) for one in found[:_MOST]]
     if len(found) > _MOST:
         detail.append(fault((), f"and {len(found) - _MOST} more"))
     return {"detail": detail}
 
 
-def told(loc: Sequence[str | int], msg: str) -> dict[str, Any]:
-    """A single fault as the content of a response."""
+def refused(loc: Sequence[str | int], error: Exception) -> dict[str, Any]:
+    """What the method refuses, as the content of a response.
+
+    Of an error in our words, the condition; what was got instead was sent.
+    """
+    found = re.match(r"('[^']*' must .*?)( \(got |$)", str(error), re.DOTALL)
+    msg = "the fit cannot take this request" if found is None else found[1]
     return {"detail": [fault(loc, msg)]}
 
 
 def fault(loc: Sequence[str | int], msg: str) -> dict[str, Any]:
     """One fault, with its place as a text."""
     text = ""
+    loc = [one[:_LONGEST] if isinstance(one, str) else one for one in loc]
     for part in loc:
         text += f"[{part}]" if isinstance(part, int) else f".{part}"
     return {"field": text.lstrip("."), "loc": ["body", *loc], "msg": msg}

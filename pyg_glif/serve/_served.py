@@ -16,6 +16,8 @@ from pyg_glif.postprocessor import GLIFPostProcessor, TransformInfo
 from pyg_glif.serve.register import Register
 from pyg_glif.tables import FairTable
 
+# Times that a file is read which is replaced meanwhile.
+_ATTEMPTS = 5
 _UNSEEN = "values that the fit has not seen count as average"
 Identity = tuple[tuple[int, ...], ...]
 
@@ -63,9 +65,9 @@ class Served:
         self, path: Path, people: Callable[[GLIFPostProcessor], Register] | None = None
     ) -> None:
         self.path = path
-        self.post = GLIFPostProcessor.load(path, progress=False)
+        self.post, digest = _loaded(path)
         self.loaded_at = datetime.now(timezone.utc)
-        self.fit_id = _fingerprints.of_file(path)[:16]
+        self.fit_id = digest[:16]
         self.num_people = len(self.post.y_fair_)
         shape = self.post.y_fair_.shape
         self.num_outputs = None if len(shape) == 1 else shape[1]
@@ -115,17 +117,18 @@ class Served:
     ) -> Answer:
         """Corrects newcomers by coordinates of the fit; ``watch`` sees them."""
         y_fair, info = self.post.transform(x, y, return_info=True)
-        if watch is not None:
-            watch(y_fair, info)
         moved = torch.linalg.vector_norm((y_fair - y).reshape(len(y), -1), dim=1)
         sure = info.certificate
         told = {"own_share": sure.own_share, "largest_gap": sure.largest_gap}
-        return Answer(
+        answer = Answer(
             y_fair.tolist(),
             info.num_neighbors.tolist(),
             moved.tolist(),
             {name: value.tolist() for name, value in told.items()},
         )
+        if watch is not None:  # last: whoever is counted is answered
+            watch(y_fair, info)
+        return answer
 
     def frame(self, rows: Sequence[Mapping[str, Any]]) -> Any:
         """Rows as a frame, with the columns that count."""
@@ -168,13 +171,27 @@ class Served:
 
 def identity(paths: Sequence[Path]) -> Identity:
     """What changes when one of some files is replaced."""
-    found = []
-    for path in paths:
-        stat = os.stat(path)
-        # The time of the last change ('ctime') is not anybody's to set back.
-        changed = (stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size)
-        found.append((stat.st_dev, stat.st_ino, *changed))
-    return tuple(found)
+    return tuple(_marks(os.stat(path)) for path in paths)
+
+
+def _marks(stat: os.stat_result) -> tuple[int, ...]:
+    """What tells a file from any other; 'ctime' is not anybody's to set back."""
+    changed = stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size
+    return stat.st_dev, stat.st_ino, *changed
+
+
+def _loaded(path: Path) -> tuple[GLIFPostProcessor, str]:
+    """A fit and its SHA-256, of one and the same file."""
+    for _ in range(_ATTEMPTS):
+        # As long as it is open, no other file can have its marks.
+        with open(path, "rb") as file:
+            known = _marks(os.fstat(file.fileno()))
+            digest = _fingerprints.of_stream(file)
+            post = GLIFPostProcessor.load(path, progress=False)
+            if identity([path]) == (known,):
+                return post, digest
+    msg = f"'{path}' must stay the same while it is read (got {_ATTEMPTS} changes)"
+    raise OSError(f"{msg}. Save it less often")
 
 
 def _series(cells: list[Any], kind: str) -> Any:

@@ -23,10 +23,17 @@ class Settings:
     reload_seconds: float = 2.0
 
     def __post_init__(self) -> None:
-        if self.token is not None and len(self.token) < 16:
+        token, remedy = self.token, "Let 'secrets.token_urlsafe()' of Python make one"
+        if token is not None and len(token) < 16:
             msg = "'token' must have at least 16 characters"
-            remedy = "Let 'secrets.token_urlsafe()' of Python make one"
-            raise ValueError(f"{msg} (got {len(self.token)}). {remedy}")
+            raise ValueError(f"{msg} (got {len(token)}). {remedy}")
+        # Headers have no others, and lose spaces at their ends.
+        if token is not None and not (token.isascii() and token.isprintable()):
+            msg = "'token' must be of printable ASCII characters (got others)"
+            raise ValueError(f"{msg}. {remedy}")
+        if token is not None and token != token.strip():
+            msg = "'token' must not begin or end with a space (got one that does)"
+            raise ValueError(f"{msg}. {remedy}")
         check_choice("show_people", self.show_people, (True, False))
         check_count("max_rows", self.max_rows)
         check_count("max_bytes", self.max_bytes)

@@ -85,12 +85,14 @@ def create_app(
     require("prometheus_client", "pyg_glif.serve", "serve")
     require("jinja2", "pyg_glif.serve", "serve")
     from fastapi import FastAPI, Request
+    from fastapi.exceptions import RequestValidationError
     from starlette.responses import JSONResponse, Response
 
     from pyg_glif.serve._api import RequestFaultError, api, directly
     from pyg_glif.serve._desk import Desk
     from pyg_glif.serve._guard import Guard
     from pyg_glif.serve._pages import pages
+    from pyg_glif.serve._schemas import faults
 
     settings = Settings(
         token=token,
@@ -118,7 +120,7 @@ def create_app(
         title="pyg_glif",
         summary="Corrects the outputs of a model so that similar people fare alike.",
         version=desk.service.info["version"],
-        docs_url=None,  # their pages load scripts from elsewhere
+        docs_url=None,  # that page loads scripts from elsewhere; ours does not
         redoc_url=None,
         lifespan=lifespan,
     )
@@ -132,6 +134,10 @@ def create_app(
     @app.exception_handler(RequestFaultError)
     async def fault(request: Request, error: RequestFaultError) -> Response:
         return JSONResponse(error.content, 422)
+
+    @app.exception_handler(RequestValidationError)
+    async def refusal(request: Request, error: RequestValidationError) -> Response:
+        return JSONResponse(faults(error.errors()), 422)
 
     @app.exception_handler(Exception)
     async def failure(request: Request, error: Exception) -> Response:

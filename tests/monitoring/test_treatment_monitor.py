@@ -1,7 +1,12 @@
 """The monitor: its bets against the formulas, its bookkeeping, its bad input."""
 
+import copy
+import json
 import math
 import re
+import sqlite3
+import warnings
+from collections.abc import Callable
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -227,26 +232,87 @@ def test_journal_is_found_again(tmp_path: Path) -> None:
     second.close()
 
 
-def test_journal_counts_a_whole_call_or_nobody(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+class Fails:
+    """A connection on which a kind of statement fails."""
+
+    def __init__(self, link: Any, word: str) -> None:
+        self._link, self._word = link, word
+
+    def execute(self, statement: str, values: Any = ()) -> Any:
+        if statement.startswith(self._word):
+            raise sqlite3.OperationalError("disk I/O error")
+        return self._link.execute(statement, values)
+
+    def close(self) -> None:
+        self._link.close()
+
+
+CHANGES: dict[str, Callable[[TreatmentMonitor], object]] = {
+    "update": lambda one: one.update([0.1, 0.4], id=[7, 8], time=[1.0, 2.0]),
+    "repeated": lambda one: one.update(0.1, id=0),
+    "reset": lambda one: one.reset(),
+}
+
+
+@pytest.mark.parametrize("word", ["BEGIN", "REPLACE", "COMMIT"])
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_that_is_not_written_is_not_made(
+    tmp_path: Path, change: str, word: str
+) -> None:
+    path = tmp_path / "monitor.db"
+    monitor = TreatmentMonitor(0.05, journal=path)
+    monitor.update([0.1] * 12, id=range(12))
+    before = monitor.to_dict()
+    monitor._journal._link = Fails(monitor._journal._link, word)  # type: ignore
+    with pytest.raises(OSError, match="disk I/O error"):
+        CHANGES[change](monitor)
+    assert monitor.to_dict() == before
+    # Another process counts one, and both know the same.
+    other = TreatmentMonitor.open(path)
+    assert other.update(0.3, id="new") == 1
+    monitor.refresh()
+    assert monitor.to_dict() == other.to_dict()
+    assert monitor.num == 13
+    CHANGES[change](monitor)
+    other.refresh()
+    assert monitor.to_dict() == other.to_dict()
+    monitor.close()
+    other.close()
+
+
+@pytest.mark.parametrize("kept", [False, True])
+@pytest.mark.parametrize("at", [*range(1, 9), "warning"])
+def test_a_call_that_fails_anywhere_counts_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: Any, kept: bool
 ) -> None:
     from pyg_glif.monitoring._stream import Stream
 
-    monitor = TreatmentMonitor(0.05, journal=tmp_path / "monitor.db")
-    monitor.update(0.1, id=0)
+    options: dict[str, Any] = {"journal": tmp_path / "monitor.db"} if kept else {}
+    monitor = TreatmentMonitor(0.05, groups=["a"], **options)
+    monitor.update(0.1, "a", 0, time=9.0)
+    before = monitor.state_dict()
     step, calls = Stream.step, []
 
     def failing(self: Stream, x: float) -> None:
         calls.append(x)
-        if len(calls) == 3:
+        if len(calls) == at:
             raise MemoryError
         step(self, x)
 
-    with monkeypatch.context() as patch:
+    people: dict[str, Any] = {"disparity": [0.2] * 4, "group": ["a"] * 4}
+    people |= {"id": range(1, 5), "time": [10.0, 11.0, 3.0, 12.0]}
+    with monkeypatch.context() as patch, warnings.catch_warnings():
         patch.setattr(Stream, "step", failing)
-        with pytest.raises(MemoryError):
-            monitor.update([0.1] * 4, id=range(1, 5))
-    assert monitor.update([0.2] * 5, id=range(5)) == 4
+        # With warnings as errors, the clock that goes back is one.
+        warnings.simplefilter("error" if at == "warning" else "ignore")
+        with pytest.raises((MemoryError, ClockWarning)):
+            monitor.update(**people)
+    after = monitor.state_dict()
+    for name, state in before.pop("streams").items():
+        assert torch.equal(state, after["streams"][name])
+    assert {name: after[name] for name in before} == before
+    with pytest.warns(ClockWarning):
+        assert monitor.update(**people) == 4
     assert monitor.to_dict()["streams"]["all"]["mean"] == pytest.approx(0.9 / 5)
     monitor.close()
 
@@ -494,6 +560,148 @@ def test_a_file_that_is_no_journal(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="must be the journal of a monitor"):
         TreatmentMonitor.open(tmp_path / "new.db")
     assert not (tmp_path / "new.db").exists()
+
+
+def written(path: Path, statement: str, *values: Any) -> None:
+    """Changes a journal behind the back of its monitor."""
+    link = sqlite3.connect(path)
+    link.execute(statement, values)
+    link.commit()
+    link.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    link.close()
+
+
+def journal_of(path: Path, num: int = 6) -> TreatmentMonitor:
+    """A monitor with a journal in which everything is used."""
+    drift = DriftReference(isolated=0.1, nearest=0.3, reach=2.0)
+    found = TreatmentMonitor(0.05, groups=["a"], drift=drift, journal=path)
+    found.update([0.1] * num, ["a"] * num, range(num), nearest=[1.0] * num)
+    return found
+
+
+JSON_VALUES = ["{", "[]", "7", "null", '"text"', "{}"]
+NUMBERS = [-1, 0.5, "1", None, [], True]
+TALLY = ("num", "num_isolated", "num_repeated", "num_steps_back", "runs", "version")
+VALUE = "UPDATE about SET value = ? WHERE name = ?"
+CELL = "UPDATE about SET value = json_set(value, '$.' || ?, json(?)) WHERE name = ?"
+STATE = "UPDATE streams SET state = ? WHERE name = 'all'"
+DAMAGE: list[tuple[Any, ...]] = [
+    *((VALUE, text, name) for text in JSON_VALUES for name in ("tally", "settings")),
+    *((CELL, k, json.dumps(v), "tally") for k in TALLY for v in NUMBERS),
+    (CELL, "last_time", '"yesterday"', "tally"),
+    (CELL, "extra", "1", "tally"),
+    (CELL, "num", "3", "tally"),  # fewer than have come through its streams
+    (CELL, "extra", "1", "settings"),
+    *((CELL, "epsilon", json.dumps(v), "settings") for v in (2.0, "0.05", None)),
+    *((CELL, "drift", text, "settings") for text in ("7", "{}", '{"isolated": 1}')),
+    (CELL, "drift.isolated", "2", "settings"),
+    (CELL, "format", "99", "settings"),
+    (STATE, b""),
+    (STATE, b"1234567"),
+    (STATE, "text"),
+    (STATE, 7),
+    (STATE, np.zeros(8).tobytes()),
+    (STATE.replace("?", "CAST(? AS TEXT)"), b"\xff\xfe"),
+    ("DELETE FROM streams WHERE name = ?", "all"),
+    ("DELETE FROM about WHERE name = ?", "tally"),
+    ("DELETE FROM about WHERE name = ?", "settings"),
+    ("ALTER TABLE about RENAME COLUMN value TO other",),
+]
+
+
+@pytest.mark.parametrize("damage", DAMAGE, ids=lambda one: " ".join(map(str, one))[:70])
+def test_a_journal_that_was_changed_is_told_by_its_path(
+    tmp_path: Path, damage: tuple[Any, ...]
+) -> None:
+    path = tmp_path / "monitor.db"
+    journal_of(path).close()
+    written(path, *damage)
+    with pytest.raises(DamagedFileError, match="Restore a copy of it") as found:
+        TreatmentMonitor.open(path)
+    assert str(path) in str(found.value)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_bytes_that_were_overwritten_are_never_a_raw_error(
+    tmp_path: Path, seed: int
+) -> None:
+    """Opened or in use: it works, or the error has the path of the file."""
+    path, rng = tmp_path / "monitor.db", np.random.default_rng(seed)
+    monitor = journal_of(path, 40)
+    monitor.close()
+    written(path, "DELETE FROM about WHERE name = 'nothing'")
+    content = bytearray(path.read_bytes())
+    for start in rng.integers(0, len(content) - 600, size=6).tolist():
+        content[start : start + 600] = rng.bytes(600)
+    path.write_bytes(content[: rng.integers(len(content) // 2, 2 * len(content))])
+    people: dict[str, Any] = {"disparity": [0.1] * 9, "id": range(36, 45)}
+    told = []
+    for act in (
+        lambda: TreatmentMonitor.open(path).update(**people),
+        lambda: monitor.update(**people),
+    ):
+        try:
+            act()
+        except (DamagedFileError, OSError, ValueError) as error:
+            told.append(str(error))
+    monitor.close()
+    assert all(str(path) in text or "'journal' must be of" in text for text in told)
+
+
+def changed(state: dict[str, Any], key: str, value: Any) -> dict[str, Any]:
+    """A state with one value, by a path with dots, replaced; ``del`` removes it."""
+    state = copy.deepcopy(state)
+    *parts, last = key.split(".")
+    place = state
+    for part in parts:
+        place = place[part]
+    if value is del_:
+        del place[last]
+    else:
+        place[last] = value
+    return state
+
+
+del_ = object()
+FULL = torch.zeros(1)
+STATES: list[tuple[str, Any]] = [
+    *((f"tally.{k}", v) for k in TALLY for v in (*NUMBERS, del_)),
+    ("tally.last_time", "yesterday"),
+    *((k, v) for k in ("tally", "streams", "settings") for v in (7, None, [], {})),
+    *((f"settings.{k}", v) for k in ("format", "epsilon") for v in (None, 7, del_)),
+    *(("streams.all", v) for v in (del_, None, [0.0], FULL, "text")),
+    *(("recent", v) for v in (None, 7, ["xyz"], [7], ["00"], "0" * 32)),
+]
+
+
+@pytest.mark.parametrize(("key", "value"), STATES)
+def test_a_state_that_was_changed_is_refused_and_changes_nothing(
+    key: str, value: Any
+) -> None:
+    known = TreatmentMonitor(0.05)
+    known.update([0.1] * 5, id=range(5))
+    monitor = TreatmentMonitor(0.05)
+    monitor.update(0.4, id="first")
+    before = monitor.to_dict()
+    with pytest.raises((ValueError, TypeError), match=r"^'.* must "):
+        monitor.load_state_dict(changed(known.state_dict(), key, value))
+    assert monitor.to_dict() == before
+    assert monitor.update(0.4, id="first") == 0
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_no_number_of_a_stream_may_be_out_of_the_world(value: float) -> None:
+    known = TreatmentMonitor(0.05)
+    known.update([0.1] * 5)
+    state = known.state_dict()
+    size = state["streams"]["all"].numel()
+    for place in range(0, size, 37):
+        numbers = state["streams"]["all"].clone()
+        numbers[place] = value
+        with pytest.raises(ValueError, match="'state' must hold"):
+            TreatmentMonitor(0.05).load_state_dict(
+                changed(state, "streams.all", numbers)
+            )
 
 
 def test_drift_reference_of_mutual_neighbours_is_refused() -> None:

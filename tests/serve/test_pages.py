@@ -1,12 +1,19 @@
+import html
 import re
+import shlex
 import time
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas
 import pytest
+import torch
 from starlette.testclient import TestClient
 
+from pyg_glif import GLIFPostProcessor
 from pyg_glif.monitoring import TreatmentMonitor
 from pyg_glif.serve import Register, create_app
 from tests.serve.conftest import HERE, QUIET
@@ -14,6 +21,7 @@ from tests.serve.people import Numbers
 
 pytestmark = QUIET
 TOKEN = "0123456789abcdef-token"
+PAGES = ("/", "/people", "/people/3", "/what-if", "/newcomer", "/docs")
 
 
 def register(table: Path) -> Register:
@@ -88,7 +96,7 @@ def test_pages_have_no_script_or_style_of_their_own(
 ) -> None:
     app = create_app(table[1], people=register(table[0]), show_people=True)
     with TestClient(app, base_url=HERE) as client:
-        for path in ("/", "/people", "/people/3", "/what-if", "/newcomer", "/login"):
+        for path in (*PAGES, "/login"):
             text = settled(client, path).text
             assert "<style" not in text
             assert not re.search(r"\s(style|on\w+)=", text)
@@ -136,10 +144,6 @@ def test_pages_under_a_path_of_a_proxy(fit: Path) -> None:
 
 
 def test_a_wide_fit_has_one_field_for_all(client: TestClient, tmp_path: Path) -> None:
-    import torch
-
-    from pyg_glif import GLIFPostProcessor
-
     path = tmp_path / "wide.safetensors"
     x = torch.randn(30, 100, generator=torch.Generator().manual_seed(0))
     GLIFPostProcessor(target_degree=5).fit(x, x[:, 0]).save(path)
@@ -178,3 +182,147 @@ def test_without_a_monitor_there_is_none(client: TestClient) -> None:
     assert client.get("/v1/monitor").status_code == 404
     assert client.get("/monitor").status_code == 404
     assert "/monitor" not in client.get("/newcomer").text
+
+
+def missed(client: TestClient) -> float:
+    """Served samples that the monitor did not count, as '/metrics' has it."""
+    text = client.get("/metrics").text
+    return float(re.findall(r"^pyg_glif_monitor_missed_total (\S+)", text, re.M)[0])
+
+
+@pytest.mark.parametrize("kept", [False, True])
+@pytest.mark.parametrize("rows", [1, 3])
+def test_what_cannot_be_counted_makes_the_monitor_miss_nothing_else(
+    fit: Path, known: Numbers, tmp_path: Path, kept: bool, rows: int
+) -> None:
+    """Requests of many kinds that are answered together, each with its own fate."""
+    rng = np.random.default_rng(rows)
+    kinds = rng.choice(
+        ["good", "named", "empty id", "wild"], 120, p=[0.4, 0.4, 0.1, 0.1]
+    )
+    near, bodies = np.flatnonzero(known.num_peers()), []
+    for k, kind in enumerate(kinds):
+        some = rng.choice(near, rows)  # an isolated one has no disparity to be wrong
+        body = {"x": known.x_new[some].tolist(), "y_hat": known.y_new[some].tolist()}
+        if kind != "good":
+            body["ids"] = [f"{k} {row}" for row in range(rows)]
+        if kind == "empty id":
+            body["ids"][0] = ""
+        if kind == "wild":
+            body["y_hat"][0] = 900.0
+        bodies.append(body)
+    options: dict[str, Any] = {"journal": tmp_path / "monitor.db"} if kept else {}
+    monitor = TreatmentMonitor(0.3, **options)
+    with TestClient(create_app(fit, monitor=monitor), base_url=HERE) as client:
+        with ThreadPoolExecutor(24) as pool:
+            found = list(pool.map(lambda b: client.post("/v1/correct", json=b), bodies))
+        wanted = [422 if kind == "empty id" else 200 for kind in kinds]
+        assert [one.status_code for one in found] == wanted
+        wild = int((kinds == "wild").sum())
+        assert missed(client) == wild
+        served = rows * int((kinds != "empty id").sum())
+        state = client.get("/v1/monitor").json()
+        assert (state["num"], state["num_repeated"]) == (served - wild, 0)
+    monitor.close()
+
+
+def test_a_monitor_that_is_broken_stops_nobody(
+    fit: Path, known: Numbers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monitor = TreatmentMonitor(0.3)
+    tried = []
+
+    def broken(*_: Any, **__: Any) -> None:
+        tried.append(1)
+        raise OSError("no space left")
+
+    monkeypatch.setattr(monitor, "watch", broken)
+    body = {"x": known.x_new.tolist(), "y_hat": known.y_new.tolist()}
+    with TestClient(create_app(fit, monitor=monitor), base_url=HERE) as client:
+        assert client.post("/v1/correct", json=body).status_code == 200
+        assert missed(client) == len(known.y_new)
+    assert (
+        len(tried) == 1
+    )  # it is not the samples, so they are not looked at one by one
+
+
+def test_without_a_tolerance_the_overview_says_what_to_compare_one_with(
+    table: tuple[Path, Path],
+) -> None:
+    app = create_app(table[1], people=register(table[0]))
+    with TestClient(app, base_url=HERE) as client:
+        text = settled(client, "/").text
+        verdict = settled(client, "/v1/audit").json()["verdict"]
+    tiles = re.findall(r'<span class="badge">([^<]*)</span>', text)
+    assert len(tiles) == len(verdict) > 2
+    for tile, one in zip(tiles, verdict, strict=True):
+        found = one["after"] or one["before"]
+        low, high = found["low"], found["high"]
+        sizes = sorted([abs(low), abs(high)])
+        if low <= 0 <= high:
+            sizes[0] = 0.0
+        said = re.fullmatch(
+            r"No tolerance was stated; compare yours with (\S+) to (\S+)", tile
+        )
+        assert said, tile
+        for number, size in zip(said.groups(), sizes, strict=True):
+            scale = 0.01 if number.endswith("%") else 1.0
+            assert float(number.strip("<%")) * scale == pytest.approx(size, abs=6e-4)
+
+
+def curl(text: str, client: TestClient) -> Any:
+    """Sends what a line with 'curl' sends."""
+    words = shlex.split(text.replace("\\\n", " "))
+    assert words.pop(0) == "curl"
+    headers, body, (url,) = {}, None, [one for one in words if "://" in one]
+    for flag, value in pairwise(words):
+        if flag == "-H":
+            name, _, content = value.partition(": ")
+            headers[name] = content.replace("$PYG_GLIF_TOKEN", TOKEN)
+            headers[name] = headers[name].replace("TOKEN", TOKEN)
+        body = value if flag == "-d" else body
+    method = "GET" if body is None else "POST"
+    path = url.partition("://")[2].partition("/")[2]
+    return client.request(method, f"/{path}", headers=headers, content=body)
+
+
+@pytest.mark.parametrize("token", [None, TOKEN])
+@pytest.mark.parametrize("which", ["numbers", "table", "plain"])
+def test_the_description_has_every_route_with_a_call_that_works(
+    fit: Path, table: tuple[Path, Path], tmp_path: Path, which: str, token: str | None
+) -> None:
+    plain = tmp_path / "plain"
+    x = torch.rand(30, 2, generator=torch.Generator().manual_seed(0))
+    GLIFPostProcessor(tau=1.0).fit(x, torch.rand(30, 3)).save(plain)
+    path = {"numbers": fit, "table": table[1], "plain": plain}[which]
+    head = {} if token is None else {"Authorization": f"Bearer {token}"}
+    monitor = TreatmentMonitor(0.3)
+    app = create_app(path, token=token, monitor=monitor)
+    with TestClient(app, base_url=HERE) as client:
+        text = client.get("/docs", headers=head).text
+        paths = client.get("/openapi.json", headers=head).json()["paths"]
+        for one, methods in paths.items():
+            for method in methods:
+                assert f"<h2>{method.upper()} {one}</h2>" in text
+        calls = re.findall(r"<pre><code>(.*?)</code></pre>", text, re.DOTALL)
+        assert len(calls) == sum(map(len, paths.values()))
+        for call in calls:
+            assert curl(html.unescape(call), client).status_code in (200, 202), call
+    assert not re.search(r"""(src|href)=["'](https?:)?//""", text)
+    assert "<script>" not in text
+
+
+@pytest.mark.parametrize("where", ["docs/deploy.md", "pyg_glif/cli/serve.py"])
+def test_calls_in_the_documentation_work(where: str, tmp_path: Path) -> None:
+    text = (Path(__file__).parents[2] / where).read_text()
+    text = text.replace("\\\\\n", "\\\n")  # as Python reads its own source
+    calls = re.findall(r"^ *(?:\$ )?(curl (?:.*\\\n)*.*)$", text, re.MULTILINE)
+    assert calls
+    people = pandas.DataFrame({"age": [30.0, 31.0, 60.0], "income": [1.0, 1.1, 3.0]})
+    path = tmp_path / "fit"
+    GLIFPostProcessor(tau=2.0).fit(people, np.array([0.2, 0.4, 0.9])).save(path)
+    app = create_app(path, token=TOKEN)
+    head = {"Authorization": f"Bearer {TOKEN}"}
+    with TestClient(app, base_url=HERE, headers=head) as client:
+        for call in calls:
+            assert curl(call, client).status_code in (200, 202), call

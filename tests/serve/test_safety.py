@@ -1,12 +1,20 @@
 import asyncio
 import logging
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas
 import pytest
+import torch
 from starlette.testclient import TestClient
 
+from pyg_glif import GLIFPostProcessor
+from pyg_glif.links import Logit
 from pyg_glif.serve import Register, create_app
+from pyg_glif.tables import FairTable
 from tests.serve.conftest import HERE, QUIET
 from tests.serve.people import Numbers
 
@@ -48,9 +56,110 @@ def test_the_token_opens(guarded: TestClient) -> None:
     assert guarded.get("/v1/info", headers=headers).status_code == 200
 
 
-def test_a_short_token_is_refused(fit: Path) -> None:
-    with pytest.raises(ValueError, match="'token' must have at least 16 characters"):
-        create_app(fit, token="short")
+@pytest.mark.parametrize(
+    "token",
+    ["short", "0123456789abcdef ", " 0123456789abcdef", "0123456789abcdéf"]
+    + [f"0123456789{char}abcdef" for char in "\0\t\n\r\x1b\x7f\xa0\u2028\ud800"],
+)
+def test_a_token_that_no_header_can_carry_is_refused(fit: Path, token: str) -> None:
+    with pytest.raises(ValueError, match=r"^'token' must .*\. Let 'secrets"):
+        create_app(fit, token=token)
+
+
+@pytest.mark.parametrize(
+    "token", ["with a space inside", "".join(map(chr, range(33, 127)))]
+)
+def test_every_token_that_is_taken_opens(fit: Path, token: str) -> None:
+    client = TestClient(create_app(fit, token=token), base_url="http://fair.example")
+    headers = {"Authorization": f"Bearer {token}"}
+    assert client.get("/v1/info", headers=headers).status_code == 200
+    entered = client.post("/login", data={"token": token}, follow_redirects=False)
+    assert entered.status_code == 303
+
+
+def test_methods_that_are_made_up_are_counted_as_one(fit: Path) -> None:
+    app = create_app(fit)
+    client = TestClient(app, base_url=HERE)
+    for k in range(50):
+        client.request(f"MADE{k}", "/v1/info")
+        client.request(f"MADE{k}", "/v1/correct")
+    client.request("PATCH", "/v1/info")
+    text = app.state.desk.metrics.text().decode()
+    labels = set(re.findall(r'method="(\w+)"', text))
+    assert labels == {"other", "PATCH"}
+
+
+SECRET = "secret7d1f"
+NUMBER = 918273.645
+ODD: list[Any] = [SECRET, NUMBER, [SECRET], {"a": SECRET}, None, True, "now", "today"]
+
+
+@pytest.mark.parametrize("value", ODD, ids=str)
+@pytest.mark.parametrize("field", ["x", "y_hat", "ids", "rows", "age", "start", "top"])
+@pytest.mark.parametrize("route", ["/v1/correct", "/v1/explain"])
+def test_a_refusal_repeats_nothing_that_was_sent(
+    dated: TestClient, route: str, field: str, value: Any
+) -> None:
+    row = {"age": 30.0, "start": "2020-05-17"}
+    body: dict[str, Any] = {"rows": [row], "y_hat": [0.5]}
+    if field in row:
+        row[field] = value
+    else:
+        body[field] = [value] if field in ("y_hat", "ids") else value
+    found = dated.post(route, json=body)
+    if field == "start":
+        assert found.status_code == (200 if value is None else 422)
+    if found.status_code != 200:
+        assert found.status_code == 422
+        for text in (SECRET, str(NUMBER), "now", "today"):
+            assert text not in found.text
+
+
+@pytest.fixture(scope="module")
+def dated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    """The service of a table with dates, whose outputs must be probabilities."""
+    path = tmp_path_factory.mktemp("dated") / "fit.safetensors"
+    rng = np.random.default_rng(0)
+    days = pandas.Timestamp("2020-01-01") + pandas.to_timedelta(
+        rng.integers(0, 900, 40), unit="D"
+    )
+    frame = pandas.DataFrame({"age": rng.normal(40, 9, 40), "start": days})
+    y = 1 / (1 + np.exp(-(frame["age"].to_numpy() - 40) / 9))
+    table = FairTable(scale="standard").fit(frame, y)
+    post = GLIFPostProcessor(target_degree=5, link=Logit(eps=1e-3))
+    post.fit(table.transform(frame), torch.from_numpy(y))
+    post.save(path, metadata={"table": table.to_config()})
+    with TestClient(create_app(path), base_url=HERE) as client:
+        yield client
+
+
+@pytest.mark.parametrize(
+    ("date", "status"),
+    [
+        ("2020-05-17", 200),
+        ("2020-05-17T10:30", 200),
+        ("2020-05-17T10:30:15.25Z", 200),
+        ("2020-05-17 10:30:15+02:00", 200),
+        (None, 200),
+        ("2020-02-30", 422),
+        ("2020-13-01", 422),
+        ("", 422),
+        ("NaT", 422),
+        ("17.05.2020", 422),
+        ("May 2020", 422),
+        (20200517, 422),
+    ],
+)
+def test_dates_are_written_as_iso_8601_has_it(
+    dated: TestClient, date: Any, status: int
+) -> None:
+    body = {"rows": [{"age": 30.0, "start": date}], "y_hat": [0.5]}
+    assert dated.post("/v1/correct", json=body).status_code == status
+
+
+def test_pages_do_not_repeat_what_they_refuse(client: TestClient) -> None:
+    found = client.get(f"/people/{SECRET}")
+    assert (found.status_code, SECRET in found.text) == (422, False)
 
 
 @pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "", "[::"])
