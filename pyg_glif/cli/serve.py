@@ -69,7 +69,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--show-people",
         action="store_true",
-        help="show ids and features of the fitted people to whoever may ask",
+        help="show ids, features and scores of the fitted people to whoever may ask, "
+        "and answer exactly",
+    )
+    group.add_argument(
+        "--min-shared",
+        type=int,
+        metavar="N",
+        help="without --show-people: fitted people, in effect, that a correction must "
+        "rest on; newcomers with fewer keep their output (default: 5)",
+    )
+    group.add_argument(
+        "--resolution",
+        type=float,
+        metavar="R",
+        help="without --show-people: steps in which answers are computed, of the own "
+        "share and in standard deviations of outputs; 0 is exact (default: 0.02)",
     )
     group = parser.add_argument_group("monitor")
     group.add_argument(
@@ -150,6 +165,7 @@ def run(args: argparse.Namespace) -> Outcome:
     from pyg_glif.serve import create_app
 
     given = ("threshold", "max_rows", "max_bytes", "reload_seconds")
+    given += ("min_shared", "resolution")
     options = {name: getattr(args, name) for name in given}
     if args.allow_host:
         options["hosts"] = ("127.0.0.1", "localhost", "::1", *args.allow_host)

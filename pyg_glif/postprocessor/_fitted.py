@@ -336,7 +336,7 @@ class Fitted:
         values, counts = [y_new[:0]], [torch.empty(0, dtype=torch.long)]
         precision = self.own_weight(y_std, len(x_new))
         none = precision[:0]
-        certificates = [Certificate(none.cpu(), none.cpu(), counts[0])]
+        certificates = [Certificate(none.cpu(), none.cpu(), counts[0], none.cpu())]
         spread = [(self.noise_root.value[:0], none)] if with_std else []
         ties = []
         for start in range(0, len(x_new), _BLOCK):

@@ -503,7 +503,12 @@ class GLIFPostProcessor(Parameters):
         return sensitivity(self._require_fit("sensitivity"))
 
     def describe(
-        self, people: Any, *, ids: Any = None, table: "FairTable | None" = None
+        self,
+        people: Any,
+        *,
+        ids: Any = None,
+        table: "FairTable | None" = None,
+        output_names: Sequence[Any] | None = None,
     ) -> "GLIFPostProcessor":
         """Tells what the fitted people are like, for letters and reports.
 
@@ -515,8 +520,10 @@ class GLIFPostProcessor(Parameters):
             table (FairTable, optional): What made ``x`` of them: letters are about the
                 columns that it counts, and reasons in its unit.
                 (default: :obj:`None`, all columns)
+            output_names (sequence, optional): What several outputs are called, such as
+                classes. (default: the names of the fit)
 
-        Both are saved with the fit. People who come by ``partial_fit`` have to be
+        All are saved with the fit. People who come by ``partial_fit`` have to be
         described again, with all others; those whom ``forget`` removes are removed.
         Without a description, columns of the fit that have names are taken.
         """
@@ -528,6 +535,12 @@ class GLIFPostProcessor(Parameters):
         if len(features) != len(fitted.x):
             msg = "'people' must have a row for each fitted person"
             raise ValueError(f"{msg} (got {len(features)} for {len(fitted.x)})")
+        if output_names is not None:
+            width = fitted.y_hat[:1].numel()
+            if len(output_names) != width:
+                msg = f"'output_names' must have {width} entries, one per output"
+                raise ValueError(f"{msg} (got {len(output_names)})")
+            features = replace(features, outputs=tuple(map(str, output_names)))
         told = replace(fitted.people, features=features)
         if ids is not None:
             told = replace(told, ids=check_ids(as_ids(ids), len(fitted.x)))

@@ -157,9 +157,7 @@ async def corrected(desk: Desk, scope: Scope, receive: Receive) -> Response:
     answer = await _answered(desk, service, x, y, body.ids)
     return _json(
         {
-            "y_fair": answer.y_fair,
-            "num_peers": answer.num_peers,
-            "certificate": answer.certificate,
+            **answer.to_dict(),
             "notes": notes,
             "fit": service.served.fit_id,
         }

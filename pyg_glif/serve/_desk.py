@@ -56,7 +56,8 @@ class Desk:
 
     def _loaded(self) -> Service:
         """The fit in the file, checked against those it is about."""
-        return Service(Served(self._path, self._people), self.settings)
+        served = Served(self._path, self._people, self.settings.disclosure)
+        return Service(served, self.settings)
 
     def _watched(
         self, ids: Sequence[str | None], y_fair: Tensor, info: TransformInfo

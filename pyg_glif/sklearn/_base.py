@@ -206,7 +206,12 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             lam = self.tune_.best.lam
         post = self._new_post(tau=tau, theta=theta, lam=lam, link=link)
         self.post_ = post.fit(x, y_hat, graph)
-        self.post_.describe(people.frame, ids=ids_of(people.frame), table=self.table_)
+        self.post_.describe(
+            people.frame,
+            ids=ids_of(people.frame),
+            table=self.table_,
+            output_names=self._facts().get("classes") if y_hat.dim() > 1 else None,
+        )
         return self
 
     def explain(self, X: Any, top: int | None = None) -> list[Explanation]:  # noqa: N803
