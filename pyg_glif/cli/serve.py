@@ -232,9 +232,29 @@ def _monitor(args: argparse.Namespace) -> "TreatmentMonitor | None":
 
 
 def read_register(args: argparse.Namespace, post: "GLIFPostProcessor") -> "Register":
-    """Who the fitted people are; raises if the file is about others."""
+    """Who the fitted people are; raises if the file is about others.
+
+    Errors end up in the log of a service, and hold no cell.
+    """
+    from pyg_glif.cli._tables import CellError
+    from pyg_glif.serve.register import RegisterError
+
+    try:
+        return _read_register(args, post)
+    except (RegisterError, OSError):
+        raise
+    except CellError as error:
+        at = ", ".join(f"column '{f.column}' in {f.place}" for f in error.faults)
+        raise RegisterError(f"'{args.people}' cannot be read (see {at})") from None
+    except Exception as error:
+        name = type(error).__name__
+        raise RegisterError(f"'{args.people}' cannot be read ({name})") from None
+
+
+def _read_register(args: argparse.Namespace, post: "GLIFPostProcessor") -> "Register":
+    """The same, with errors of any kind."""
     from pyg_glif.cli._tables import open_table
-    from pyg_glif.serve import Register
+    from pyg_glif.serve.register import Register, RegisterError
 
     table = open_table(args.people)
     wanted = [*([args.id] if args.id else []), *(args.attributes or [])]
@@ -243,7 +263,7 @@ def read_register(args: argparse.Namespace, post: "GLIFPostProcessor") -> "Regis
             meant = nearest_name(name, table.names)
             question = "" if meant is None else f". Did you mean '{meant}'?"
             msg = f"'{args.people}' has no column '{name}'"
-            raise UsageError(f"{msg} (it has {listed(table.names)}){question}")
+            raise RegisterError(f"{msg} (it has {listed(table.names)}){question}")
     frame = table.frame(table.names, [args.id] if args.id else [])
     kept = post.metadata_.get("columns", {}).get("outputs", [])
     if len(frame) == len(post.y_hat_) and all(name in table.names for name in kept):
@@ -259,15 +279,22 @@ def read_register(args: argparse.Namespace, post: "GLIFPostProcessor") -> "Regis
 def _check_same(path: str, outputs: list[str], frame: Any, post: Any) -> None:
     """Raises unless the outputs in a file are those of the fit, row by row."""
     import numpy as np
+    import pandas as pd
+
+    from pyg_glif.serve.register import RegisterError
 
     if not outputs:
         return
     known = post.y_hat_.reshape(len(frame), -1).double().numpy()
-    apart = ~np.isclose(frame[outputs].to_numpy(np.float64), known, rtol=1e-5)
+    given = frame[outputs].apply(pd.to_numeric, errors="coerce").to_numpy(np.float64)
+    apart = ~np.isclose(given, known, rtol=1e-5)
     if apart.any():
         row = int(apart.any(axis=1).argmax())
         msg = f"'{path}' must hold the people of the fit, row by row"
-        raise UsageError(f"{msg} (row {row} has another output)")
+        if np.isnan(given[row][apart[row]]).any():
+            name = outputs[int(np.isnan(given[row]).argmax())]
+            raise RegisterError(f"{msg} (row {row} has no number in '{name}')")
+        raise RegisterError(f"{msg} (row {row} has another output)")
 
 
 @contextlib.contextmanager

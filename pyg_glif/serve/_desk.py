@@ -8,6 +8,7 @@ from pathlib import Path
 
 from torch import Tensor
 
+from pyg_glif.errors import DamagedFileError
 from pyg_glif.monitoring import TreatmentMonitor
 from pyg_glif.postprocessor import GLIFPostProcessor, TransformInfo
 from pyg_glif.serve._batching import Batcher
@@ -15,9 +16,11 @@ from pyg_glif.serve._metrics import Metrics
 from pyg_glif.serve._served import Served, identity
 from pyg_glif.serve._service import Service
 from pyg_glif.serve._settings import Settings
-from pyg_glif.serve.register import Register
+from pyg_glif.serve.register import Register, RegisterError
 
 _log = logging.getLogger("pyg_glif.serve")
+# Errors whose messages hold paths, rows and columns, but no cell of anybody's data.
+_WITHOUT_CELLS = (DamagedFileError, RegisterError, OSError)
 
 
 class Desk:
@@ -118,11 +121,17 @@ class Desk:
             service = await asyncio.to_thread(self._loaded)
             await asyncio.to_thread(service.served.warm_up)
         except Exception as error:
-            self.reload_error = f"{type(error).__name__}: {error}"
+            self.reload_error = _told(error)
             self.metrics.refused()
-            _log.error("kept the fit in use, the new one is refused: %s", error)
+            _log.error("kept the fit in use, the new one is refused: %s", _told(error))
             return
         self.service.stop()
         self.service, self.reload_error = service, None
         self.metrics.loaded(service.served, again=True)
         _log.info("took the fit %s of %s", service.served.fit_id, self._path.name)
+
+
+def _told(error: Exception) -> str:
+    """An error as logs may have it; messages of others may quote what they found."""
+    name = type(error).__name__
+    return f"{name}: {error}" if isinstance(error, _WITHOUT_CELLS) else name
