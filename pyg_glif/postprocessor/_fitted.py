@@ -263,6 +263,26 @@ class Fitted:
         """Smoothed outputs in dual coordinates, float64."""
         return self.solution.value.double()
 
+    def error(self, y_fair: Tensor) -> Tensor:  # [M] or [M, C] -> the same
+        """Bound on the numerical error of every output of fitted or of new samples.
+
+        A new sample's is an average of those of its neighbors. What storing outputs
+        rounds is included. A link without an ``interval`` of its own is taken to grow.
+        """
+        link, eps = self.settings.link, torch.finfo(y_fair.dtype).eps
+        value = y_fair.double()
+        eta = dual_of_people(link, value)
+        bound = self.solution.error_bound.double().reshape(eta.shape[1:])
+        half = bound + eps * eta.abs()
+        low, high = eta - half, eta + half
+        if link is not None:
+            try:
+                low, high = link.interval(low, high)
+            except TypeError:
+                low, high = link.from_dual(low), link.from_dual(high)
+        widest = torch.maximum((high - value).abs(), (value - low).abs())
+        return widest + 2.0 * eps * value.abs()
+
     @property
     def mu(self) -> Tensor:
         """``lam`` times the factor by which the Laplacian scales it."""

@@ -629,6 +629,7 @@ class GLIFPostProcessor(Parameters):
         *,
         attributes: Mapping[str, Any] | None = None,
         groups: Any = None,
+        labels: Any = None,
         threshold: float | None = None,
         difference: float | None = None,
         tolerance: float | Mapping[str, float] | None = None,
@@ -638,7 +639,8 @@ class GLIFPostProcessor(Parameters):
     ) -> AuditReport:
         """Compares the fitted people's treatment before and after.
 
-        See :func:`~pyg_glif.postprocessor.audit` for the arguments.
+        See :func:`~pyg_glif.postprocessor.audit` for the arguments. Outputs that are
+        equal up to the error bound of the solve count as equal.
         """
         fitted = self._require_fit("audit")
         distance = fitted.settings.distance
@@ -651,6 +653,8 @@ class GLIFPostProcessor(Parameters):
             distance=distance,
             attributes=attributes,
             groups=None if groups is None else to_labels("groups", groups),
+            labels=None if labels is None else to_labels("labels", labels),
+            error=fitted.error(fitted.y_fair),
             threshold=threshold,
             difference=difference,
             tolerance=tolerance,

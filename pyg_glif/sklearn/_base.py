@@ -302,6 +302,8 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             lap=graph.laplacian(self.post_.theta),
             attributes=attributes,
             groups=None if groups is None else to_labels("groups", groups),
+            labels=self._labels(y) if decides and y is not None else None,
+            error=self.post_._fitted.error(after),
             threshold=0.5 if decides else None,
             difference=difference,
             tolerance=tolerance,
@@ -440,6 +442,10 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     @abstractmethod
     def _scores(self, y: Any, before: Tensor, after: Tensor) -> dict[str, float]:
         """How good outputs are, before and after."""
+
+    def _labels(self, y: Any) -> Tensor | None:
+        """True classes by number, of a classifier."""
+        return None
 
     def _facts(self) -> dict[str, Any]:
         """What else a file holds."""
