@@ -72,10 +72,9 @@ def api(desk: Desk) -> APIRouter:
             raise HTTPException(403, "people are not shown. See --show-people")
         x, y, notes = _people(service, body)
         frame = None
-        if body.rows is not None and service.served.table is not None:
-            frame = service.served.frame(
-                [r.model_dump(by_alias=True) for r in body.rows]
-            )
+        rows = getattr(body, "rows", None)  # not of a fit without named columns
+        if rows is not None and service.served.table is not None:
+            frame = service.served.frame([r.model_dump(by_alias=True) for r in rows])
         try:
             found = await asyncio.to_thread(
                 service.explain_new, x, y, body.top, body.names, frame
