@@ -164,8 +164,8 @@ def run(args: argparse.Namespace) -> Outcome:
 
     from pyg_glif.serve import create_app
 
-    given = ("threshold", "max_rows", "max_bytes", "reload_seconds")
-    given += ("min_shared", "resolution")
+    given = ["threshold", "max_rows", "max_bytes", "reload_seconds"]
+    given += ["min_shared", "resolution"]
     options = {name: getattr(args, name) for name in given}
     if args.allow_host:
         options["hosts"] = ("127.0.0.1", "localhost", "::1", *args.allow_host)

@@ -6,7 +6,6 @@ the picture are in ``_people``, ``_stream``, ``_journal`` and ``_figure``.
 
 import math
 import threading
-import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
@@ -17,6 +16,7 @@ import torch
 
 from pyg_glif._plain import plain
 from pyg_glif._validate import check_choice, check_count, check_kind, check_scalar
+from pyg_glif._warn import warn_caller
 from pyg_glif.errors import ClockWarning
 from pyg_glif.monitoring._figure import drawn
 from pyg_glif.monitoring._journal import Journal
@@ -418,7 +418,7 @@ class TreatmentMonitor:
             if not self._tally["num_steps_back"]:
                 msg = f"'time' went back by {last - time:g} seconds"
                 msg = f"{msg}: people count in the order in which they come"
-                warnings.warn(msg, ClockWarning, stacklevel=5)
+                warn_caller(msg, ClockWarning)
             self._tally["num_steps_back"] += 1
             return
         self._tally["last_time"] = time

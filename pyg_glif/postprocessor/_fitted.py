@@ -149,7 +149,7 @@ class TransformInfo:
     Args:
         num_neighbors (Tensor): Neighbours of each new person among the fitted ones;
             with ``joint=True`` other new people count as well.
-        solution (Solution, optional): Certificate of the solve of ``joint=True``, in
+        solution (Solution, optional): Error bound of the solve of ``joint=True``, in
             dual coordinates.
         certificate (Certificate, optional): What holds for each new person;
             :obj:`None` with ``joint=True``, where it depends on who else is new.

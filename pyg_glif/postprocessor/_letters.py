@@ -89,7 +89,7 @@ def explained(
         closest=closest,
         reasons=reasons,
         num_higher=higher,
-        output_names=fitted.names[1] or (known and known.outputs),
+        output_names=fitted.names[1] or (None if known is None else known.outputs),
     )
 
 

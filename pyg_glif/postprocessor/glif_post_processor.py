@@ -868,7 +868,7 @@ class GLIFPostProcessor(Parameters):
     def _new_features(self, name: str, x: Any) -> Tensor:
         """Features of new people, in the order, precision and place of the fit."""
         fitted = self._require_fit("transform")
-        order = column_order(name, column_names(name, x), fitted.names[0], 5)
+        order = column_order(name, column_names(name, x), fitted.names[0])
         out = check_rows(name, to_tensor(name, x), fitted.x.size(1)).to(fitted.x)
         return check_features(name, out if order is None else out[:, order])
 
@@ -893,7 +893,7 @@ class GLIFPostProcessor(Parameters):
         """Features and outputs of new people, and the order of the output columns."""
         fitted = self._require_fit("transform")
         x, name = self._new_features(*features), outputs[0]
-        order = column_order(name, column_names(*outputs), fitted.names[1], 4)
+        order = column_order(name, column_names(*outputs), fitted.names[1])
         y = to_tensor(*outputs)
         check_rank(name, y, fitted.y_hat.dim())
         if y.dim() == 2:

@@ -167,7 +167,7 @@ class Served:
             return self.post.explain_new(x, y_hat_new=y, people=frame)
         found = self.post.explain_new(x, y_hat_new=y)
         answer = self.correct(x, y)
-        hidden = {"closest": None, "reasons": None, "num_higher": None}
+        hidden: dict[str, Any] = {"closest": None, "reasons": None, "num_higher": None}
         if answer.uncorrected[0]:
             own, none = Contribution(1, 1.0, found.y_hat), Contribution(0, 0.0)
             hidden |= {"own": own, "peers": none, "others": none, "is_withheld": True}

@@ -303,7 +303,7 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             attributes=attributes,
             groups=None if groups is None else to_labels("groups", groups),
             labels=self._labels(y) if decides and y is not None else None,
-            error=self.post_._fitted.error(after),
+            error=self.post_._require_fit("audit").error(after),
             threshold=0.5 if decides else None,
             difference=difference,
             tolerance=tolerance,

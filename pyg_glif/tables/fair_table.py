@@ -4,7 +4,6 @@ Longer than most modules: it is the one door to this part, and most of it is wha
 takes, documentation, checks of parameters and plain data.
 """
 
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
@@ -22,6 +21,7 @@ from pyg_glif._validate import (
     check_known,
     check_scalar,
 )
+from pyg_glif._warn import warn_caller
 from pyg_glif.errors import NotFittedError, SimilarityWarning
 from pyg_glif.tables._columns import (
     REMEDY,
@@ -202,7 +202,7 @@ class FairTable(Parameters):
         variances = np.array([part.var(axis=0).sum() for part in parts])
         if not variances.any():
             msg = "Everybody has the same coordinates: no column that counts matters"
-            warnings.warn(msg, SimilarityWarning, stacklevel=2)
+            warn_caller(msg, SimilarityWarning)
         shares = variances / (variances.sum() or 1.0)
         erasure = None
         if self.proxies and variances.any():
@@ -245,7 +245,7 @@ class FairTable(Parameters):
         ]
         if unseen:
             msg = f"'df' has values that the fit has not seen: {'; '.join(unseen)}"
-            warnings.warn(f"{msg}. They count as average", stacklevel=2)
+            warn_caller(f"{msg}. They count as average")
         z = np.hstack([one.table for one in readings.values()])
         return torch.from_numpy(z if self._erasure is None else self._erasure(z))
 

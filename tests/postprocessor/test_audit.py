@@ -227,7 +227,7 @@ def test_report_can_be_exported() -> None:
     bound = float(post.solution_.error_bound.max())
     assert record["certificate"]["error_bound"] == bound
     text = found.to_markdown()
-    for heading in ("# Individual fairness audit", "## Certificate"):
+    for heading in ("# Individual fairness audit", "## Numerical error"):
         assert heading in text
     assert f"| people | {len(group.x)} |" in text
     assert repr(found) == f"AuditReport(num_people=60, num_measures={len(names)})"
