@@ -12,7 +12,7 @@ def warn_caller(message: str, category: type[Warning] = UserWarning) -> None:
     level, frame = 2, sys._getframe(1)
     while frame.f_back is not None and _package(frame.f_globals) in _BETWEEN:
         level, frame = level + 1, frame.f_back
-    warnings.warn(message, category, stacklevel=level - 1)
+    warnings.warn(message, category, stacklevel=level)
 
 
 def _package(variables: dict[str, object]) -> str:
