@@ -4,7 +4,6 @@ Nothing is imported for that: NumPy's protocols are enough to read any of them, 
 class of a value is enough to build another.
 """
 
-import warnings
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from numbers import Complex, Real
@@ -14,6 +13,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+
+from pyg_glif._warn import warn_caller
 
 _NUMBERS = "fiub"  # NumPy's kinds: floating point, signed, unsigned, truth values
 _TABLE = "'pyg_glif.tables.FairTable'"
@@ -115,7 +116,6 @@ def column_order(
     name: str,
     given: Sequence[Any] | None,
     fitted: Sequence[Any] | None,
-    stacklevel: int = 2,
 ) -> list[int] | None:
     """Where the columns of a fit are among those given now, by their names.
 
@@ -131,9 +131,7 @@ def column_order(
         if named is not None and list(named) != list(range(len(named))):
             which = ("has no", "had") if given is None else ("has", "had no")
             msg = f"'{name}' {which[0]} column names, while the fit {which[1]}"
-            warnings.warn(
-                f"{msg}: columns are taken by position", stacklevel=stacklevel
-            )
+            warn_caller(f"{msg}: columns are taken by position")
         return None
     missing = [n for n in fitted if n not in given]
     extra = [n for n in given if n not in fitted]

@@ -171,6 +171,13 @@ class People:
                 raise _bad_label(text, count)
         return np.array([int(number) for number in numbers], dtype=np.int64)[index]
 
+    def labels_of(self, args: argparse.Namespace) -> "Tensor | None":
+        """True classes, -1 where they are not known; of a single output alone."""
+        if self.labels is None or self.y.dim() > 1:
+            return None
+        label, there = self.classes(args.positive)
+        return label.long().masked_fill(~there, -1)
+
     def accuracy(self, y: "Tensor", positive: str | None, threshold: float) -> float:
         """Share of known labels that the outputs get right."""
         label, there = self.classes(positive)

@@ -117,6 +117,7 @@ def audit_options(args: argparse.Namespace, people: "People") -> dict[str, Any]:
     return {
         "attributes": people.attribute_codes(),
         "groups": people.group_codes(),
+        "labels": people.labels_of(args),
         "k": k or None,
         **stated,
         **keywords(args, "--threshold", "--difference", "--num-worst"),

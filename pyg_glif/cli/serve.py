@@ -71,7 +71,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--show-people",
         action="store_true",
-        help="show ids and features of the fitted people to whoever may ask",
+        help="show ids, features and scores of the fitted people to whoever may ask, "
+        "and answer exactly",
+    )
+    group.add_argument(
+        "--min-shared",
+        type=int,
+        metavar="N",
+        help="without --show-people: fitted people, in effect, that a correction must "
+        "rest on; newcomers with fewer keep their output (default: 5)",
+    )
+    group.add_argument(
+        "--resolution",
+        type=float,
+        metavar="R",
+        help="without --show-people: steps in which answers are computed, of the own "
+        "share and in standard deviations of outputs; 0 is exact (default: 0.02)",
     )
     group = parser.add_argument_group("monitor")
     group.add_argument(
@@ -152,7 +167,8 @@ def run(args: argparse.Namespace) -> Outcome:
     from pyg_glif.serve import create_app
     from pyg_glif.serve.network import config
 
-    given = ("threshold", "max_rows", "max_bytes", "reload_seconds")
+    given = ["threshold", "max_rows", "max_bytes", "reload_seconds"]
+    given += ["min_shared", "resolution"]
     options = {name: getattr(args, name) for name in given}
     if args.allow_host:
         options["hosts"] = ("127.0.0.1", "localhost", "::1", *args.allow_host)
@@ -233,9 +249,29 @@ def _monitor(args: argparse.Namespace) -> "TreatmentMonitor | None":
 
 
 def read_register(args: argparse.Namespace, post: "GLIFPostProcessor") -> "Register":
-    """Who the fitted people are; raises if the file is about others."""
+    """Who the fitted people are; raises if the file is about others.
+
+    Errors end up in the log of a service, and hold no cell.
+    """
+    from pyg_glif.cli._tables import CellError
+    from pyg_glif.serve.register import RegisterError
+
+    try:
+        return _read_register(args, post)
+    except (RegisterError, OSError):
+        raise
+    except CellError as error:
+        at = ", ".join(f"column '{f.column}' in {f.place}" for f in error.faults)
+        raise RegisterError(f"'{args.people}' cannot be read (see {at})") from None
+    except Exception as error:
+        name = type(error).__name__
+        raise RegisterError(f"'{args.people}' cannot be read ({name})") from None
+
+
+def _read_register(args: argparse.Namespace, post: "GLIFPostProcessor") -> "Register":
+    """The same, with errors of any kind."""
     from pyg_glif.cli._tables import open_table
-    from pyg_glif.serve import Register
+    from pyg_glif.serve.register import Register, RegisterError
 
     table = open_table(args.people)
     wanted = [*([args.id] if args.id else []), *(args.attributes or [])]
@@ -244,7 +280,7 @@ def read_register(args: argparse.Namespace, post: "GLIFPostProcessor") -> "Regis
             meant = nearest_name(name, table.names)
             question = "" if meant is None else f". Did you mean '{meant}'?"
             msg = f"'{args.people}' has no column '{name}'"
-            raise UsageError(f"{msg} (it has {listed(table.names)}){question}")
+            raise RegisterError(f"{msg} (it has {listed(table.names)}){question}")
     frame = table.frame(table.names, [args.id] if args.id else [])
     kept = post.metadata_.get("columns", {}).get("outputs", [])
     if len(frame) == len(post.y_hat_) and all(name in table.names for name in kept):
@@ -260,15 +296,22 @@ def read_register(args: argparse.Namespace, post: "GLIFPostProcessor") -> "Regis
 def _check_same(path: str, outputs: list[str], frame: Any, post: Any) -> None:
     """Raises unless the outputs in a file are those of the fit, row by row."""
     import numpy as np
+    import pandas as pd
+
+    from pyg_glif.serve.register import RegisterError
 
     if not outputs:
         return
     known = post.y_hat_.reshape(len(frame), -1).double().numpy()
-    apart = ~np.isclose(frame[outputs].to_numpy(np.float64), known, rtol=1e-5)
+    given = frame[outputs].apply(pd.to_numeric, errors="coerce").to_numpy(np.float64)
+    apart = ~np.isclose(given, known, rtol=1e-5)
     if apart.any():
         row = int(apart.any(axis=1).argmax())
         msg = f"'{path}' must hold the people of the fit, row by row"
-        raise UsageError(f"{msg} (row {row} has another output)")
+        if np.isnan(given[row][apart[row]]).any():
+            name = outputs[int(np.isnan(given[row]).argmax())]
+            raise RegisterError(f"{msg} (row {row} has no number in '{name}')")
+        raise RegisterError(f"{msg} (row {row} has another output)")
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""The certified solve over parts, and its result in the order of the input."""
+"""The solve over parts with its error bound, in the order of the input."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

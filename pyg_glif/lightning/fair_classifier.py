@@ -1,7 +1,6 @@
 """Training a classifier, with or without terms for fairness."""
 
 import copy
-import warnings
 from typing import Any, Literal
 
 import torch
@@ -20,6 +19,7 @@ from pyg_glif._validate import (
     check_width,
     full_precision,
 )
+from pyg_glif._warn import warn_caller
 from pyg_glif.errors import SimilarityWarning
 from pyg_glif.lightning._batch import Rows, to_rows
 from pyg_glif.lightning._terms import Terms, parameters_of
@@ -163,7 +163,7 @@ class FairClassifier(LightningModule):
                 msg = f"{shown} found no edge in the first epoch and has no effect"
                 remedy = "Raise 'tau' ('pyg_glif.suggest_tau' finds one)"
                 remedy = "Give the graph edges" if term.tau is None else remedy
-                warnings.warn(f"{msg}. {remedy}", SimilarityWarning, stacklevel=2)
+                warn_caller(f"{msg}. {remedy}", SimilarityWarning)
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
         """The loss of a batch and its terms."""

@@ -1,7 +1,6 @@
 """A metric from pairs that were judged similar or not."""
 
 import math
-import warnings
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +18,7 @@ from pyg_glif._validate import (
     check_scalar,
     check_tensor,
 )
+from pyg_glif._warn import warn_caller
 from pyg_glif.distances import Mahalanobis
 from pyg_glif.errors import ConvergenceError, ConvergenceWarning
 from pyg_glif.metric_learning._base import features, row_chunks
@@ -162,7 +162,7 @@ class EXPLORE:
         )
         if self.throw:
             raise ConvergenceError(msg)
-        warnings.warn(msg, ConvergenceWarning, stacklevel=3)
+        warn_caller(msg, ConvergenceWarning)
 
 
 def _checked_pairs(x1: Any, x2: Any, similar: Any, chunk_size: int) -> JudgedPairs:

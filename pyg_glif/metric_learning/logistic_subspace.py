@@ -1,6 +1,5 @@
 """Directions that predict protected attributes."""
 
-import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,7 @@ from pyg_glif._validate import (
     check_subspace_rank,
     check_two_classes,
 )
+from pyg_glif._warn import warn_caller
 from pyg_glif.distances import SensitiveSubspace
 from pyg_glif.errors import ConvergenceError, ConvergenceWarning
 from pyg_glif.metric_learning._base import features, labels
@@ -218,7 +218,7 @@ def _give_up(
     )
     if learner.throw:
         raise ConvergenceError(msg)
-    warnings.warn(msg, ConvergenceWarning, stacklevel=4)
+    warn_caller(msg, ConvergenceWarning)
 
 
 def _check_columns(name: str, value: Iterable[int], num_features: int) -> None:

@@ -7,7 +7,6 @@ the picture are in ``_people``, ``_stream``, ``_journal`` and ``_figure``.
 import contextlib
 import math
 import threading
-import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -25,6 +24,7 @@ from pyg_glif._validate import (
     check_scalar,
     check_tensor,
 )
+from pyg_glif._warn import warn_caller
 from pyg_glif.errors import ClockWarning
 from pyg_glif.monitoring._figure import drawn
 from pyg_glif.monitoring._journal import Journal
@@ -436,7 +436,7 @@ class TreatmentMonitor:
             if not tally["num_steps_back"]:
                 msg = f"'time' went back by {last - time:g} seconds"
                 msg = f"{msg}: people count in the order in which they come"
-                warnings.warn(msg, ClockWarning, stacklevel=4)
+                warn_caller(msg, ClockWarning)
             tally["num_steps_back"] += 1
             return
         tally["last_time"] = time

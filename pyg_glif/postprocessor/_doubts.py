@@ -1,13 +1,13 @@
 """Signs that who counts as similar is not what was meant, said as warnings."""
 
 import math
-import warnings
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from pyg_glif._outcomes import outcome_like
+from pyg_glif._warn import warn_caller
 from pyg_glif.distances import Euclidean, FairDistance
 from pyg_glif.errors import SimilarityWarning
 
@@ -100,4 +100,4 @@ def _spread(x: Tensor) -> tuple[Tensor, Tensor]:  # [N, F] -> [F], [F]
 
 def _warn(message: str) -> None:
     """Warns whoever called the method of the post-processor."""
-    warnings.warn(message, SimilarityWarning, stacklevel=4)
+    warn_caller(message, SimilarityWarning)

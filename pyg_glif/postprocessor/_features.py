@@ -10,6 +10,9 @@ from torch import Tensor
 
 from pyg_glif._arrays import column_names
 
+# What dates that have no time of day end in.
+_MIDNIGHT = " 00:00:00"
+
 
 @dataclass(frozen=True, eq=False)
 class Features:
@@ -23,6 +26,10 @@ class Features:
         places (tuple, optional): For each column, which coordinate of the fit is its
             effect on the model. (default: :obj:`None`, not known)
         unit (str): The unit of these effects. (default: ``""``)
+        reach (tuple, optional): For each column of a table, the largest distance that
+            it alone makes: zero if it has no effect. (default: :obj:`None`, not known)
+        outputs (tuple, optional): What several outputs are called.
+            (default: :obj:`None`, not known)
 
     Shapes:
         - **values:** :math:`(N, F)`
@@ -33,6 +40,8 @@ class Features:
     levels: tuple[tuple[str, ...] | None, ...]
     places: tuple[int, ...] | None = None
     unit: str = ""
+    reach: tuple[float, ...] | None = None
+    outputs: tuple[str, ...] | None = None
 
     @classmethod
     def of(cls, frame: Any) -> "Features":
@@ -60,6 +69,8 @@ class Features:
         config = table.to_config()
         columns = [str(column["name"]) for column in config["columns"]]
         out = cls.of(frame[list(_wanted(frame, columns))])
+        reach = tuple(float(column["reach"]) for column in config["columns"])
+        out = replace(out, reach=reach)
         single = all(len(column["labels"]) == 1 for column in config["columns"])
         by_effect = config["params"]["scale"] in ("effect", "conditional")
         if not (single and by_effect and config["erasure"] is None):
@@ -122,20 +133,20 @@ class Features:
             "levels": self.levels,
             "places": self.places,
             "unit": self.unit,
+            "reach": self.reach,
+            "outputs": self.outputs,
         }
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], values: Tensor) -> "Features":
         """What :meth:`to_config` described, with its values."""
         levels = tuple(None if one is None else tuple(one) for one in config["levels"])
-        places = config["places"]
-        return cls(
-            tuple(config["names"]),
-            values,
-            levels,
-            None if places is None else tuple(places),
-            config["unit"],
+        places, reach, outputs = (
+            None if config.get(name) is None else tuple(config[name])
+            for name in ("places", "reach", "outputs")
         )
+        named = tuple(config["names"])
+        return cls(named, values, levels, places, config["unit"], reach, outputs)
 
 
 def _read(frame: Any, name: Any) -> tuple[Any, tuple[str, ...] | None]:
@@ -150,7 +161,10 @@ def _read(frame: Any, name: Any) -> tuple[Any, tuple[str, ...] | None]:
         return series.to_numpy(dtype=np.float64, na_value=np.nan), None
     codes, found = pandas.factorize(series, sort=False)
     value = np.where(codes < 0, np.nan, codes.astype(np.float64))
-    return value, tuple(str(one) for one in found)
+    texts = [str(one) for one in found]
+    if all(text.endswith(_MIDNIGHT) for text in texts):  # days, not moments
+        texts = [text.removesuffix(_MIDNIGHT) for text in texts]
+    return value, tuple(texts)
 
 
 def _wanted(frame: Any, names: Sequence[str]) -> Iterator[Any]:

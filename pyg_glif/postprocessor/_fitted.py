@@ -149,7 +149,7 @@ class TransformInfo:
     Args:
         num_neighbors (Tensor): Neighbours of each new person among the fitted ones;
             with ``joint=True`` other new people count as well.
-        solution (Solution, optional): Certificate of the solve of ``joint=True``, in
+        solution (Solution, optional): Error bound of the solve of ``joint=True``, in
             dual coordinates.
         certificate (Certificate, optional): What holds for each new person;
             :obj:`None` with ``joint=True``, where it depends on who else is new.
@@ -263,6 +263,26 @@ class Fitted:
         """Smoothed outputs in dual coordinates, float64."""
         return self.solution.value.double()
 
+    def error(self, y_fair: Tensor) -> Tensor:  # [M] or [M, C] -> the same
+        """Bound on the numerical error of every output of fitted or of new samples.
+
+        A new sample's is an average of those of its neighbors. What storing outputs
+        rounds is included. A link without an ``interval`` of its own is taken to grow.
+        """
+        link, eps = self.settings.link, torch.finfo(y_fair.dtype).eps
+        value = y_fair.double()
+        eta = dual_of_people(link, value)
+        bound = self.solution.error_bound.double().reshape(eta.shape[1:])
+        half = bound + eps * eta.abs()
+        low, high = eta - half, eta + half
+        if link is not None:
+            try:
+                low, high = link.interval(low, high)
+            except TypeError:
+                low, high = link.from_dual(low), link.from_dual(high)
+        widest = torch.maximum((high - value).abs(), (value - low).abs())
+        return widest + 2.0 * eps * value.abs()
+
     @property
     def mu(self) -> Tensor:
         """``lam`` times the factor by which the Laplacian scales it."""
@@ -336,7 +356,7 @@ class Fitted:
         values, counts = [y_new[:0]], [torch.empty(0, dtype=torch.long)]
         precision = self.own_weight(y_std, len(x_new))
         none = precision[:0]
-        certificates = [Certificate(none.cpu(), none.cpu(), counts[0])]
+        certificates = [Certificate(none.cpu(), none.cpu(), counts[0], none.cpu())]
         spread = [(self.noise_root.value[:0], none)] if with_std else []
         ties = []
         for start in range(0, len(x_new), _BLOCK):

@@ -5,10 +5,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from pyg_glif._disclosure import MIN_SHARED, effective_number, is_shared
 from pyg_glif.postprocessor._features import Features
 from pyg_glif.postprocessor._fitted import Fitted
 from pyg_glif.postprocessor.explanation import (
-    CROWD,
     Contribution,
     Difference,
     Explanation,
@@ -70,7 +70,8 @@ def explained(
     if ids is not None:
         names = tuple(None if at < 0 else ids[at] for at in shown.tolist())
     link = fitted.settings.link
-    closest, reasons, higher = _differences(fitted, who, weight)
+    known = features_of(fitted)
+    closest, reasons, higher = _differences(fitted, who, weight, known)
     return Explanation(
         shown,
         everybody[index],
@@ -88,7 +89,7 @@ def explained(
         closest=closest,
         reasons=reasons,
         num_higher=higher,
-        output_names=fitted.names[1],
+        output_names=fitted.names[1] or (None if known is None else known.outputs),
     )
 
 
@@ -96,8 +97,9 @@ def _part(fitted: Fitted, weight: Tensor, which: Tensor) -> Contribution:
     """Number, share and average of some of the fitted people."""
     rows = which.nonzero().flatten()
     share = float(weight[rows].sum())
+    effective = effective_number(weight[rows])
     if not rows.numel() or share == 0.0:
-        return Contribution(int(rows.numel()), share)
+        return Contribution(int(rows.numel()), share, None, effective)
     some = fitted.y_hat[rows]
     eta = fitted.settings.to_dual(some).double()
     mean = (weight[rows].unsqueeze(1) * eta).sum(0, keepdim=True) / share
@@ -105,14 +107,14 @@ def _part(fitted: Fitted, weight: Tensor, which: Tensor) -> Contribution:
     found = mean.reshape(like.shape)
     if fitted.settings.link is not None:
         found = fitted.settings.link.from_dual(found)
-    return Contribution(int(rows.numel()), share, _output(found))
+    return Contribution(int(rows.numel()), share, _output(found), effective)
 
 
 def _differences(
-    fitted: Fitted, who: Subject, weight: Tensor
+    fitted: Fitted, who: Subject, weight: Tensor, known: Features | None
 ) -> tuple[Any, Any, int | None]:
     """In what the closest differ, what tells from higher-scored peers, how many."""
-    known, higher = features_of(fitted), None
+    higher = None
     single = fitted.y_hat[:1].numel() == 1 and who.y_fair is not None
     chosen = who.peers
     if single and who.y_fair is not None:
@@ -123,14 +125,14 @@ def _differences(
         return None, None, higher
     spread, mine = known.spread(), who.features
     closest: tuple[Difference, ...] | None = None
-    if who.peers.numel() >= CROWD:
+    if is_shared(who.peers.numel()):
         dist = fitted.dist_from(who.x, who.peers)
-        near = who.peers[dist.sort(stable=True).indices[:CROWD]]
+        near = who.peers[dist.sort(stable=True).indices[:MIN_SHARED]]
         closest = closest_differences(mine, known.only(near), spread)
     reasons: tuple[Difference, ...] | None = None
-    if higher is not None and higher >= CROWD:
-        part = weight[chosen].clamp(min=0.0)
-        part = part if float(part.sum()) > 0 else torch.ones_like(part)
+    part = weight[chosen].clamp(min=0.0)
+    part = part if float(part.sum()) > 0 else torch.ones_like(part)
+    if higher is not None and is_shared(effective_number(part)):
         gain = None
         if known.places is not None:
             apart = fitted.x[chosen].double() - who.x.double()

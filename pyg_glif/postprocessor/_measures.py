@@ -1,7 +1,7 @@
 """Measures with intervals, from draws of people."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -15,7 +15,7 @@ from pyg_glif._validate import (
 from pyg_glif.graph import SimilarityGraph
 from pyg_glif.laplacian import LaplacianOperator
 from pyg_glif.metrics import laplacian_energy, local_lipschitz
-from pyg_glif.postprocessor._treatment import Attribute
+from pyg_glif.postprocessor._treatment import Attribute, GroupRate
 from pyg_glif.postprocessor.report import Estimate, Measure
 
 _QUANTILES = (0.5, 0.9, 0.99)
@@ -77,6 +77,12 @@ class Draws:
         if two:
             title = f"{title} ({label.names[1]} - {label.names[0]})"
         return Measure(f"gap_by_{name}", title, "", *found)
+
+    def rate_gap(self, rate: GroupRate) -> Measure:
+        """Difference of the shares of groups with a positive decision."""
+        found = self.gap(rate.attribute, rate.chosen, rate.label)
+        what = rate.title.partition(" by ")[0].lower()
+        return replace(found, name=rate.name, title=f"{what}, {found.title}")
 
     def _of_means(self, groups: list[Tensor]) -> Tensor:  # [S, G, ...]
         """Draws of the means of groups."""

@@ -18,7 +18,6 @@ import hashlib
 import json
 import math
 import os
-import warnings
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -31,6 +30,7 @@ from torch import Tensor
 
 from pyg_glif._files import replacing
 from pyg_glif._validate import check_choice
+from pyg_glif._warn import warn_caller
 from pyg_glif.errors import DamagedFileError, UnprotectedFileWarning
 from pyg_glif.graph import SimilarityGraph
 from pyg_glif.kinds import Kind, build, describe, registered
@@ -411,9 +411,7 @@ def _adopt_version_1(
         header["objects"] = {name: _from_version_1(name, one) for name, one in objects}
     header["metadata"] = {} if columns is None else {"columns": columns}
     msg = f"'{path}' is of format version 1, in which no checksum covers the settings"
-    warnings.warn(
-        f"{msg}. Save it again to protect them", UnprotectedFileWarning, stacklevel=5
-    )
+    warn_caller(f"{msg}. Save it again to protect them", UnprotectedFileWarning)
 
 
 def _from_version_1(family: str, record: dict[str, Any] | None) -> Any:

@@ -134,7 +134,7 @@ def markdown_of(report: "AuditReport") -> str:
         if table is not None:
             parts += _markdown(table, "##" if table.name == "measures" else "###")
     if report.certificate:
-        parts += ["## Certificate", escaped(certificate_of(report))]
+        parts += ["## Numerical error", escaped(certificate_of(report))]
     parts.append("## Charts as tables")
     for chart in charts_of(report):
         parts += _markdown(chart.table, "###")
@@ -263,7 +263,7 @@ def columns_of(report: "AuditReport") -> Table | None:
 
 
 def certificate_of(report: "AuditReport") -> str:
-    """The certificate in a sentence."""
+    """The numerical error bound in a sentence."""
     found = report.certificate
     if not found:
         return ""

@@ -1,6 +1,6 @@
 """Who got what: people, pairs and groups, with the outputs of their peers."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import sqrt
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from pyg_glif._arrays import to_labels
-from pyg_glif._validate import check_labels, check_num_groups
+from pyg_glif._validate import check_known, check_labels, check_num_groups
 from pyg_glif.graph import SimilarityGraph
 from pyg_glif.laplacian import LaplacianOperator
 from pyg_glif.pages import number
@@ -86,18 +86,22 @@ class Unlike:
         return f"got outputs more than {number(self.difference)} apart"
 
     def among(self, pairs: "PairTreatment", when: int) -> Tensor:  # [P]
-        """Which pairs are treated unlike."""
+        """Which pairs are treated unlike: never those with equal outputs."""
         if self.difference is not None:
             return pairs.apart[when] > self.difference
         assert self.decision is not None
         decision = self.decision[when]
-        return decision[pairs.pairs.first] != decision[pairs.pairs.second]
+        differ = decision[pairs.pairs.first] != decision[pairs.pairs.second]
+        return differ & (pairs.apart[when] > 0)
 
 
 class PairTreatment:
-    """Every pair of neighbours once, and how far their outputs are apart."""
+    """Every pair of neighbours once, and how far their outputs are apart.
 
-    def __init__(self, graph: SimilarityGraph, both: Tensor) -> None:
+    Outputs that are equal up to their numerical error, ``error``, are not apart.
+    """
+
+    def __init__(self, graph: SimilarityGraph, both: Tensor, error: Tensor) -> None:
         row, col = graph.edge_index.to(both.device)
         once = row < col
         dist = graph.sq_dist.to(both.device)[once].double().sqrt()
@@ -108,6 +112,7 @@ class PairTreatment:
         for y in both.unbind(2):
             square += (y[:, first] - y[:, second]).square_()
         self.apart = square.sqrt_()  # [T, P]
+        self.apart[self.apart <= error[:, first] + error[:, second]] = 0.0
 
     @cached_property
     def identical(self) -> Tensor:  # [P]
@@ -148,16 +153,32 @@ class PairTreatment:
         return Pair(i, j, float(dist), *found)
 
 
+def settled(both: Tensor, error: Tensor, threshold: float | None) -> Tensor:
+    """Outputs, where those that are what they were, or at the threshold, are just that.
+
+    Up to the numerical error, ``[T, N]``, nobody can tell.
+    """
+    if len(both) == 2:
+        moved = torch.linalg.vector_norm(both[1] - both[0], dim=1)
+        same = (moved <= error[1]).unsqueeze(1)
+        both = torch.stack([both[0], torch.where(same, both[0], both[1])])
+    if threshold is not None and both.size(2) == 1:
+        near = (both[:, :, 0] - threshold).abs() <= error
+        both = torch.where(near.unsqueeze(2), threshold, both)
+    return both
+
+
 class Treatment:
     """Everybody's outputs and those of their peers, for each set of outputs."""
 
-    def __init__(self, lap: LaplacianOperator, both: Tensor) -> None:
+    def __init__(self, lap: LaplacianOperator, both: Tensor, error: Tensor) -> None:
         self.both = both
         self.num_peers = lap.pattern.rowptr.diff().long()  # [N]
         self.peers = _peer_means(lap, both)  # [T, N, C]
         apart = torch.linalg.vector_norm(both - self.peers, dim=2).T
-        alone = lap.deg.detach() == 0
-        self.deviation = apart.masked_fill(alone.unsqueeze(1), 0.0)  # [N, T]
+        alone = (lap.deg.detach() == 0).unsqueeze(1)
+        equal = apart <= error.T + error.amax(1)
+        self.deviation = apart.masked_fill(alone | equal, 0.0)  # [N, T]
         self.moved: Tensor | None = None  # [N]
         if len(both) == 2:
             self.moved = torch.linalg.vector_norm(both[1] - both[0], dim=1)
@@ -209,6 +230,55 @@ class Treatment:
         if self.moved is not None:
             found.append(float(self.moved[i]))
         return Person(i, int(self.num_peers[i]), *found)
+
+
+@dataclass(frozen=True, eq=False)
+class GroupRate:
+    """Shares of groups with a positive decision, of all or of some samples."""
+
+    name: str  # of the measure and of the verdict
+    attribute: str
+    title: str
+    of: str  # of whom, in words
+    chosen: Tensor  # [T, M, 1] float64, 0 or 1
+    label: Attribute  # of these samples
+
+    def rates(self) -> list[list[float]]:  # [T][G]
+        """The share of every group, for each set of outputs."""
+        groups = [self.label.codes == at for at in range(len(self.label.names))]
+        return [[float(y[which].mean()) for which in groups] for y in self.chosen]
+
+
+def group_rates(
+    attributes: Mapping[str, Attribute],
+    unlike: Unlike,
+    both: Tensor,
+    labels: Tensor | None,
+) -> Iterator[GroupRate]:
+    """Selection rates and, with labels, true-positive rates, by attribute.
+
+    Of a single output alone: of several classes none is the positive one.
+    """
+    if labels is not None:
+        labels = check_labels("labels", labels, both.size(1)).to(both.device)
+        if both.size(2) == 1:
+            check_known("labels", labels.unique().tolist(), (-1, 0, 1))
+    if unlike.decision is None or both.size(2) > 1:
+        return
+    chosen = unlike.decision.double().unsqueeze(2)
+    for name, label in attributes.items():
+        key, title = f"selection_by_{name}", f"Decisions of yes by {name}"
+        yield GroupRate(key, name, title, "Of all people", chosen, label)
+        if labels is None:
+            continue
+        which = labels == 1
+        found, codes = label.codes[which].unique(return_inverse=True)
+        if found.numel() < 2:
+            continue
+        among = Attribute(codes, tuple(label.names[at] for at in found.tolist()))
+        key, title = f"true_positives_by_{name}", f"True positives by {name}"
+        of = "Of people whose true class is 1"
+        yield GroupRate(key, name, title, of, chosen[:, which], among)
 
 
 def group_treatment(

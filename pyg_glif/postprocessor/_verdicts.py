@@ -1,6 +1,6 @@
 """What was found in sentences, against what is tolerated."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from torch import Tensor
@@ -8,7 +8,12 @@ from torch import Tensor
 from pyg_glif._validate import check_scalar
 from pyg_glif.pages import counted, number, percent
 from pyg_glif.postprocessor._dyads import share_of, wilson
-from pyg_glif.postprocessor._treatment import Attribute, PairTreatment, Unlike
+from pyg_glif.postprocessor._treatment import (
+    Attribute,
+    GroupRate,
+    PairTreatment,
+    Unlike,
+)
 from pyg_glif.postprocessor.report import Estimate, Measure, Verdict
 
 
@@ -75,6 +80,37 @@ def gap_verdicts(
         yield Verdict(
             found.name,
             f"Gap by {name}",
+            f"{words}.",
+            before=found.before,
+            after=found.after,
+            is_share=False,
+        )
+
+
+def rate_verdicts(
+    measures: list[Measure], rates: Iterable[GroupRate]
+) -> Iterator[Verdict]:
+    """Gaps between the rates of groups, whichever way they go, in words."""
+    held = {measure.name: measure for measure in measures}
+    for rate in rates:
+        found = held[rate.name]
+        sets = []
+        for shares in rate.rates():
+            named = dict(zip(rate.label.names, shares, strict=True))
+            ends = list(named)  # of several groups, the two furthest apart
+            if len(ends) > 2:
+                ends = sorted(named, key=named.__getitem__)[:: len(named) - 1]
+            sets.append(" and ".join(f"{percent(named[n])} of '{n}'" for n in ends))
+        words = f"{rate.of}, {sets[0]} get a yes"
+        words += f"; after correction {sets[1]}" if len(sets) > 1 else ""
+        if found.after is not None:
+            before, after = (abs(one.value) for one in (found.before, found.after))
+            way = "grows" if after > before else "shrinks"
+            if before != after:
+                words += f": the gap {way}"
+        yield Verdict(
+            rate.name,
+            rate.title,
             f"{words}.",
             before=found.before,
             after=found.after,

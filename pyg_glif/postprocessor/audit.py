@@ -13,6 +13,8 @@ from torch import Tensor
 from pyg_glif._validate import (
     check_count,
     check_features,
+    check_finite,
+    check_non_negative,
     check_outputs,
     check_same_rows,
     check_scalar,
@@ -33,13 +35,16 @@ from pyg_glif.postprocessor._treatment import (
     PairTreatment,
     Treatment,
     Unlike,
+    group_rates,
     group_treatment,
+    settled,
 )
 from pyg_glif.postprocessor._verdicts import (
     gap_verdicts,
     isolated_verdict,
     judged,
     pair_verdicts,
+    rate_verdicts,
 )
 from pyg_glif.postprocessor.report import AuditReport, Lists
 
@@ -58,6 +63,8 @@ def audit(
     distance: FairDistance | None = None,
     attributes: Mapping[str, Any] | None = None,
     groups: Tensor | None = None,
+    labels: Tensor | None = None,
+    error: Tensor | None = None,
     threshold: float | None = None,
     difference: float | None = None,
     tolerance: float | Mapping[str, float] | None = None,
@@ -86,6 +93,12 @@ def audit(
             largest over outputs, without sign. (default: :obj:`None`)
         groups (Tensor, optional): Label of each row's group of counterfactuals or
             otherwise comparable people. (default: :obj:`None`)
+        labels (Tensor, optional): True classes, 0 and 1, of people with a single
+            output; with ``threshold`` and ``attributes``, the report then has the gap
+            in true positives. (default: :obj:`None`)
+        error (Tensor, optional): Bound on the numerical error of every entry of
+            ``y_after``. Outputs that are equal up to it are equal wherever something is
+            counted, listed or compared. (default: :obj:`None`, outputs are exact)
         threshold (float, optional): Score above which a single output means class 1,
             needed for everything about decisions. (default: :obj:`None`)
         difference (float, optional): Two people are treated unlike if their outputs
@@ -114,6 +127,8 @@ def audit(
     ``peer_deviation``         mean deviation of people who have peers
     ``nearest_consistency``    one minus the mean difference from the ``k`` nearest
     ``gap_by_NAME``            difference of group means of the attribute ``NAME``
+    ``selection_by_NAME``      the same, of the share above ``threshold``
+    ``true_positives_by_…``    the same, among those whose label is 1
     ``group_std``              mean standard deviation within ``groups``
     ``group_agreement``        share of ``groups`` with one decision for all
     =========================  ====================================================
@@ -124,7 +139,8 @@ def audit(
     ``pairs``              share of pairs of similar people treated unlike
     ``pairs_by_NAME``      the same, of two groups of the attribute ``NAME``
     ``identical``          the same, of people at distance zero
-    ``gap_by_NAME``        the measure of that name
+    ``gap_by_NAME``        the measure of that name; likewise ``selection_by_NAME``
+                           and ``true_positives_by_NAME``
     ``isolated``           share of people to whom nobody is similar
     =====================  ========================================================
 
@@ -162,7 +178,10 @@ def audit(
     if lap is None:
         lap = graph.laplacian(theta=0.0)
     both = torch.stack([y.view(len(x), -1) for y in outputs]).double()  # [T, N, C]
-    people, pairs = Treatment(lap, both), PairTreatment(graph, both)
+    within = _checked_error(error, outputs)
+    pairs = PairTreatment(graph, both, within)
+    both = settled(both, within, threshold)
+    people = Treatment(lap, both, within)
     unlike = Unlike.of(both, threshold, difference)
     draw = Draws(bootstrap)
     measures = [*edge_measures(lap, outputs, graph)]
@@ -180,11 +199,14 @@ def audit(
         title = f"consistency with {k} nearest"
         measures.append(draw.mean("nearest_consistency", title, "higher", value))
     measures += [draw.gap(name, both, label) for name, label in named.items()]
+    rates = list(group_rates(named, unlike, both, labels))
+    measures += [draw.rate_gap(rate) for rate in rates]
     if groups is not None:
         measures += group_measures(draw, both, groups, threshold)
     verdict = [
         *pair_verdicts(pairs, unlike, named, len(x), bootstrap.level),
         *gap_verdicts(measures, named),
+        *rate_verdicts(measures, rates),
         isolated_verdict(people.num_peers, bootstrap.level),
     ]
     few = {n: label for n, label in named.items() if len(label.names) <= _MAX_GROUPS}
@@ -214,6 +236,22 @@ def audit(
         deviation=people.deviation,
         moved=people.moved,
     )
+
+
+def _checked_error(error: Tensor | None, outputs: list[Tensor]) -> Tensor:  # [T, N]
+    """Bounds on the errors of everybody's outputs, which are exact before."""
+    out = outputs[0].new_zeros(len(outputs), len(outputs[0]), dtype=torch.float64)
+    if error is None:
+        return out
+    if len(outputs) < 2:
+        raise ValueError("'error' must be None without 'y_after'")
+    if error.shape != outputs[1].shape:
+        got = tuple(error.shape)
+        raise ValueError(f"'error' must have the shape of 'y_after' (got {got})")
+    check_finite("error", error)
+    check_non_negative("error", error)
+    out[1] = torch.linalg.vector_norm(error.double().reshape(len(error), -1), dim=1)
+    return out
 
 
 def _made(*data: Tensor) -> dict[str, Any]:

@@ -31,9 +31,13 @@ class Certificate:
             and over outputs, between their output and that of the peer after
             smoothing, in the unit of the outputs; zero without peers.
         num_peers (Tensor): Their peers among the fitted people.
+        effective_neighbors (Tensor): :math:`(\sum_j |v_{ij}|)^2 / \sum_j v_{ij}^2`, the
+            number of peers that their weights amount to: one if a single one has all
+            of the weight, zero without peers.
 
     Shapes:
-        - **own_share**, **largest_gap**, **num_peers:** :math:`(M)`
+        - **own_share**, **largest_gap**, **num_peers**, **effective_neighbors:**
+          :math:`(M)`
 
     Example:
         >>> from pyg_glif import GLIFPostProcessor
@@ -47,6 +51,7 @@ class Certificate:
     own_share: Tensor  # [M] float64
     largest_gap: Tensor  # [M] float64
     num_peers: Tensor  # [M] int64
+    effective_neighbors: Tensor  # [M] float64
 
     @property
     def contraction(self) -> Tensor:  # [M]
@@ -66,9 +71,9 @@ class Certificate:
     @classmethod
     def join(cls, parts: "list[Certificate]") -> "Certificate":
         """The certificate of several batches of newcomers."""
-        fields = ("own_share", "largest_gap", "num_peers")
+        names = cls.__dataclass_fields__
         return cls(
-            *(torch.cat([getattr(one, name) for one in parts]) for name in fields)
+            *(torch.cat([getattr(one, name) for one in parts]) for name in names)
         )
 
 
@@ -86,7 +91,18 @@ def certificate_of(
         apart = apart.flatten(1).amax(1) if apart.dim() > 1 else apart
         gap.scatter_reduce_(0, i, apart.to(gap), "amax")
     count = torch.bincount(row, minlength=len(value))
-    return Certificate(own_share.cpu(), gap.cpu(), count.cpu())
+    effective = _effective(row, lap.outer, len(value))
+    return Certificate(own_share.cpu(), gap.cpu(), count.cpu(), effective.cpu())
+
+
+def _effective(row: Tensor, weight: Tensor, num: int) -> Tensor:  # [P], [P] -> [M]
+    """Effective number of neighbors of each row."""
+    size = weight.double().abs()
+    # Relative to the largest of a row: squares of tiny weights would be zero.
+    most = size.new_zeros(num).scatter_reduce_(0, row, size, "amax")
+    size = size / torch.where(most > 0, most, 1.0)[row]
+    total, square = (size.new_zeros(num).index_add_(0, row, s) for s in (size, size**2))
+    return torch.where(square > 0, total**2 / torch.where(square > 0, square, 1.0), 0.0)
 
 
 @dataclass(frozen=True, eq=False)

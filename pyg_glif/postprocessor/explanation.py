@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from pyg_glif._disclosure import MIN_SHARED, is_shared, shared_mean, shared_value
 from pyg_glif._markup import markdown_table
 from pyg_glif._optional import require
 from pyg_glif._plain import plain
@@ -20,14 +21,13 @@ if TYPE_CHECKING:
 
 #: Version of the keys that ``Explanation.to_dict`` returns.
 LETTER_VERSION = 1
-# What is said about fewer people than this would tell who they are.
-CROWD = 5
 # Features named in a text.
 _NAMED = 3
 _COLORS = {
     "own output": "#e07b00",
     "people like you": "#1f8fd6",
     "people like them": "#7d8790",
+    "people like you and like them": "#1f8fd6",
 }
 
 
@@ -41,11 +41,31 @@ class Contribution:
         mean (float or tuple, optional): The average of the model's outputs for them,
             weighted by their part; :obj:`None` if there is nobody, or if it is not
             known.
+        effective (float, optional): The number of samples that their weights amount to.
+            (default: ``num_people``, as for equal weights)
     """
 
     num_people: int
     share: float
     mean: "Output | None" = None
+    effective: float | None = None
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether enough samples share it to tell nothing about one of them."""
+        number = self.num_people if self.effective is None else self.effective
+        return is_shared(number)
+
+    def joined(self, other: "Contribution") -> "Contribution":
+        """This one and another, without an average."""
+        parts = [(abs(one.share), one) for one in (self, other) if one.share]
+        square = sum(
+            share**2 / (one.num_people if one.effective is None else one.effective)
+            for share, one in parts
+        )
+        effective = sum(share for share, _ in parts) ** 2 / square if square else 0.0
+        num, share = self.num_people + other.num_people, self.share + other.share
+        return Contribution(num, share, None, effective)
 
 
 @dataclass(frozen=True)
@@ -55,13 +75,15 @@ class Difference:
     Args:
         feature (str): What it is called.
         yours (float or str, optional): Their value; :obj:`None` if it is missing.
-        theirs (float or str, optional): The average of the others, or the most
-            frequent text among them.
-        num_differing (int): How many of the others have another value.
+        theirs (float or str, optional): The average of those of the others for whom it
+            is known, or the text that most of the others have; :obj:`None` if fewer
+            than five share it.
+        num_differing (int): How many of the others have another value, or none.
         num_others (int): How many others there are.
         size (float): What it is ranked by, in ``unit``.
         unit (str): ``"standard deviations"``, ``"share of them"``, or for reasons in
             the units of a table what a distance of one means.
+        num_unknown (int): For how many of the others the value is missing.
     """
 
     feature: str
@@ -71,6 +93,7 @@ class Difference:
     num_others: int
     size: float
     unit: str
+    num_unknown: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,14 +131,17 @@ class Explanation:
             known, if there are several outputs, or fewer than five such peers.
         num_higher (int, optional): How many peers have a higher smoothed output.
         output_names (tuple, optional): What several outputs are called.
+        is_counted (bool): Whether texts and tables say how many people contribute.
+        is_withheld (bool): Whether the output was left as it was, because too few share
+            the correction to tell it.
 
     Shapes:
         - **index**, **weight**, **dist:** :math:`(K)`
 
     With a link the sum holds in dual coordinates. Texts, tables and pictures name and
-    number nobody but the person, unless asked by ``names=True``: they have counts and
-    averages over at least five. How reasons are found, and what they do not say, is in
-    :doc:`/letters`.
+    number nobody but the person, unless asked by ``names=True``: what they tell about
+    features and scores is shared by at least five (:ref:`disclosure`). How reasons are
+    found, and what they do not say, is in :doc:`/letters`.
 
     Example:
         >>> Explanation(torch.tensor([3]), torch.ones(1), torch.zeros(1))
@@ -125,8 +151,8 @@ class Explanation:
         >>> post = GLIFPostProcessor(tau=0.5, theta=0.0)
         >>> why = post.fit(x, torch.tensor([0.9, 0.2, 0.7, 0.4])).explain(0)
         >>> print(why.to_text())
-        Your score went from 0.90 to 0.68. It is an average: 50% is your own score and
-        50% comes from 2 people like you. Figures are rounded.
+        Your score went from 0.90 to 0.68. It is an average of your own score and those
+        of people like you, who are too few to say more. Figures are rounded.
         >>> round(why.peers_mean, 4)  # of two: not part of a letter
         0.45
     """
@@ -148,6 +174,8 @@ class Explanation:
     reasons: tuple[Difference, ...] | None = None
     num_higher: int | None = None
     output_names: tuple[Any, ...] | None = None
+    is_counted: bool = True
+    is_withheld: bool = False
 
     def __repr__(self) -> str:
         return (
@@ -174,7 +202,22 @@ class Explanation:
     @property
     def parts(self) -> dict[str, Contribution]:
         """Own output, peers and others."""
-        return dict(zip(_COLORS, (self.own, self.peers, self.others), strict=True))
+        parts = (self.own, self.peers, self.others)
+        return dict(zip(_COLORS, parts, strict=False))
+
+    @property
+    def disclosed(self) -> dict[str, Contribution]:
+        """The parts that may be told: each of one's own, or shared by enough samples.
+
+        Peers and others are taken together where one of them is not, and are left out,
+        with the own share, where both together are not.
+        """
+        rest = [part for part in (self.peers, self.others) if part.num_people]
+        if all(part.is_shared for part in rest):
+            return {name: part for name, part in self.parts.items() if part.num_people}
+        own, _, _, together = _COLORS
+        joined = self.peers.joined(self.others)
+        return {own: self.own, together: joined} if joined.is_shared else {}
 
     def to_dict(self, names: bool = False) -> dict[str, Any]:
         """Plain data, for ``json.dumps``.
@@ -182,21 +225,30 @@ class Explanation:
         Args:
             names (bool): Whether to list contributors. (default: :obj:`False`)
         """
+        told = self.parts if names else self.disclosed
+        nobody = Contribution(0, 0.0)  # a part that is not there may be told
+        parts = {
+            key: told.get(name) if part.num_people else nobody
+            for key, (name, part) in zip(
+                ("own", "peers", "others"), self.parts.items(), strict=True
+            )
+        }
+        higher = self.num_higher
         out: dict[str, Any] = {
             "schema_version": LETTER_VERSION,
             "person": self.person,
             "y_hat": self.y_hat,
             "y_fair": self.y_fair,
-            "own_share": self.own.share,
-            "peers_share": self.peers.share,
-            "others_share": self.others.share,
-            "num_peers": self.peers.num_people,
-            "num_others": self.others.num_people,
-            "peers_mean": self.peers.mean if names else _of_a_crowd(self.peers),
-            "others_mean": self.others.mean if names else _of_a_crowd(self.others),
+            **{f"{k}_share": one and one.share for k, one in parts.items()},
+            **{
+                f"num_{k}": one.num_people if one and self.is_counted else None
+                for k, one in parts.items()
+                if k != "own"
+            },
+            **{f"{k}_mean": one and one.mean for k, one in parts.items() if k != "own"},
             "averaged": self.averaged,
             "closest": _listed(self.closest),
-            "num_higher": self.num_higher,
+            "num_higher": higher if names or is_shared(higher or 0) else None,
             "reasons": _listed(self.reasons),
             "error_bound": self.error_bound,
             "text": self.to_text(),
@@ -262,8 +314,7 @@ class Explanation:
         header, table = self._table()
         rows = [
             {"share": 100.0 * part.share, "of": name, "kind": name}
-            for name, part in self.parts.items()
-            if part.num_people
+            for name, part in self.disclosed.items()
         ]
         spec = bar_chart(
             [{**row, "percent of the result": row["share"]} for row in rows],
@@ -282,10 +333,9 @@ class Explanation:
         matplotlib = require("matplotlib.figure", "Explanation.plot", "plots")
         figure = matplotlib.Figure(figsize=(6.4, 2.2), layout="constrained")
         axes = figure.subplots()
-        for name, part in self.parts.items():
-            if part.num_people:
-                bar = axes.barh([name], [100.0 * part.share], color=_COLORS[name])
-                axes.bar_label(bar, [_percent(part.share)], padding=3)
+        for name, part in self.disclosed.items():
+            bar = axes.barh([name], [100.0 * part.share], color=_COLORS[name])
+            axes.bar_label(bar, [_percent(part.share)], padding=3)
         axes.invert_yaxis()
         axes.set(xlabel="percent of the result", xlim=(0.0, 112.0))
         if isinstance(self.y_hat, float) and isinstance(self.y_fair, float):
@@ -302,23 +352,18 @@ class Explanation:
     def _table(self) -> tuple[list[str], list[list[Any]]]:
         """What comes from whom, with averages."""
         header = ["from", "people", "percent", "average output"]
-        rows = [
-            [
-                name,
-                part.num_people,
-                percent,
-                part.mean if part is self.own else _of_a_crowd(part),
-            ]
-            for (name, part), percent in zip(
-                self.parts.items(), self._percents(), strict=True
-            )
-            if part.num_people
+        told = self.disclosed
+        percents = whole_percents([part.share for part in told.values()])
+        rows: list[list[Any]] = [
+            [name, part.num_people, percent, part.mean]
+            for (name, part), percent in zip(told.items(), percents, strict=True)
         ]
+        if not self.is_counted:
+            header, rows = (
+                [one for one in header if one != "people"],
+                [[name, *rest] for name, _, *rest in rows],
+            )
         return header, rows
-
-    def _percents(self) -> list[int]:
-        """Shares in whole percents, which sum to 100 where shares sum to one."""
-        return whole_percents([part.share for part in self.parts.values()])
 
     def _contributors(self) -> list[dict[str, Any]]:
         """Everybody of ``index``, with what they are called."""
@@ -338,21 +383,35 @@ class Explanation:
     def _words(self, what: str) -> Iterator[str]:
         """Sentences, in the order in which they are read."""
         yield from self._change(what)
+        if self.is_withheld:
+            few = "Too few people like you were found to tell what they got"
+            yield f"{few}, so it is your own {what} alone."
+            return
         if not self.peers.num_people:
             yield f"Nobody like you was found, so it is your own {what} alone."
             return
-        own, peers, others = self._percents()
-        mean = self._mean(self.peers, what)
-        parts = [f"{_whole(own, self.own)} is your own {what}"]
-        like = counted(self.peers.num_people, "person", "people")
-        parts.append(f"{_whole(peers, self.peers)} comes from {like} like you{mean}")
-        if self.others.num_people:
-            count = counted(self.others.num_people, "person", "people")
-            mean = self._mean(self.others, what)
-            parts.append(f"{_whole(others, self.others)} from {count} like them{mean}")
         total = sum(part.share for part in self.parts.values())
-        start = "It is an average: " if abs(total - 1.0) < 1e-6 else "It is a sum: "
-        yield f"{start}{_and(parts)}."
+        kind = "an average" if abs(total - 1.0) < 1e-6 else "a sum"
+        told = self.disclosed
+        if not told:
+            yield (
+                f"It is {kind} of your own {what} and those of people like you, who "
+                "are too few to say more."
+            )
+        else:
+            parts, comes = [], " comes"
+            percents = whole_percents([part.share for part in told.values()])
+            for (name, part), percent in zip(told.items(), percents, strict=True):
+                share = _whole(percent, part)
+                if part is self.own:
+                    parts.append(f"{share} is your own {what}")
+                    continue
+                like = name.removeprefix("people ")
+                who = counted(part.num_people, "person", "people")
+                who = who if self.is_counted else "people"
+                parts.append(f"{share}{comes} from {who} {like}{_mean(part, what)}")
+                comes = ""
+            yield f"It is {kind}: {_and(parts)}."
         if self.averaged != "outputs":
             yield f"Averages are of {self.averaged}, not of the {what}s themselves."
         yield from self._closest()
@@ -379,20 +438,15 @@ class Explanation:
         else:
             yield f"Your {what} went from {before} to {after}."
 
-    def _mean(self, part: Contribution, what: str) -> str:
-        """What outputs of others average."""
-        mean = _of_a_crowd(part)
-        return f", whose {what}s average {mean:.2f}" if isinstance(mean, float) else ""
-
     def _closest(self) -> Iterator[str]:
         """In what the closest differ."""
         if self.closest is None:
             return
         if not self.closest:
-            yield f"The {CROWD} closest do not differ from you in any feature."
+            yield f"The {MIN_SHARED} closest do not differ from you in any feature."
             return
         told = [_told(one) for one in self.closest[:_NAMED]]
-        yield f"The {CROWD} closest differ from you in {_and(told)}."
+        yield f"The {MIN_SHARED} closest differ from you in {_and(told)}."
 
     def _reasons(self, what: str) -> Iterator[str]:
         """What tells the person from higher-scored peers."""
@@ -410,9 +464,10 @@ class Explanation:
         )
 
 
-def _of_a_crowd(part: Contribution) -> "Output | None":
-    """The average of enough people to tell nothing about one of them."""
-    return part.mean if part.num_people >= CROWD else None
+def _mean(part: Contribution, what: str) -> str:
+    """What outputs of others average."""
+    mean = part.mean
+    return f", whose {what}s average {mean:.2f}" if isinstance(mean, float) else ""
 
 
 def stochastic(found: Solution, own: float, exact: bool) -> tuple[Tensor, float]:
@@ -459,7 +514,7 @@ def closest_differences(
     """In what somebody differs from others, by falling size."""
     found = [
         _difference(mine, others, at, float(spread[at]), None, None)
-        for at in range(len(mine.names))
+        for at in _with_effect(mine)
     ]
     found = [one for one in found if one.num_differing]
     return tuple(sorted(found, key=lambda one: -one.size))
@@ -474,12 +529,18 @@ def reasons_of(
     others have, and its unit; only features with more of it are reasons.
     """
     found = []
-    for at in range(len(mine.names)):
+    for at in _with_effect(mine):
         effect = None if gain is None else (float(gain[0][at]), gain[1])
         one = _difference(mine, others, at, float(spread[at]), weight, effect)
         if one.num_differing and one.size > 0.0:
             found.append(one)
     return tuple(sorted(found, key=lambda one: -one.size))
+
+
+def _with_effect(features: Features) -> list[int]:
+    """The columns that count: a table may have found that some have no effect."""
+    reach = features.reach or (None,) * len(features.names)
+    return [at for at, size in enumerate(reach) if size != 0.0]
 
 
 def _difference(
@@ -493,39 +554,38 @@ def _difference(
     """How others differ from somebody in one feature."""
     values = [others.value(row, at) for row in range(len(others))]
     yours, texts = mine.value(0, at), mine.levels[at] is not None
-    known = [row for row, value in enumerate(values) if value is not None]
+    unknown = values.count(None)
     differing = sum(value != yours for value in values)
     weights = torch.ones(len(values)) if weight is None else weight
     size, unit = differing / len(values), "share of them"
-    theirs: Any = None
-    if known and not texts:
-        part = weights[known].double()
-        part = part / part.sum()
-        theirs = float(sum(part[k] * values[row] for k, row in enumerate(known)))
-        if yours is not None and spread > 0.0:
-            size, unit = abs(theirs - yours) / spread, "standard deviations"
-    elif known:
-        votes: dict[Any, float] = {}
-        for row in known:
-            votes[values[row]] = votes.get(values[row], 0.0) + float(weights[row])
-        theirs = max(votes, key=lambda value: votes[value])
+    theirs = shared_value(values) if texts else shared_mean(values, weights)
+    if isinstance(theirs, float) and yours is not None and spread > 0.0:
+        size, unit = abs(theirs - yours) / spread, "standard deviations"
     if effect is not None:
         size, unit = effect
     name = mine.names[at]
-    return Difference(name, yours, theirs, differing, len(values), size, unit)
+    return Difference(name, yours, theirs, differing, len(values), size, unit, unknown)
 
 
 def _told(one: Difference) -> str:
-    """A difference in words: what they have instead."""
+    """A difference in words: what they have instead, and how many have a gap."""
     yours = "nothing known" if one.yours is None else _value(one.yours)
-    theirs = "nothing known" if one.theirs is None else _value(one.theirs)
-    if isinstance(one.theirs, float):
-        return f"{one.feature} ({theirs} on average instead of {yours})"
-    if one.theirs == one.yours:
+    gaps = ""
+    if 0 < one.num_unknown < one.num_others:
+        gaps = f", not known for {one.num_unknown} of {one.num_others}"
+    if one.num_unknown == one.num_others:
+        theirs = "nothing known"
+    elif one.theirs is None:
+        mine = "not known" if one.yours is None else yours
+        return f"{one.feature} (it varies{gaps}; yours is {mine})"
+    elif isinstance(one.theirs, float):
+        theirs = f"{_value(one.theirs)} on average"
+    elif one.theirs == one.yours:
         count = f"{one.num_differing} of {one.num_others}"
-        other = "known" if one.yours is None else f"not {yours}"
-        return f"{one.feature} ({other} for {count})"
-    return f"{one.feature} (mostly {theirs} instead of {yours})"
+        return f"{one.feature} (not {yours} for {count})"
+    else:
+        theirs = f"mostly {one.theirs}"
+    return f"{one.feature} ({theirs} instead of {yours}{gaps})"
 
 
 def _value(value: Any) -> str:

@@ -503,7 +503,12 @@ class GLIFPostProcessor(Parameters):
         return sensitivity(self._require_fit("sensitivity"))
 
     def describe(
-        self, people: Any, *, ids: Any = None, table: "FairTable | None" = None
+        self,
+        people: Any,
+        *,
+        ids: Any = None,
+        table: "FairTable | None" = None,
+        output_names: Sequence[Any] | None = None,
     ) -> "GLIFPostProcessor":
         """Tells what the fitted people are like, for letters and reports.
 
@@ -515,8 +520,10 @@ class GLIFPostProcessor(Parameters):
             table (FairTable, optional): What made ``x`` of them: letters are about the
                 columns that it counts, and reasons in its unit.
                 (default: :obj:`None`, all columns)
+            output_names (sequence, optional): What several outputs are called, such as
+                classes. (default: the names of the fit)
 
-        Both are saved with the fit. People who come by ``partial_fit`` have to be
+        All are saved with the fit. People who come by ``partial_fit`` have to be
         described again, with all others; those whom ``forget`` removes are removed.
         Without a description, columns of the fit that have names are taken.
         """
@@ -528,6 +535,12 @@ class GLIFPostProcessor(Parameters):
         if len(features) != len(fitted.x):
             msg = "'people' must have a row for each fitted person"
             raise ValueError(f"{msg} (got {len(features)} for {len(fitted.x)})")
+        if output_names is not None:
+            width = fitted.y_hat[:1].numel()
+            if len(output_names) != width:
+                msg = f"'output_names' must have {width} entries, one per output"
+                raise ValueError(f"{msg} (got {len(output_names)})")
+            features = replace(features, outputs=tuple(map(str, output_names)))
         told = replace(fitted.people, features=features)
         if ids is not None:
             told = replace(told, ids=check_ids(as_ids(ids), len(fitted.x)))
@@ -616,6 +629,7 @@ class GLIFPostProcessor(Parameters):
         *,
         attributes: Mapping[str, Any] | None = None,
         groups: Any = None,
+        labels: Any = None,
         threshold: float | None = None,
         difference: float | None = None,
         tolerance: float | Mapping[str, float] | None = None,
@@ -625,7 +639,8 @@ class GLIFPostProcessor(Parameters):
     ) -> AuditReport:
         """Compares the fitted people's treatment before and after.
 
-        See :func:`~pyg_glif.postprocessor.audit` for the arguments.
+        See :func:`~pyg_glif.postprocessor.audit` for the arguments. Outputs that are
+        equal up to the error bound of the solve count as equal.
         """
         fitted = self._require_fit("audit")
         distance = fitted.settings.distance
@@ -638,6 +653,8 @@ class GLIFPostProcessor(Parameters):
             distance=distance,
             attributes=attributes,
             groups=None if groups is None else to_labels("groups", groups),
+            labels=None if labels is None else to_labels("labels", labels),
+            error=fitted.error(fitted.y_fair),
             threshold=threshold,
             difference=difference,
             tolerance=tolerance,
@@ -851,7 +868,7 @@ class GLIFPostProcessor(Parameters):
     def _new_features(self, name: str, x: Any) -> Tensor:
         """Features of new people, in the order, precision and place of the fit."""
         fitted = self._require_fit("transform")
-        order = column_order(name, column_names(name, x), fitted.names[0], 5)
+        order = column_order(name, column_names(name, x), fitted.names[0])
         out = check_rows(name, to_tensor(name, x), fitted.x.size(1)).to(fitted.x)
         return check_features(name, out if order is None else out[:, order])
 
@@ -876,7 +893,7 @@ class GLIFPostProcessor(Parameters):
         """Features and outputs of new people, and the order of the output columns."""
         fitted = self._require_fit("transform")
         x, name = self._new_features(*features), outputs[0]
-        order = column_order(name, column_names(*outputs), fitted.names[1], 4)
+        order = column_order(name, column_names(*outputs), fitted.names[1])
         y = to_tensor(*outputs)
         check_rank(name, y, fitted.y_hat.dim())
         if y.dim() == 2:

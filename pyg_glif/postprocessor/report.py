@@ -235,8 +235,8 @@ class AuditReport:
             so on are short for its parts.
         setup (dict): What was compared, and how.
         made (dict): When, by which versions, from which data.
-        certificate (dict): Status, solver, largest residual and error bound of the
-            solve, empty if the outputs came from elsewhere.
+        certificate (dict): Status, solver, largest residual and numerical error bound
+            of the solve, not of fairness; empty if the outputs came from elsewhere.
         bins (dict): Data of the charts, as lists of dictionaries.
         level (float): Confidence level of intervals.
         deviation (Tensor): Distance of every person's output from their peers'

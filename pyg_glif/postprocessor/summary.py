@@ -142,8 +142,7 @@ class FitSummary:
 def summarize(fitted: Fitted, unit: str | None) -> FitSummary:
     """Describes a fit."""
     settings, degrees = fitted.settings, fitted.graph.degree_summary()
-    names = fitted.names[0] or tuple(range(fitted.x.size(1)))
-    free = _ignored(settings.distance, fitted.x)
+    names, free = _columns(fitted)
     metric = settings.distance
     return FitSummary(
         num_people=len(fitted.x),
@@ -201,6 +200,18 @@ def share_joined(fitted: Fitted) -> float:
     """Share of all pairs of fitted people who are neighbours."""
     size = len(fitted.x)
     return fitted.graph.num_edges / max(1, size * (size - 1))
+
+
+def _columns(fitted: Fitted) -> tuple[tuple[Any, ...], list[bool]]:
+    """What the columns are called, and which of them say nothing about similarity.
+
+    A fit to coordinates that a table made is told by the columns of the table.
+    """
+    features = fitted.people.features
+    if features is not None and features.reach is not None:
+        return features.names, [reach == 0.0 for reach in features.reach]
+    names = fitted.names[0] or tuple(range(fitted.x.size(1)))
+    return names, _ignored(fitted.settings.distance, fitted.x)
 
 
 def _ignored(distance: FairDistance | None, x: Tensor) -> list[bool]:

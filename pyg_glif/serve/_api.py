@@ -72,11 +72,9 @@ def api(desk: Desk) -> APIRouter:
             raise HTTPException(403, "people are not shown. See --show-people")
         x, y, notes = _people(service, body)
         frame = None
-        # A fit without named columns takes no rows.
-        if getattr(body, "rows", None) is not None and service.served.table is not None:
-            frame = service.served.frame(
-                [r.model_dump(by_alias=True) for r in body.rows]
-            )
+        rows = getattr(body, "rows", None)  # not of a fit without named columns
+        if rows is not None and service.served.table is not None:
+            frame = service.served.frame([r.model_dump(by_alias=True) for r in rows])
         try:
             found = await asyncio.to_thread(
                 service.explain_new, x, y, body.top, body.names, frame
@@ -158,9 +156,7 @@ async def corrected(desk: Desk, scope: Scope, receive: Receive) -> Response:
     answer = await _answered(desk, service, x, y, body.ids)
     return _json(
         {
-            "y_fair": answer.y_fair,
-            "num_peers": answer.num_peers,
-            "certificate": answer.certificate,
+            **answer.to_dict(),
             "notes": notes,
             "fit": service.served.fit_id,
         }

@@ -17,9 +17,11 @@ from pyg_glif.serve._metrics import Metrics
 from pyg_glif.serve._served import Served, identity
 from pyg_glif.serve._service import Service
 from pyg_glif.serve._settings import Settings
-from pyg_glif.serve.register import Register
+from pyg_glif.serve.register import Register, RegisterError
 
 _log = logging.getLogger("pyg_glif.serve")
+# Errors whose messages hold paths, rows and columns, but no cell of anybody's data.
+_WITHOUT_CELLS = (DamagedFileError, RegisterError, OSError)
 
 
 class Desk:
@@ -58,7 +60,8 @@ class Desk:
 
     def _loaded(self) -> Service:
         """The fit in the file, checked against those it is about."""
-        return Service(Served(self._path, self._people), self.settings)
+        served = Served(self._path, self._people, self.settings.disclosure)
+        return Service(served, self.settings)
 
     def _watched(
         self, ids: Sequence[str | None], y_fair: Tensor, info: TransformInfo
@@ -131,11 +134,17 @@ class Desk:
             service = await asyncio.to_thread(self._loaded)
             await asyncio.to_thread(service.served.warm_up)
         except Exception as error:
-            self.reload_error = f"{type(error).__name__}: {error}"
+            self.reload_error = _told(error)
             self.metrics.refused()
-            _log.error("kept the fit in use, the new one is refused: %s", error)
+            _log.error("kept the fit in use, the new one is refused: %s", _told(error))
             return
         self.service.stop()
         self.service, self.reload_error = service, None
         self.metrics.loaded(service.served, again=True)
         _log.info("took the fit %s of %s", service.served.fit_id, self._path.name)
+
+
+def _told(error: Exception) -> str:
+    """An error as logs may have it; messages of others may quote what they found."""
+    name = type(error).__name__
+    return f"{name}: {error}" if isinstance(error, _WITHOUT_CELLS) else name

@@ -74,7 +74,7 @@ class Metrics:
         self._batches.observe(num_requests)
         if not answers:
             return
-        alone = [count == 0 for one in answers for count in one.num_peers]
+        alone = [isolated for one in answers for isolated in one.uncorrected]
         self._newcomers.inc(len(alone))
         self._isolated.inc(sum(alone))
         with self._lock:

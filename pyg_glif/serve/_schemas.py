@@ -56,7 +56,14 @@ class Corrected(BaseModel):
     y_fair: list[float] | list[list[float]] = Field(
         description="Corrected outputs; a newcomer without peers keeps theirs."
     )
-    num_peers: list[int] = Field(description="Fitted people who are similar.")
+    num_peers: list[int] | None = Field(
+        None, description="Fitted people who are similar, where people are shown."
+    )
+    withheld: list[bool] | None = Field(
+        None,
+        description="Where people are not shown: whether the output is the newcomer's "
+        "own, because too few fitted people share the correction.",
+    )
     certificate: dict[str, list[float]] = Field(
         description="What is certain about each correction, by name."
     )
@@ -76,13 +83,24 @@ class Explained(BaseModel):
 
     y_fair: list[float] | list[list[float]]
     text: str = Field(description="A letter that names nobody.")
-    own_share: float = Field(description="How much of the result is their own output.")
-    peers_share: float = Field(description="How much comes from people like them.")
-    others_share: float = Field(description="How much comes from people like those.")
-    num_peers: int = Field(description="Fitted people who are similar to them.")
-    num_others: int = Field(description="Fitted people who are similar to those.")
+    own_share: float | None = Field(
+        description="How much of the result is their own output. This and what follows "
+        "is null where too few fitted people share it."
+    )
+    peers_share: float | None = Field(
+        description="How much comes from people like them."
+    )
+    others_share: float | None = Field(
+        description="How much comes from people like those."
+    )
+    num_peers: int | None = Field(
+        description="Fitted people who are similar to them, where people are shown."
+    )
+    num_others: int | None = Field(
+        description="Fitted people who are similar to those, where people are shown."
+    )
     peers_mean: list[float] | None = Field(
-        description="Average of the model's outputs for peers, if five or more."
+        description="Average of the model's outputs for peers."
     )
     others_mean: list[float] | None = Field(description="Likewise for the others.")
     peers: list[Peer] | None = Field(None, description="Only with 'names'.")
@@ -125,6 +143,12 @@ class Info(BaseModel):
     max_rows: int
     max_bytes: int
     show_people: bool
+    min_shared: int | None = Field(
+        description="Fitted people that a correction rests on; null: any number."
+    )
+    resolution: float | None = Field(
+        description="Steps in which answers are computed; null: they are exact."
+    )
 
 
 class Requests:

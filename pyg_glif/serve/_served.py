@@ -2,8 +2,9 @@
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,10 @@ import torch
 from torch import Tensor
 
 from pyg_glif import _fingerprints
-from pyg_glif.postprocessor import GLIFPostProcessor, TransformInfo
+from pyg_glif._disclosure import Disclosure, spreads_of
+from pyg_glif.links import dual_of_people, outputs_of_people
+from pyg_glif.postprocessor import Explanation, GLIFPostProcessor, TransformInfo
+from pyg_glif.postprocessor.explanation import Contribution
 from pyg_glif.serve.register import Register
 from pyg_glif.tables import FairTable
 
@@ -24,15 +28,24 @@ Identity = tuple[tuple[int, ...], ...]
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """Corrected newcomers: outputs, peers, how far they moved, and certificates.
+    """Corrected newcomers: outputs, how far they moved, and what is told besides.
 
     Lists, because cutting them is cheap, and JSON takes nothing else.
     """
 
     y_fair: list[Any]
-    num_peers: list[int]
     moved: list[float]
-    certificate: Mapping[str, list[float]]
+    uncorrected: list[bool]  # no neighbor or, under a disclosure rule, too few
+    told: Mapping[str, list[Any]]
+
+    def to_dict(self) -> dict[str, Any]:
+        """What the caller gets."""
+        certificate = ("own_share", "largest_gap")
+        return {
+            "y_fair": self.y_fair,
+            **{name: v for name, v in self.told.items() if name not in certificate},
+            "certificate": {n: v for n, v in self.told.items() if n in certificate},
+        }
 
     def split(self, sizes: Sequence[int]) -> "Iterator[Answer]":
         """The parts of several requests."""
@@ -41,9 +54,9 @@ class Answer:
             rows = slice(start, start := start + size)
             yield Answer(
                 self.y_fair[rows],
-                self.num_peers[rows],
                 self.moved[rows],
-                {name: value[rows] for name, value in self.certificate.items()},
+                self.uncorrected[rows],
+                {name: value[rows] for name, value in self.told.items()},
             )
 
 
@@ -62,9 +75,12 @@ class Served:
     """A fit, the table before it and the register beside it; nothing changes in it."""
 
     def __init__(
-        self, path: Path, people: Callable[[GLIFPostProcessor], Register] | None = None
+        self,
+        path: Path,
+        people: Callable[[GLIFPostProcessor], Register] | None = None,
+        disclosure: Disclosure | None = None,
     ) -> None:
-        self.path = path
+        self.path, self.disclosure = path, disclosure
         self.post, digest = _loaded(path)
         self.loaded_at = datetime.now(timezone.utc)
         self.fit_id = digest[:16]
@@ -117,18 +133,97 @@ class Served:
     ) -> Answer:
         """Corrects newcomers by coordinates of the fit; ``watch`` sees them."""
         y_fair, info = self.post.transform(x, y, return_info=True)
+        uncorrected, sure = info.num_neighbors == 0, info.certificate
+        told = {
+            "num_peers": info.num_neighbors,
+            "own_share": sure.own_share,
+            "largest_gap": sure.largest_gap,
+        }
+        if self.disclosure is not None:
+            uncorrected = self.disclosure.withheld(sure.effective_neighbors)
+            y_fair = self._disclosed(self.disclosure, y, y_fair, sure.own_share)
+            y_fair = torch.where(_as_rows(uncorrected, y), y, y_fair)
+            own_share = self.disclosure.rounded(sure.own_share)
+            told = {
+                "withheld": uncorrected,
+                "own_share": torch.where(uncorrected, 1.0, own_share),
+            }
         moved = torch.linalg.vector_norm((y_fair - y).reshape(len(y), -1), dim=1)
-        sure = info.certificate
-        told = {"own_share": sure.own_share, "largest_gap": sure.largest_gap}
         answer = Answer(
             y_fair.tolist(),
-            info.num_neighbors.tolist(),
             moved.tolist(),
+            uncorrected.tolist(),
             {name: value.tolist() for name, value in told.items()},
         )
         if watch is not None:  # last: whoever is counted is answered
             watch(y_fair, info)
         return answer
+
+    def explain_new(self, x: Tensor, y: Tensor, frame: Any = None) -> Explanation:
+        """Why a newcomer gets what :meth:`correct` gives.
+
+        Under a disclosure rule, shares and averages come in its steps, nobody is
+        counted, and what fitted people are like is not told.
+        """
+        rule = self.disclosure
+        if rule is None:
+            return self.post.explain_new(x, y_hat_new=y, people=frame)
+        found = self.post.explain_new(x, y_hat_new=y)
+        answer = self.correct(x, y)
+        hidden: dict[str, Any] = {"closest": None, "reasons": None, "num_higher": None}
+        if answer.uncorrected[0]:
+            own, none = Contribution(1, 1.0, found.y_hat), Contribution(0, 0.0)
+            hidden |= {"own": own, "peers": none, "others": none, "is_withheld": True}
+            return replace(found, y_fair=found.y_hat, **hidden)
+        own = replace(found.own, share=answer.told["own_share"][0])
+        peers, others = (
+            self._coarse(rule, part) for part in (found.peers, found.others)
+        )
+        # The three sum to what they summed to.
+        total = sum(part.share for part in found.parts.values())
+        left = float(rule.rounded(torch.tensor(total))) - own.share - others.share
+        after = answer.y_fair[0]
+        return replace(
+            found,
+            y_fair=tuple(after) if isinstance(after, list) else after,
+            own=own,
+            peers=replace(peers, share=left),
+            others=others,
+            is_counted=False,
+            **hidden,
+        )
+
+    def _coarse(self, rule: Disclosure, part: Contribution) -> Contribution:
+        """Share and average of some fitted people in the steps of the rule."""
+        share = float(rule.rounded(torch.tensor(part.share)))
+        if part.mean is None:
+            return replace(part, share=share)
+        y = self.post.y_hat_.double()
+        mean = rule.rounded(torch.tensor(part.mean).double(), y.std(0, correction=0))
+        out: Any = mean.tolist()
+        return replace(
+            part, share=share, mean=tuple(out) if isinstance(out, list) else out
+        )
+
+    def _disclosed(
+        self, rule: Disclosure, y: Tensor, y_fair: Tensor, own_share: Tensor
+    ) -> Tensor:
+        """Corrected outputs in the steps of the disclosure rule."""
+        link = self.post.link
+        eta_hat, eta = (
+            dual_of_people(link, one.double()).reshape(len(y), -1)
+            for one in (y, y_fair)
+        )
+        by_row = link is not None and link.by_row
+        eta = rule.corrected(eta_hat, eta, own_share, self._spreads, by_row)
+        kept = torch.zeros(len(y), dtype=torch.bool)
+        return outputs_of_people(link, eta.reshape(y.shape), y, kept).to(y_fair)
+
+    @cached_property
+    def _spreads(self) -> tuple[Tensor, Tensor]:
+        """Spreads of the model's outputs, where they are averaged."""
+        y = self.post.y_hat_.double()
+        return spreads_of(dual_of_people(self.post.link, y).reshape(len(y), -1))
 
     def frame(self, rows: Sequence[Mapping[str, Any]]) -> Any:
         """Rows as a frame, with the columns that count."""
@@ -192,6 +287,11 @@ def _loaded(path: Path) -> tuple[GLIFPostProcessor, str]:
                 return post, digest
     msg = f"'{path}' must stay the same while it is read (got {_ATTEMPTS} changes)"
     raise OSError(f"{msg}. Save it less often")
+
+
+def _as_rows(which: Tensor, y: Tensor) -> Tensor:
+    """One truth value per row, in the shape of outputs."""
+    return which.view(-1, *[1] * (y.dim() - 1))
 
 
 def _series(cells: list[Any], kind: str) -> Any:

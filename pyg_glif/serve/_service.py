@@ -114,6 +114,8 @@ class Service:
         names = post.metadata_.get("columns", {}).get("outputs")
         if names is None:
             names = getattr(post, "output_names_", None)
+        if names is None:  # those of a classifier
+            names = post.metadata_.get("estimator", {}).get("classes")
         width = self.served.num_outputs
         if names is None or len(names) != (width or 1):
             names = (
@@ -179,16 +181,11 @@ class Service:
     def explain_new(
         self, x: Tensor, y: Tensor, top: int, names: bool, frame: Any = None
     ) -> dict[str, Any]:
-        """Why a newcomer gets what they get, who is not counted as served.
-
-        What fitted people are like, if only on average, is told where people are shown.
-        """
-        people = frame if self.settings.show_people else None
-        found = self.served.post.explain_new(x, y_hat_new=y, people=people)
-        told = found.to_dict()
+        """Why a newcomer gets what they get, who is not counted as served."""
+        found = self.served.explain_new(x, y, frame)
+        told = found.to_dict(names=self.served.disclosure is None)
         answer = {name: told[name] for name in _TOLD}
-        if people is not None:
-            answer["text"] = found.to_text(reasons=True)
+        answer["text"] = found.to_text(reasons=True)
         for name in ("peers_mean", "others_mean"):
             mean = told[name]
             answer[name] = [mean] if isinstance(mean, float) else mean
@@ -227,6 +224,7 @@ class Service:
     def info(self) -> dict[str, Any]:
         """What ``/v1/info`` says about the fit."""
         served, post = self.served, self.served.post
+        rule = served.disclosure
         return {
             "version": version("pyg_glif"),
             "fit": served.fit_id,
@@ -245,6 +243,8 @@ class Service:
             "max_rows": self.settings.max_rows,
             "max_bytes": self.settings.max_bytes,
             "show_people": self.settings.show_people,
+            "min_shared": None if rule is None else rule.min_shared,
+            "resolution": None if rule is None else rule.resolution,
         }
 
 

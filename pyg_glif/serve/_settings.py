@@ -4,6 +4,7 @@ import hashlib
 import hmac
 from dataclasses import dataclass, field
 
+from pyg_glif._disclosure import MIN_SHARED, Disclosure
 from pyg_glif._validate import check_choice, check_count, check_scalar
 
 #: Names under which a machine calls itself.
@@ -16,6 +17,8 @@ class Settings:
 
     token: str | None = field(default=None, repr=False)
     show_people: bool = False
+    min_shared: int = MIN_SHARED
+    resolution: float = 0.02
     hosts: tuple[str, ...] = LOOPBACK
     max_rows: int = 10_000
     max_bytes: int = 1 << 24
@@ -40,6 +43,14 @@ class Settings:
         check_scalar("reload_seconds", self.reload_seconds, minimum=0.0)
         if self.threshold is not None:
             check_scalar("threshold", self.threshold)
+        Disclosure(self.min_shared, self.resolution)  # checks them
+
+    @property
+    def disclosure(self) -> Disclosure | None:
+        """What answers may tell about fitted samples; anything where they are shown."""
+        if self.show_people or (self.min_shared == 1 and self.resolution == 0.0):
+            return None
+        return Disclosure(self.min_shared, self.resolution)
 
     @property
     def session(self) -> str:

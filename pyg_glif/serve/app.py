@@ -9,6 +9,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pyg_glif._disclosure import MIN_SHARED
 from pyg_glif._optional import require
 from pyg_glif.errors import SimilarityWarning
 from pyg_glif.serve._settings import LOOPBACK, Settings
@@ -31,6 +32,8 @@ def create_app(
     monitor: "TreatmentMonitor | None" = None,
     token: str | None = None,
     show_people: bool = False,
+    min_shared: int = MIN_SHARED,
+    resolution: float = 0.02,
     hosts: Sequence[str] = LOOPBACK,
     max_rows: int = 10_000,
     max_bytes: int = 1 << 24,
@@ -54,8 +57,15 @@ def create_app(
             (default: :obj:`None`)
         token (str, optional): What requests must show, 16 characters or more. Do not
             let other machines ask without one. (default: :obj:`None`)
-        show_people (bool): Whether ids and features of the fitted people may be
-            shown. (default: :obj:`False`)
+        show_people (bool): Whether ids, features and scores of the fitted people may
+            be shown, and answers be exact. (default: :obj:`False`)
+        min_shared (int): Where people are not shown, the effective number of fitted
+            people that a correction must rest on; newcomers with fewer keep their
+            output. (default: :obj:`5`)
+        resolution (float): Where people are not shown, the steps in which answers are
+            computed: of the own share, and of the peers' average in standard deviations
+            of the fitted outputs. Zero is exact. See :ref:`disclosure`.
+            (default: :obj:`0.02`)
         hosts (sequence of str): Without a token, names by which requests may call the
             service. (default: those of this machine)
         max_rows (int): Newcomers in a request. (default: :obj:`10000`)
@@ -75,7 +85,8 @@ def create_app(
         >>> post = GLIFPostProcessor(tau=0.5, theta=0.0)
         >>> x, y = torch.tensor([[0.0], [0.1], [5.0]]), torch.tensor([0.9, 0.3, 0.4])
         >>> post.fit(x, y).save(path)
-        >>> with TestClient(create_app(path), base_url="http://localhost") as client:
+        >>> app = create_app(path, show_people=True)
+        >>> with TestClient(app, base_url="http://localhost") as client:
         ...     body = {"x": [[0.1]], "y_hat": [0.0]}
         ...     answer = client.post("/v1/correct", json=body).json()
         >>> [round(value, 4) for value in answer["y_fair"]], answer["num_peers"]
@@ -97,6 +108,8 @@ def create_app(
     settings = Settings(
         token=token,
         show_people=show_people,
+        min_shared=min_shared,
+        resolution=resolution,
         hosts=tuple(hosts),
         max_rows=max_rows,
         max_bytes=max_bytes,

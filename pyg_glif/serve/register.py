@@ -5,6 +5,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 
+class RegisterError(ValueError):
+    """What is known about fitted samples does not go with them.
+
+    Its message names rows and columns and holds no cell, so that logs may have it.
+    """
+
+
 @dataclass(frozen=True, eq=False)
 class Register:
     r"""What is known about the fitted people beside their fit, a row each, in order.
@@ -21,7 +28,7 @@ class Register:
         >>> register.check(3)
         Traceback (most recent call last):
             ...
-        ValueError: 'ids' must have one entry per fitted person (got 2 for 3)
+        pyg_glif.serve.register.RegisterError: 'ids' must have one entry per ...
     """
 
     ids: Sequence[Any] | None = None
@@ -34,4 +41,4 @@ class Register:
         for name, value in parts.items():
             if value is not None and len(value) != num_people:
                 msg = f"'{name}' must have one entry per fitted person"
-                raise ValueError(f"{msg} (got {len(value)} for {num_people})")
+                raise RegisterError(f"{msg} (got {len(value)} for {num_people})")

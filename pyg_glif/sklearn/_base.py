@@ -230,7 +230,13 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
 
     def _keep(self, post: GLIFPostProcessor, frame: Any, ids: Any) -> None:
         """Takes over a fitted correction, with the features and ids of its samples."""
-        self.post_ = post.describe(frame, ids=ids, table=self.table_)
+        many = post.y_hat_.dim() > 1
+        self.post_ = post.describe(
+            frame,
+            ids=ids,
+            table=self.table_,
+            output_names=self._facts().get("classes") if many else None,
+        )
 
     def explain(self, X: Any, top: int | None = None) -> list[Explanation]:  # noqa: N803
         """Whose outputs make up the output of each person, and by how much.
@@ -320,6 +326,8 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             lap=graph.laplacian(self.post_.theta),
             attributes=attributes,
             groups=None if groups is None else to_labels("groups", groups),
+            labels=self._labels(y) if decides and y is not None else None,
+            error=self.post_._require_fit("audit").error(after),
             threshold=0.5 if decides else None,
             difference=difference,
             tolerance=tolerance,
@@ -459,6 +467,10 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     @abstractmethod
     def _scores(self, y: Any, before: Tensor, after: Tensor) -> dict[str, float]:
         """How good outputs are, before and after."""
+
+    def _labels(self, y: Any) -> Tensor | None:
+        """True classes by number, of a classifier."""
+        return None
 
     def _facts(self) -> dict[str, Any]:
         """What else a file holds."""

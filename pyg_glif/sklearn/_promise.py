@@ -1,6 +1,5 @@
 """A strength that people who were set aside certify."""
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -11,6 +10,7 @@ from sklearn.base import clone
 from sklearn.model_selection import train_test_split
 from torch import Tensor
 
+from pyg_glif._warn import warn_caller
 from pyg_glif.postprocessor import GLIFPostProcessor
 from pyg_glif.sklearn._people import ids_of
 from pyg_glif.tuning import Guarantee, RiskControl, TunePoint
@@ -62,7 +62,7 @@ def fit_with_guarantee(
     fitted, new = (torch.from_numpy(np.asarray(part)) for part in (rows, aside))
     model.guarantee_ = Guarantee(control, tests, best, fitted, new, len(new))
     if best is None:
-        warnings.warn(model.guarantee_.to_text(), stacklevel=4)
+        warn_caller(model.guarantee_.to_text())
     choice = found.baseline if best is None else best.point
     # The part that is fitted has an index, and so ids, only if all samples have.
     frame = model._read(known).frame

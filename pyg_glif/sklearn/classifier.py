@@ -272,6 +272,9 @@ class GLIFClassifier(ClassifierMixin, GLIFEstimator):  # type: ignore[misc]
             for name, p in named.items()
         }
 
+    def _labels(self, y: Any) -> Tensor | None:
+        return torch.from_numpy(np.searchsorted(self.classes_, np.asarray(y)))
+
     def _facts(self) -> dict[str, Any]:
         return {"classes": self.classes_.tolist(), "dtype": self.classes_.dtype.str}
 

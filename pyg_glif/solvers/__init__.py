@@ -1,4 +1,4 @@
-"""Certified solvers for the smoothing system."""
+"""Solvers for the smoothing system, with numerical error bounds."""
 
 from pyg_glif.solvers.auto import Auto
 from pyg_glif.solvers.balance import (

@@ -1,7 +1,6 @@
-"""What all solvers share: the certified result and the wording of failure."""
+"""What all solvers share: the result with its error bound, the wording of failure."""
 
 import math
-import warnings
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -10,6 +9,7 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
+from pyg_glif._warn import warn_caller
 from pyg_glif._whole import Whole
 from pyg_glif.errors import ConvergenceError, ConvergenceWarning
 from pyg_glif.kinds import Kind
@@ -182,7 +182,7 @@ class Solver(Kind, ABC):
 
     @torch.no_grad()
     def solve(self, system: System, rhs: Tensor, x0: Tensor | None = None) -> Solution:
-        """Solves for every column of ``rhs`` ``[N, C]``, and certifies the result."""
+        """Solves for every column of ``rhs`` ``[N, C]``, and bounds the error."""
         solver = self.choose(system)
         y = rhs.double()
         start = None if x0 is None else x0.double()
@@ -256,7 +256,7 @@ class Solver(Kind, ABC):
             )
         if self.throw:
             raise ConvergenceError(msg)
-        warnings.warn(msg, ConvergenceWarning, stacklevel=4)
+        warn_caller(msg, ConvergenceWarning)
 
 
 def _odd_scale(y: Tensor, whole: Whole) -> Tensor | None:  # [N, C] -> [C] int32

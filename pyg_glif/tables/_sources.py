@@ -1,6 +1,5 @@
 """Where effects come from: a model, or trees fitted to what it gave."""
 
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -15,6 +14,7 @@ from pyg_glif._validate import (
     check_num_rows,
     check_rank,
 )
+from pyg_glif._warn import warn_caller
 from pyg_glif.errors import SimilarityWarning
 from pyg_glif.tables._columns import Column, take, with_column
 from pyg_glif.tables._effects import Effects, Inquiry, Rows
@@ -185,7 +185,7 @@ class Surrogate(Source):
             msg = f"The columns explain {share} of the variance of 'y_hat'"
             least = f"less than {_LEAST_EXPLAINED:.0%}: their effects are uncertain"
             remedy = "Pass the model as 'predict', or use 'scale=\"standard\"'"
-            warnings.warn(f"{msg}, {least}. {remedy}", SimilarityWarning, stacklevel=4)
+            warn_caller(f"{msg}, {least}. {remedy}", SimilarityWarning)
 
     def ask(self, name: Any, people: Rows, holders: Rows) -> Effects:
         """Effects for people whose value of a column is that of as many holders."""

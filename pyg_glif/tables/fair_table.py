@@ -4,7 +4,6 @@ Longer than most modules: it is the one door to this part, and most of it is wha
 takes, documentation, checks of parameters and plain data.
 """
 
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
@@ -22,6 +21,7 @@ from pyg_glif._validate import (
     check_known,
     check_scalar,
 )
+from pyg_glif._warn import warn_caller
 from pyg_glif.errors import NotFittedError, SimilarityWarning
 from pyg_glif.tables._columns import (
     REMEDY,
@@ -210,7 +210,7 @@ class FairTable(Parameters):
         variances = np.array([part.var(axis=0).sum() for part in parts])
         if not variances.any():
             msg = "Everybody has the same coordinates: no column that counts matters"
-            warnings.warn(msg, SimilarityWarning, stacklevel=2)
+            warn_caller(msg, SimilarityWarning)
         shares = variances / (variances.sum() or 1.0)
         if self.scale in ("effect", "conditional"):
             _check_shares([one.name for one in columns], shares)
@@ -256,7 +256,7 @@ class FairTable(Parameters):
         if unseen:
             msg = f"'{self.frame_name}' has values that the fit has not seen"
             msg = f"{msg}: {'; '.join(unseen)}"
-            warnings.warn(f"{msg}. They count as average", stacklevel=2)
+            warn_caller(f"{msg}. They count as average")
         z = np.hstack([one.table for one in readings.values()])
         return torch.from_numpy(z if self._erasure is None else self._erasure(z))
 
@@ -508,7 +508,7 @@ def _check_shares(names: Sequence[Any], shares: NDArray[np.float64]) -> None:
         msg = f"{name!r} makes up {share:.0%} of the effects on the model"
         remedy = "If it tells the outcome, train the model without it"
         msg = f"{msg}, the other {len(names) - 1} columns hardly count. {remedy}"
-        warnings.warn(msg, SimilarityWarning, stacklevel=3)
+        warn_caller(msg, SimilarityWarning)
 
 
 def _values(values: Sequence[Any]) -> str:

@@ -9,7 +9,6 @@ import hashlib
 import os
 import re
 import tempfile
-import warnings
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +16,8 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
+
+from pyg_glif._warn import warn_caller
 
 _FORMAT = "pyg_glif-encodings-1"
 
@@ -77,7 +78,7 @@ class EncodingCache:
             reason = str(error)
         if reason:
             msg = f"'{path}' is damaged and was removed ({reason})"
-            warnings.warn(f"{msg}. Its texts are encoded again", stacklevel=4)
+            warn_caller(f"{msg}. Its texts are encoded again")
             path.unlink(missing_ok=True)
             return []
         keys = [key.tobytes() for key in hashes.numpy()]

@@ -1,6 +1,5 @@
 """People who are set aside before anything is learned, and what they lose."""
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -20,6 +19,7 @@ from pyg_glif._validate import (
     check_pairs,
     check_same_rows,
 )
+from pyg_glif._warn import warn_caller
 from pyg_glif.solvers import Auto
 from pyg_glif.tuning.choice import fairest
 from pyg_glif.tuning.folds import Fold
@@ -225,7 +225,7 @@ def with_guarantee(
         guarantee, tests, best, aside.fitted, aside.new, aside.num_units
     )
     if best is None:
-        warnings.warn(promise.to_text(), stacklevel=5)
+        warn_caller(promise.to_text())
     choice = found.baseline if best is None else best.point
     return replace(found, best=choice, guarantee=promise)
 

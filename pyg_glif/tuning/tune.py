@@ -1,6 +1,5 @@
 """Chooses radius and strength: what does fairness cost, and how much is wanted?"""
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral
 from typing import Any, Literal
@@ -20,6 +19,7 @@ from pyg_glif._validate import (
     check_same_rows,
     check_scalar,
 )
+from pyg_glif._warn import warn_caller
 from pyg_glif.distances import FairDistance
 from pyg_glif.graph import SimilarityGraph, suggest_tau
 from pyg_glif.links import Link
@@ -236,7 +236,7 @@ def tune(
     baseline, points = trial.baseline(), list(trial.points())
     best = choose(points, baseline, max_loss, rule, trial.again)
     if folds is not None and best is baseline:
-        warnings.warn(why_baseline(points, baseline, max_loss), stacklevel=3)
+        warn_caller(why_baseline(points, baseline, max_loss))
     return TuneResult(
         points=tuple(points),
         baseline=baseline,

@@ -1,12 +1,16 @@
 import json
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings, strategies as st
 
+from pyg_glif import GLIFPostProcessor
 from pyg_glif.distances import SensitiveSubspace
 from pyg_glif.graph import SimilarityGraph
+from pyg_glif.links import Log, Logit, Softmax
 from pyg_glif.metrics import (
     group_gap,
     group_std,
@@ -15,6 +19,7 @@ from pyg_glif.metrics import (
     prediction_consistency,
 )
 from pyg_glif.postprocessor import AuditReport, Bootstrap, Estimate, audit
+from pyg_glif.solvers import CG
 from tests import oracles, oracles_inductive as oracle
 from tests.postprocessor.people import People, people
 
@@ -222,7 +227,7 @@ def test_report_can_be_exported() -> None:
     bound = float(post.solution_.error_bound.max())
     assert record["certificate"]["error_bound"] == bound
     text = found.to_markdown()
-    for heading in ("# Individual fairness audit", "## Certificate"):
+    for heading in ("# Individual fairness audit", "## Numerical error"):
         assert heading in text
     assert f"| people | {len(group.x)} |" in text
     assert repr(found) == f"AuditReport(num_people=60, num_measures={len(names)})"
@@ -314,3 +319,128 @@ def test_audit_rejects(options: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=r".") as caught:
         people().fit().audit(bootstrap=Bootstrap(num_samples=5), **options)
     assert str(caught.value).startswith(message)
+
+
+LINKS = {"none": None, "logit": Logit(1e-6), "softmax": Softmax(eps=1e-6), "log": Log()}
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    seed=st.integers(0, 2**20),
+    link=st.sampled_from(sorted(LINKS)),
+    dtype=st.sampled_from([torch.float32, torch.float64]),
+    normalization=st.sampled_from([None, "density"]),
+    lam=st.sampled_from([0.1, 3.0, 100.0]),
+    rtol=st.sampled_from([1e-4, 1e-10]),
+)
+def test_the_correction_sets_no_identical_people_apart(
+    seed: int,
+    link: str,
+    dtype: torch.dtype,
+    normalization: Any,
+    lam: float,
+    rtol: float,
+) -> None:
+    """Duplicates with equal outputs stay equal: what differs is rounding."""
+    rng = torch.Generator().manual_seed(seed)
+    x = torch.rand(12, 2, generator=rng, dtype=dtype)
+    copies = torch.randint(0, 12, (40,), generator=rng)
+    y = 0.05 + 0.9 * torch.rand(40, generator=rng, dtype=dtype)
+    same = torch.rand(40, generator=rng) < 0.8
+    y[same] = y[copies][same].round(decimals=1).clamp(0.1, 0.9)
+    first = {int(c): k for k, c in reversed(list(enumerate(copies.tolist())))}
+    y = torch.where(same, y[[first[int(c)] for c in copies]], y)
+    y[rng.initial_seed() % 40] = 0.5
+    y = torch.stack([y, 1 - y], 1) if link == "softmax" else y
+    post = GLIFPostProcessor(
+        tau=0.4, lam=lam, normalization=normalization, link=LINKS[link],
+        solver=CG(rtol=rtol),
+    ).fit(x[copies], y)  # fmt: skip
+    found = post.audit(k=None, threshold=None if y.dim() > 1 else 0.5, num_worst=99)
+    i, j = torch.triu_indices(40, 40, 1)
+    twins = copies[i] == copies[j]
+    rows = y.reshape(40, -1)
+    before = (rows[i] != rows[j]).any(1) & twins
+    assert found.facts["num_identical"] == int(twins.sum())
+    assert found.facts["num_identical_apart_before"] == int(before.sum())
+    pairs = set(zip(i[before].tolist(), j[before].tolist(), strict=True))
+    after = {(p.first, p.second) for p in found.identical_after}
+    assert len(after) == found.facts["num_identical_apart_after"]
+    assert after <= pairs
+    for verdict in found.verdict:
+        if verdict.name == "identical":
+            assert verdict.num_after <= len(pairs)
+
+
+def test_outputs_that_stay_are_neither_moved_nor_decided_anew() -> None:
+    x = torch.rand(60, 2, generator=torch.Generator().manual_seed(1))
+    y = torch.full((60,), 0.5)  # the decision's threshold: rounding would tip it
+    post = GLIFPostProcessor(tau=0.5, lam=7.0, solver=CG(rtol=1e-3))
+    found = post.fit(x, y).audit(
+        attributes={"half": torch.arange(60) % 2}, threshold=0.5, k=None
+    )
+    assert found.lists.most_moved == ()
+    assert found.lists.pairs_after == ()
+    assert float(found.moved.max()) == 0.0
+    for group in found.groups["half"]:
+        assert (group.num_raised, group.num_lowered) == (0, 0)
+    assert all(v.num_after in (None, 0) for v in found.verdict)
+
+
+def test_differences_beyond_the_error_are_still_told() -> None:
+    x, before = torch.zeros(2, 1), torch.tensor([0.2, 0.4])
+    graph = SimilarityGraph.search(x, tau=1.0)
+    after = torch.tensor([0.3, 0.3002])
+    for size, count in ((0.0, 1), (0.99e-4, 1), (1.01e-4, 0)):
+        error = torch.full((2,), size, dtype=torch.float64)
+        found = audit(x, before, after, graph=graph, k=None, error=error)
+        assert found.facts["num_identical_apart_after"] == count
+        assert len(found.lists.identical_after) == count
+    for error, message in (
+        (torch.zeros(3), "'error' must have the shape of 'y_after'"),
+        (torch.tensor([0.0, -1.0]), "'error' must be non-negative"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            audit(x, before, after, graph=graph, k=None, error=error)
+    with pytest.raises(ValueError, match="'error' must be None without 'y_after'"):
+        audit(x, before, graph=graph, k=None, error=torch.zeros(2))
+
+
+def test_group_rates_against_counting() -> None:
+    rng = np.random.default_rng(4)
+    x, sex = rng.normal(size=(200, 2)), rng.choice(["f", "m"], 200)
+    labels = (x[:, 0] + rng.normal(size=200) / 2 > 0).astype(int)
+    before = 1 / (1 + np.exp(0.5 - x[:, 0]))
+    after = 1 / (1 + np.exp(np.where(sex == "m", 0.0, 1.0) - x[:, 0]))
+    graph = SimilarityGraph.search(torch.from_numpy(x), tau=0.5)
+    found = audit(
+        torch.from_numpy(x), torch.from_numpy(before), torch.from_numpy(after),
+        graph=graph, k=None, threshold=0.5, attributes={"sex": sex},
+        labels=torch.from_numpy(labels),
+    )  # fmt: skip
+    named = {one.name: one for one in found.verdict}
+    for name, who in (
+        ("selection_by_sex", np.ones(200, bool)),
+        ("true_positives_by_sex", labels == 1),
+    ):
+        for score, told in ((before, named[name].before), (after, named[name].after)):
+            rate = {s: np.mean(score[who & (sex == s)] > 0.5) for s in "fm"}
+            assert told.value == pytest.approx(rate["m"] - rate["f"])
+            assert told.low <= told.value <= told.high
+            for share in rate.values():
+                assert f"{100 * share:.1f}%".replace("100.0%", "100%") in (
+                    named[name].words
+                )
+        assert "the gap grows" in named[name].words
+        assert found[name].before == named[name].before
+    page = found.to_markdown()
+    assert "True positives by sex" in page
+    assert "Decisions of yes by sex" in page
+    assert {t["title"] for t in found.tiles()} >= {"True positives by sex"}
+    unlabeled = audit(
+        torch.from_numpy(x), torch.from_numpy(before), graph=graph, k=None,
+        threshold=0.5, attributes={"sex": sex},
+    )  # fmt: skip
+    names = [one.name for one in unlabeled.verdict]
+    assert "selection_by_sex" in names
+    assert "true_positives_by_sex" not in names

@@ -425,5 +425,5 @@ def test_sensitivity_of_a_star_is_exact():
 
 def test_certificate_repr():
     one = torch.ones(2, dtype=torch.float64)
-    found = Certificate(0.5 * one, 0.25 * one, one.long())
+    found = Certificate(0.5 * one, 0.25 * one, one.long(), one)
     assert repr(found) == ("Certificate(num_people=2, own_share=0.5, largest_gap=0.25)")

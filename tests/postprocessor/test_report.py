@@ -242,7 +242,7 @@ def test_tolerances_are_stated_by_name_or_for_all_pairs() -> None:
     stated = {one.name: one.tolerance for one in report.verdict}
     assert stated == {
         "pairs": 0.1, "pairs_by_sex": 0.1, "identical": 0.1,
-        "gap_by_sex": None, "isolated": None,
+        "gap_by_sex": None, "selection_by_sex": None, "isolated": None,
     }  # fmt: skip
     report = Scene(tolerance={"gap_by_sex": 0.2}).report
     assert found(report, "gap_by_sex").tolerance == 0.2

@@ -5,12 +5,14 @@ import warnings
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
 from pyg_glif import GLIFPostProcessor
 from pyg_glif.distances import Euclidean, Mahalanobis, SensitiveSubspace
 from pyg_glif.errors import NotFittedError, SimilarityWarning
+from pyg_glif.tables import FairTable
 from tests.postprocessor.people import people
 
 
@@ -233,3 +235,45 @@ def test_other_columns_are_no_outcomes(name: str) -> None:
         post.set_params(distance=Mahalanobis(torch.eye(2))).fit(
             pandas.DataFrame(columns), y
         )
+
+
+def test_a_fit_to_a_table_is_summarized_by_its_columns() -> None:
+    rng = np.random.default_rng(0)
+    people = pd.DataFrame(
+        {
+            "age": rng.integers(20, 60, 80),
+            "job": rng.choice(["clerk", "nurse"], 80),
+            "idle": rng.normal(size=80),
+        }
+    )
+
+    def predict(frame: pd.DataFrame) -> Any:
+        logit = (frame["age"] - 40) / 10 + (frame["job"] == "nurse")
+        return 1 / (1 + np.exp(-logit.to_numpy(float)))
+
+    table = FairTable().fit(people, predict)
+    post = GLIFPostProcessor(tau=0.5).fit(table.transform(people), predict(people))
+    found = post.describe(people, table=table).summary()
+    assert (found.columns, found.ignored) == (("age", "job"), ("idle",))
+    assert "2 columns: age, job" in str(found)
+
+
+def test_warnings_point_at_the_callers_line() -> None:
+    wide = torch.tensor([[0.0, 0.0], [1.0, 1e6], [2.0, 2e6]] * 10)
+    calls = [
+        lambda: GLIFPostProcessor(tau=1.0).fit(wide, torch.rand(30)),
+        lambda: GLIFPostProcessor(tau=1e9).fit(wide, torch.rand(30)),
+        lambda: (
+            GLIFPostProcessor(tau=2.0)
+            .fit(pd.DataFrame({"a": [0.0, 1.0]}), torch.rand(2))
+            .transform(torch.rand(2, 1), torch.rand(2))
+        ),
+    ]
+    for call in calls:
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            call()
+        words = ("standardised", "joins", "taken by position")
+        ours = [one for one in told if any(w in str(one.message) for w in words)]
+        assert ours
+        assert {one.filename for one in ours} == {__file__}

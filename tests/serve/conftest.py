@@ -38,13 +38,15 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 @pytest.fixture(scope="session")
 def client(fit: Path) -> Iterator[TestClient]:
-    """A service without a token, as a program on the same machine sees it."""
-    with TestClient(create_app(fit), base_url=HERE) as found:
+    """A service without a token, as a program on the same machine sees it; exact."""
+    app = create_app(fit, min_shared=1, resolution=0.0)
+    with TestClient(app, base_url=HERE) as found:
         yield found
 
 
 @pytest.fixture(scope="session")
 def table_client(table: tuple[Path, Path]) -> Iterator[TestClient]:
     """The service of a table."""
-    with TestClient(create_app(table[1]), base_url=HERE) as found:
+    app = create_app(table[1], min_shared=1, resolution=0.0)
+    with TestClient(app, base_url=HERE) as found:
         yield found

@@ -15,7 +15,7 @@ class Doubled:
     def correct(self, x, y, watch=None):
         if bool((y < 0).any()):
             raise ValueError("'y_hat' must be non-negative")
-        return Answer((2 * y).tolist(), [0] * len(x), [0.0] * len(x), {})
+        return Answer((2 * y).tolist(), [0.0] * len(x), [False] * len(x), {})
 
 
 def asked(sizes, fits=None, value=1.0):

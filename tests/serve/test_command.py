@@ -1,14 +1,28 @@
+import argparse
+import asyncio
+import logging
 from pathlib import Path
 
+import pandas
 import pytest
 
+from pyg_glif import GLIFPostProcessor
 from pyg_glif.cli import main
+from pyg_glif.cli.serve import add_arguments, read_register
+from pyg_glif.serve import Register, create_app
 
 
 def fails(capsys: pytest.CaptureFixture[str], *words: object) -> str:
     """The message of a call that ends with code 2."""
     assert main(["serve", *map(str, words)]) == 2
     return capsys.readouterr().err.removeprefix("pyg-glif: error: ").strip()
+
+
+def parser() -> argparse.ArgumentParser:
+    """The options of the command."""
+    found = argparse.ArgumentParser()
+    add_arguments(found)
+    return found
 
 
 def test_other_addresses_need_a_token(
@@ -52,3 +66,74 @@ def test_people_of_another_fit_are_refused(
         f"'{other}' must hold the people of the fit, row by row (row 0 has another "
         "output)"
     )
+
+
+SECRET = "S3cret"
+
+
+def _spoiled(table: Path, kind: str) -> bytes:
+    """The file of people with a secret in a cell that does not belong there."""
+    people = pandas.read_csv(table, dtype=object)
+    columns = {"output": "score", "feature": "age", "id": "name", "group": "sex"}
+    if kind in columns:
+        people.loc[[3, 5], columns[kind]] = SECRET  # an id twice, too
+    if kind == "outputs":
+        people["score"] = SECRET
+    text = people.to_csv(index=False)
+    if kind == "cells":
+        text = text.replace("\n", f",{SECRET}\n", 5)
+    if kind == "nul":
+        text += f"{SECRET}\0,a,1,b,0.5\n"
+    return text.encode() + (SECRET.encode() + b"\xff" if kind == "bytes" else b"")
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["output", "outputs", "feature", "id", "group", "cells", "nul", "bytes", "row"],
+)
+def test_a_refused_file_of_people_is_not_quoted(
+    table: tuple[Path, Path],
+    tmp_path: Path,
+    kind: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    people = tmp_path / "people.csv"
+    people.write_bytes(table[0].read_bytes())
+    words = ["--people", str(people), "--id", "name", "--attributes", "sex"]
+    args = parser().parse_args([str(table[1]), *words])
+
+    def read(post: GLIFPostProcessor) -> Register:
+        return read_register(args, post)
+
+    app = create_app(table[1], people=read, watch=[people])
+    content = _spoiled(table[0], kind)
+    if kind == "row":
+        content += f"{SECRET},f,30,clerk,0.5\n".encode()
+    people.write_bytes(content)
+    with caplog.at_level(logging.DEBUG):
+        asyncio.run(app.state.desk._take())
+    told = f"{app.state.desk.reload_error} {caplog.text}"
+    assert SECRET not in told
+    where = {
+        "output": "column 'score' in line 5",
+        "outputs": "(row 0 has no number in 'score')",
+        "row": "(got 91 for 90)",
+    }
+    assert where.get(kind, "") in told
+
+
+def test_messages_of_unknown_errors_are_not_logged(
+    fit: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    answers = iter([Register()])
+
+    def people(post: GLIFPostProcessor) -> Register:
+        for one in answers:
+            return one
+        raise KeyError(SECRET)
+
+    desk = create_app(fit, people=people).state.desk
+    asyncio.run(desk._take())
+    assert desk.reload_error == "KeyError"
+    assert "KeyError" in caplog.text
+    assert SECRET not in caplog.text

@@ -75,7 +75,7 @@ def test_a_new_fit_is_taken_under_load_and_no_request_is_dropped(
     shutil.copy(fit, served)
     known.save(stronger, lam=5 * LAM)
     broken.write_bytes(stronger.read_bytes()[:-100])
-    with Live(served, "--reload-seconds", "0.05") as live:
+    with Live(served, "--reload-seconds", "0.05", "--show-people") as live:
         first = live.get("/v1/info")[1]["fit"]
         with Load(live, known) as load:
             live.until(lambda: len(load.answers) > 100)

@@ -3,6 +3,7 @@
 import torch
 
 from . import (
+    disclosure,
     files,
     layers,
     measures,
@@ -29,6 +30,7 @@ CAMPAIGNS: dict[str, Campaign] = {
         files,
         tables,
         texts,
+        disclosure,
     )
 }
 

@@ -91,7 +91,7 @@
     parts.push(point.affected + " of " + grid.num_people + " people move by more than "
       + short(grid.least) + ", everybody by " + short(point.mean_moved) + " on average.");
     if (point.status !== "CONVERGED") {
-      parts.push("This setting has no certified solution (" + point.status + ").");
+      parts.push("No solution with an error bound was found for this setting (" + point.status + ").");
     }
     return parts.join(" ");
   }
@@ -213,16 +213,22 @@
   }
 
   function answered(body, found) {
-    const before = body.y_hat[0], after = found.y_fair[0], peers = found.num_peers[0];
-    byId("words").textContent = peers === 0
+    const before = body.y_hat[0], after = found.y_fair[0];
+    // Where people are not shown, nobody is counted.
+    const peers = found.num_peers ? found.num_peers[0] : null;
+    const withheld = found.withheld && found.withheld[0];
+    const who = peers === null ? "people" : peers + (peers === 1 ? " person" : " people");
+    byId("words").textContent = withheld
+      ? "Too few of the fitted people are similar to tell, so the output stays " + short(before) + "."
+      : peers === 0
       ? "Nobody among the fitted people is similar, so the output stays " + short(before) + "."
       : "The output goes from " + short(before) + " to " + short(after) + ", because of "
-        + peers + (peers === 1 ? " person" : " people") + " who are similar.";
+        + who + " who are similar.";
     const list = byId("facts");
     list.replaceChildren();
     fact(list, "output of the model", short(before));
     fact(list, "corrected", short(after));
-    fact(list, "similar people", short(peers));
+    if (peers !== null) fact(list, "similar people", short(peers));
     for (const note of found.notes) fact(list, "note", note);
     byId("letter").replaceChildren();
     byId("answer").hidden = false;
