@@ -1,20 +1,21 @@
-r"""Coordinates of what is orthogonal to given directions, and nothing of the directions.
+r"""Coordinates orthogonal to given directions, with nothing of the directions in them.
 
 A projection :math:`\mathbf{x} - \mathbf{Q} \mathbf{Q}^\top \mathbf{x}` has as many
-coordinates as :math:`\mathbf{x}`. Where it should be constant, rounding leaves a residue
-that depends on what was removed, and a decision tree reads it whatever its size. So the
-directions are turned onto as many columns, which are dropped. With the columns :math:`P`
-and an orthonormal basis :math:`\mathbf{Q}` whose part :math:`\mathbf{S} = \mathbf{Q}_P` is
-symmetric and positive semi-definite (polar decomposition), the block reflector
+coordinates as :math:`\mathbf{x}`. Where it should be constant, rounding leaves a
+residue that depends on what was removed, and a decision tree reads it whatever its
+size. So the directions are turned onto as many columns, which are dropped. With the
+columns :math:`P` and an orthonormal basis :math:`\mathbf{Q}` whose part
+:math:`\mathbf{S} = \mathbf{Q}_P` is symmetric and positive semi-definite (polar
+decomposition), the block reflector
 
 .. math::
     \mathbf{H} = \mathbf{I} - \mathbf{U} (\mathbf{I} + \mathbf{S})^{-1} \mathbf{U}^\top,
     \qquad \mathbf{U} = \mathbf{Q} + \mathbf{E}_P,
 
-is symmetric and orthogonal and maps :math:`\mathbf{Q}` to :math:`-\mathbf{E}_P`, because
-:math:`\mathbf{U}^\top \mathbf{U} = 2 (\mathbf{I} + \mathbf{S})`. Its other columns are the
-coordinates. Distances are those after the projection, a column that no direction touches
-stays as it is, and no square matrix is formed.
+is symmetric and orthogonal and maps :math:`\mathbf{Q}` to :math:`-\mathbf{E}_P`,
+because :math:`\mathbf{U}^\top \mathbf{U} = 2 (\mathbf{I} + \mathbf{S})`. Its other
+columns are the coordinates. Distances are those after the projection, a column that no
+direction touches stays as it is, and no square matrix is formed.
 """
 
 import torch
@@ -22,8 +23,8 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 # Largest squared sine of the angle between an axis and the span of directions at which
-# the axis is taken to be in it: rounding in float64 gives less, a direction that is meant
-# to be oblique more.
+# the axis is taken to be in it: rounding in float64 gives less, a direction that is
+# meant to be oblique more.
 _ON_AXIS = 1e-14
 
 
@@ -46,7 +47,8 @@ def _span(rows: Tensor, rtol: float) -> Tensor:  # [K, F] -> [F, R]
     _, values, directions = torch.linalg.svd(rows, full_matrices=False)
     directions = directions[values > rtol * values[:1].clamp(min=1)]
     # Columns that no row touches must not get rounding errors of the others.
-    return directions.masked_fill(~rows.any(dim=0), 0).T.contiguous()
+    out: Tensor = directions.masked_fill(~rows.any(dim=0), 0).T
+    return out.contiguous()
 
 
 def complement(directions: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -23,8 +23,9 @@ class SensitiveSubspace(FairDistance):
 
     .. math::
         d(\mathbf{x}, \mathbf{x}^{\prime}) =
-        \| (\mathbf{I} - \mathbf{Q} \mathbf{Q}^{\top}) (\mathbf{x} - \mathbf{x}^{\prime}) \|,
-        \qquad \mathbf{Q}^{\top} \mathbf{Q} = \mathbf{I}, \quad
+        \| (\mathbf{I} - \mathbf{Q} \mathbf{Q}^{\top})
+        (\mathbf{x} - \mathbf{x}^{\prime}) \|, \qquad
+        \mathbf{Q}^{\top} \mathbf{Q} = \mathbf{I}, \quad
         \operatorname{range}(\mathbf{Q}) =
         \operatorname{span}\{ \mathbf{b}_1, \ldots, \mathbf{b}_K \}
 
@@ -34,10 +35,12 @@ class SensitiveSubspace(FairDistance):
     singular value decomposition in float64. No :math:`F \times F` matrix is formed.
 
     :meth:`embed` gives :math:`F - R` coordinates of the orthogonal complement, where
-    :math:`R` is the rank of ``basis``: there is no coordinate that would be constant but
-    for rounding, so a model trained on them, a decision tree included, has nothing of
-    the sensitive directions to read. A column whose axis is among them is dropped, and
-    its values have no effect at all; a column that no direction touches stays as it is.
+    :math:`R` is the rank of ``basis``. No coordinate is left that consists of rounding
+    errors alone, in which a decision tree could read what was removed. A column whose
+    axis is among the directions is dropped, and its values have no effect at all; a
+    column that no direction touches stays as it is. Along oblique directions rounding
+    moves coordinates in their last digits; where all other columns take few values, a
+    model may tell these apart.
 
     Args:
         basis (torch.Tensor): Rows that span the sensitive directions. They must

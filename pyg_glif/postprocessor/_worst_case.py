@@ -349,7 +349,7 @@ def _raw_range(
 
 
 def _raw_around(y: Tensor, dy: float, within: _Range) -> _Range:
-    """Outputs that differ by at most ``dy`` from known ones, as the model gives them."""
+    """Outputs at most ``dy`` from known ones, as the model gives them."""
     y = y.double().reshape(len(y), -1)
     low, high = torch.maximum(y - dy, within.low), torch.minimum(y + dy, within.high)
     return _Range(low, high)

@@ -160,8 +160,8 @@ class Sensitivity:
             balanced groups, and with ``k``, where somebody else becomes one of the
             nearest.
 
-    Shares of balanced groups are taken as given. They depend on the outputs, so that for
-    a balanced fit the bounds are about outputs that change while the shares do not.
+    Shares of balanced groups are taken as given. They depend on the outputs, so that
+    for a balanced fit the bounds are about outputs that change while shares do not.
 
     Shapes:
         - **own**, **own_low**, **others:** :math:`(N)`

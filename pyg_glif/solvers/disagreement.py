@@ -21,9 +21,10 @@ the least objective, by no more than
     \lambda \Bigl(\max_a E_a(f) - \sum_a b_a E_a(f)\Bigr) + r^\top \mathbf{A}^{-1} r ,
 
 where :math:`r^\top \mathbf{A}^{-1} r \le \|r\|^2`. The objective is 2-strongly convex,
-so that this gap bounds :math:`\|f - f^*\|^2`, whatever the search did. If the solution is
-rounded to the precision of the outputs, by :math:`e`, then :math:`f` is the rounded one,
-and the root of the last term grows by at most that of :math:`e^\top \mathbf{A} e`.
+so that this gap bounds :math:`\|f - f^*\|^2`, whatever the search did. If the solution
+is rounded to the precision of the outputs, by :math:`e`, then :math:`f` is the rounded
+one, and the root of the last term grows by at most that of
+:math:`e^\top \mathbf{A} e`.
 """
 
 from collections.abc import Sequence
