@@ -1,6 +1,7 @@
 """Files that are replaced in one step."""
 
 import contextlib
+import errno
 import os
 import shutil
 import uuid
@@ -21,10 +22,12 @@ def replacing(path: str | PathLike[str], sync: bool = True) -> Iterator[BinaryIO
 
     Everybody writes to a file of their own, locked as long as they live; what can be
     locked by somebody else was left behind and is removed. Without ``sync`` a machine
-    that stops may leave a file that is not complete.
+    that stops may leave a file that is not complete. A symbolic link is followed, and
+    only a regular file is replaced: not a folder, a pipe or a device.
     """
     try:
         target = Path(os.path.realpath(path))
+        _check_regular(path, target)
         _remove_left_over(target)
         beside, file = _locked(target)
         try:
@@ -48,6 +51,18 @@ def replacing(path: str | PathLike[str], sync: bool = True) -> Iterator[BinaryIO
             raise
         # Says which path the caller gave, not which one we wrote to.
         raise OSError(error.errno, error.strerror, str(path)) from error
+
+
+def _check_regular(path: str | PathLike[str], target: Path) -> None:
+    """Raises unless there is a regular file to replace, or nothing.
+
+    A pipe or a device would be gone afterwards, and whoever reads it would get nothing.
+    """
+    if target.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if target.exists() and not target.is_file():
+        msg = f"'path' must be a regular file or none (got '{path}', which is no file)"
+        raise ValueError(f"{msg}. Write to a file, then copy it there")
 
 
 def _locked(target: Path) -> tuple[Path, BinaryIO]:

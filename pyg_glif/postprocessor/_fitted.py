@@ -11,6 +11,7 @@ from torch import Tensor
 
 from pyg_glif._validate import (
     check_choice,
+    check_comparable,
     check_count,
     check_features,
     check_finite,
@@ -19,6 +20,7 @@ from pyg_glif._validate import (
     check_integer,
     check_kind,
     check_outputs,
+    check_rank,
     check_same_rows,
     check_scalar,
     check_width,
@@ -92,6 +94,11 @@ class Settings:
             check_count("k", self.k)
         check_choice("mutual", self.mutual, (True, False))
         check_scalar("decay", self.decay, minimum=0.0)
+        for name in ("tau", "theta"):
+            wanted = self.asked.get(name)
+            if wanted is not None and float(wanted) != getattr(self, name):
+                msg = f"'{name}' must be what was asked for, {wanted}"
+                raise ValueError(f"{msg} (got {getattr(self, name)})")
 
     @classmethod
     def of(
@@ -233,6 +240,7 @@ class Fitted:
         if (self.graph.scale is None) != (settings.k is None):
             raise ValueError("'scale' must be given if and only if 'k' is")
         check_solution(self.solution, y_hat[0].numel())
+        check_comparable("value", self.solution.value, "y_hat", y_hat.view(len(x), -1))
         if self.y_fair.shape != y_hat.shape:
             msg = f"'y_fair' must have the shape of 'y_hat', {tuple(y_hat.shape)}"
             raise ValueError(f"{msg} (got {tuple(self.y_fair.shape)})")
@@ -635,6 +643,7 @@ def check_solution(solution: Solution, num_columns: int) -> None:
     """Raises on what no solve of so many columns returns."""
     value = solution.value
     check_floating("value", value)
+    check_rank("value", value, 2)
     check_width("value", value, num_columns)
     check_count("num_iter", solution.num_iter, minimum=0)
     check_kind("solver", solution.solver, str)

@@ -34,6 +34,7 @@ import torch
 from torch import Tensor
 
 from pyg_glif._files import replacing
+from pyg_glif._plain import is_held
 from pyg_glif._validate import check_choice, check_count, check_outputs
 from pyg_glif.errors import DamagedFileError, UnprotectedFileWarning
 from pyg_glif.graph import SimilarityGraph
@@ -240,6 +241,7 @@ def _rebuilt(
     theta = params["theta"] if old else header["theta"]
     decay = {} if old else {"decay": header["decay"]}
     settings = Settings.of(params, header["tau"], theta, **decay)
+    settings.to_dual(y_hat)  # refuses outputs that a fit would have refused
     graph = SimilarityGraph(
         tensors["edge_index"].long(),
         tensors["sq_dist"],
@@ -263,38 +265,21 @@ def _check_rewritten(
     given: Mapping[str, Any],
 ) -> None:
     """Raises unless ``save`` writes of a fit what the file holds that it came from."""
-    replaced = {name for name in _OBJECTS if given[name] is not None}
-    with_distance = "distance" not in {*replaced, *header["omitted"]}
-    found = {
-        name: (one.dtype, one.shape)
-        for name, one in tensors.items()
-        if with_distance or not name.startswith(_DISTANCE)
-    }
-    wanted = {
-        name: (one.dtype, one.shape)
-        for name, one in _tensors(fitted, with_distance).items()
-    }
+    omitted = header["omitted"]
+    replaced = {name for name in _OBJECTS if given[name] is not None} - {*omitted}
+    wanted = _shapes(_tensors(fitted, "distance" not in {*replaced, *omitted}))
+    found = _shapes(tensors)
+    if "distance" in replaced:
+        found = {name: one for name, one in found.items() if name in wanted}
     if found != wanted:
         raise ValueError(f"{found} in place of {wanted}")
     if header["version"] < 3:  # which wrote less, and under other names
         return
-    ours = _header(fitted, [*{*replaced, *header["omitted"]}], header["metadata"])
-    theirs = {
-        **header,
-        "omitted": ours["omitted"],
-        "objects": {
-            name: one for name, one in header["objects"].items() if name not in replaced
-        },
-    }
-    if not _held(theirs, json.loads(json.dumps(ours))):
-        raise ValueError(f"{theirs} in place of {ours}")
-
-
-def _held(one: Any, other: Any) -> bool:
-    """Whether plain data is in other data, which may have more keys: new options."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        return all(key in other and _held(one[key], other[key]) for key in one)
-    return json.dumps(one) == json.dumps(other)
+    ours = _header(fitted, [*omitted, *replaced], header["metadata"])
+    objects = {name: header["objects"][name] for name in replaced}
+    ours |= {"objects": ours["objects"] | objects, "omitted": omitted}
+    if not is_held(header, ours):
+        raise ValueError(f"{header} in place of {ours}")
 
 
 def _names(names: Any) -> Any:
@@ -331,6 +316,11 @@ def _tensors(fitted: Fitted, with_distance: bool) -> dict[str, Tensor]:
     return {name: t.detach().cpu().contiguous() for name, t in tensors.items()}
 
 
+def _shapes(tensors: Mapping[str, Tensor]) -> dict[str, list[Any]]:
+    """Type and shape of tensors by name, as plain data."""
+    return {name: [str(t.dtype), list(t.shape)] for name, t in tensors.items()}
+
+
 def _content(tensor: Tensor) -> memoryview:
     """The bytes of a tensor, as a view of its memory."""
     array: Any = tensor.reshape(-1).view(torch.uint8).numpy()
@@ -339,8 +329,8 @@ def _content(tensor: Tensor) -> memoryview:
 
 def _checksum(text: str, tensors: Mapping[str, Tensor]) -> str:
     """SHA-256 of header and tensors: safetensors itself notices no damage."""
-    shapes = {name: [str(t.dtype), list(t.shape)] for name, t in tensors.items()}
-    total = hashlib.sha256(json.dumps([text, shapes], sort_keys=True).encode())
+    shapes = [text, _shapes(tensors)]
+    total = hashlib.sha256(json.dumps(shapes, sort_keys=True).encode())
     for name in sorted(tensors):
         total.update(_content(tensors[name]))
     return total.hexdigest()

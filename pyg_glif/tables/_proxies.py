@@ -27,6 +27,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pyg_glif._validate import check_share
+from pyg_glif.tables._columns import check_array
+
 Matrix = NDArray[np.float64]
 
 _LEAST_TOLD = 0.01  # share of an attribute's variance that is worth a direction
@@ -48,6 +51,13 @@ class Erasure:
     read: Matrix
     write: Matrix
     share: float
+
+    def __post_init__(self) -> None:
+        width, rank = len(self.mean), len(self.write)
+        check_array("mean", self.mean, (width,))
+        check_array("read", self.read, (width, rank))
+        check_array("write", self.write, (rank, width))
+        check_share("share", self.share)
 
     @classmethod
     def of(cls, z: Matrix, attributes: Matrix) -> "Erasure":  # [N, D], [N, A]
@@ -83,8 +93,11 @@ class Erasure:
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> "Erasure":
         """The map that :meth:`to_config` described."""
-        mean, read, write = (np.array(config[k]) for k in ("mean", "read", "write"))
-        return cls(mean, read, write.reshape(-1, len(mean)), config["share"])
+        mean, read, write = (
+            np.array(config[k], dtype=np.float64) for k in ("mean", "read", "write")
+        )
+        read, write = read.reshape(len(mean), -1), write.reshape(-1, len(mean))
+        return cls(mean, read, write, config["share"])
 
 
 def _roots(covariance: Matrix) -> tuple[Matrix, Matrix]:
