@@ -69,7 +69,7 @@ class SimilarityGraph:
             (default: :obj:`None`)
         scale (torch.Tensor, optional): Distance from each person to their ``k``-th
             nearest, at most ``tau``; infinite where there are fewer than ``k`` and
-            ``tau`` is. (default: :obj:`None`)
+            ``tau`` is. Given if and only if ``k`` is. (default: :obj:`None`)
 
     Shapes:
         - **edge_index:** :math:`(2, E)`, **sq_dist:** :math:`(E)`,
@@ -125,9 +125,10 @@ class SimilarityGraph:
         if furthest > (1.0 + _SLACK) * tau:
             msg = f"'sq_dist' must be at most the square of the radius {tau:g}"
             raise ValueError(f"{msg} (got {furthest:g} squared)")
-        if self.k is not None:
+        if (self.k is None) != (self.scale is None):
+            raise ValueError("'scale' must be given if and only if 'k' is")
+        if self.k is not None and self.scale is not None:
             check_count("k", self.k)
-        if self.scale is not None:
             self._check_scale(self.scale)
         if self.batch is not None:
             batch = check_batch(self.batch, size)
@@ -138,8 +139,6 @@ class SimilarityGraph:
 
     def _check_scale(self, scale: Tensor) -> None:
         """Raises unless every node has a distance to its ``k``-th nearest."""
-        if self.k is None:
-            raise ValueError("'scale' must be None without 'k'")
         if scale.dtype != torch.float64 or scale.shape != (self.num_nodes,):
             msg = "'scale' must be float64 with one entry per node"
             got = f"{scale.dtype}, shape {tuple(scale.shape)} for {self.num_nodes}"

@@ -237,8 +237,6 @@ class Fitted:
         if rule != (len(x), settings.tau, settings.k):
             wanted = f"{len(x)} samples, tau={settings.tau:g}, k={settings.k}"
             raise ValueError(f"'graph' must be of {wanted} (got {self.graph!r})")
-        if (self.graph.scale is None) != (settings.k is None):
-            raise ValueError("'scale' must be given if and only if 'k' is")
         check_solution(self.solution, y_hat[0].numel())
         check_comparable("value", self.solution.value, "y_hat", y_hat.view(len(x), -1))
         if self.y_fair.shape != y_hat.shape:

@@ -199,6 +199,8 @@ def _rebuilt(
 ) -> Fitted:
     """The fit that header and tensors describe."""
     old = header["version"] < 3
+    if old == ("decay" in header):
+        raise ValueError(f"a header of another version than {header['version']}")
     added = _ADDED if old else {name: header["params"][name] for name in _ADDED}
     params = {name: header["params"][name] for name in _PLAIN} | added
     params["progress"] = given["progress"]
@@ -277,7 +279,7 @@ def _check_rewritten(
         return
     ours = _header(fitted, [*omitted, *replaced], header["metadata"])
     objects = {name: header["objects"][name] for name in replaced}
-    ours |= {"objects": ours["objects"] | objects, "omitted": omitted}
+    ours |= {"objects": ours["objects"] | objects, "omitted": list(omitted)}
     if not is_held(header, ours):
         raise ValueError(f"{header} in place of {ours}")
 

@@ -410,6 +410,10 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         if (width, out.k) != (post.n_features_in_, post.k):
             msg = f"'table' must have {post.n_features_in_} coordinates (got {width})"
             raise ValueError(f"{msg} and 'k' be {post.k} (got {out.k})")
+        described = post._require_fit("load").people.features
+        counted = tuple(str(one["name"]) for one in config["table"]["columns"])
+        if described is not None and described.names != counted:
+            raise ValueError(f"'people' must have the columns {counted}")
         if not is_held(config, out._config()):
             raise ValueError("another description of the estimator that it describes")
         return out

@@ -8,6 +8,7 @@ from . import (
     measures,
     people,
     refit,
+    sealed,
     search,
     solves,
     tables,
@@ -25,6 +26,7 @@ CAMPAIGNS: dict[str, Campaign] = {
         measures,
         refit,
         files,
+        sealed,
         tables,
         texts,
     )
