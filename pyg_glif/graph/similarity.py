@@ -107,6 +107,7 @@ class SimilarityGraph:
         sound = (None, None) if self._sound is None else self._sound
         if self.edge_index is not sound[0] or self.sq_dist is not sound[1]:
             self._check()
+            object.__setattr__(self, "_sound", (self.edge_index, self.sq_dist))
 
     def _check(self) -> None:
         """Raises on anything that no search finds."""

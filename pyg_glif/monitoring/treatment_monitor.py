@@ -5,7 +5,6 @@ the picture are in ``_people``, ``_stream``, ``_journal`` and ``_figure``.
 """
 
 import math
-import threading
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pyg_glif._plain import plain
+from pyg_glif._runtime import Lock
 from pyg_glif._validate import check_choice, check_count, check_kind, check_scalar
 from pyg_glif.errors import ClockWarning
 from pyg_glif.monitoring._figure import drawn
@@ -119,7 +119,7 @@ class TreatmentMonitor:
             threshold = check_scalar("threshold", threshold)
         self.threshold = threshold
         self.window = check_count("window", window)
-        self._lock = threading.RLock()
+        self._lock = Lock()
         self._tally: dict[str, Any] = dict(_TALLY)
         self._recent: OrderedDict[bytes, None] = OrderedDict()
         self._streams = self._fresh()

@@ -3,7 +3,6 @@
 import logging
 import math
 import operator
-import threading
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
@@ -17,6 +16,7 @@ from torch import Tensor
 
 from pyg_glif._arrays import column_names, column_order, like, to_labels, to_tensor
 from pyg_glif._params import Parameters
+from pyg_glif._runtime import Lock
 from pyg_glif._validate import (
     check_choice,
     check_count,
@@ -208,14 +208,7 @@ class GLIFPostProcessor(Parameters):
         self.k = k
         self.mutual = mutual
         self._check_params()
-        self._changing = threading.RLock()
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: one for name, one in vars(self).items() if name != "_changing"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        self._changing = threading.RLock()
+        self._changing = Lock()
 
     def fit(
         self,
