@@ -146,9 +146,8 @@ class SimilarityGraph:
             raise ValueError(f"{msg} (got {got})")
         within = (scale >= 0) & (scale <= (1.0 + _SLACK) * self.tau)  # false for NaN
         if not bool(within.all()):
-            got = float(scale[~within][0])
             msg = f"'scale' must be between 0 and the radius {self.tau:g}"
-            raise ValueError(f"{msg} (got {got:g})")
+            raise ValueError(f"{msg} (got {float(scale[~within][0]):g})")
 
     @classmethod
     def _found(

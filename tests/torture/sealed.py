@@ -513,4 +513,4 @@ _LAYOUTS: dict[str, Callable[[Case, dict[str, Any]], None]] = {
 # Layouts take content and change it when it is written.
 _BROKEN |= dict.fromkeys(_LAYOUTS, _leaf)
 
-CAMPAIGN = Campaign("sealed files", _run, 12, 1.0)
+CAMPAIGN = Campaign("sealed", _run, 12, 1.0)
