@@ -1,4 +1,4 @@
-"""Files that are replaced in one step."""
+"""Files that are replaced in one step, and the error for those that are damaged."""
 
 import contextlib
 import errno
@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from os import PathLike
 from pathlib import Path
 from typing import BinaryIO
+
+from pyg_glif.errors import DamagedFileError
 
 try:
     import fcntl
@@ -98,3 +100,25 @@ def _remove_left_over(target: Path) -> None:
         if fcntl is None:
             with contextlib.suppress(OSError):
                 beside.unlink()
+
+
+@contextlib.contextmanager
+def damage_in(path: str | PathLike[str]) -> Iterator[None]:
+    """Turns whatever goes wrong with the content of a file into one error."""
+    try:
+        yield
+    except (
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        RuntimeError,  # of shapes that do not fit, and of recursion
+        TypeError,
+        ValueError,
+    ) as error:
+        raise DamagedFileError(not_ours(Path(path), "a damaged header")) from error
+
+
+def not_ours(path: Path, got: str) -> str:
+    """The message for a file that ``save`` did not write or that is damaged."""
+    kind = "a file that 'GLIFPostProcessor.save' wrote"
+    return f"'path' must be {kind} (got {got} in '{path}')"

@@ -18,14 +18,13 @@ version 3. In version 2 the decay that was asked for was the one in use, and the
 no ``k``. Version 1 had a checksum of the tensors' content alone, inside the JSON.
 """
 
-import contextlib
 import hashlib
 import json
 import math
 import os
 import warnings
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -33,7 +32,7 @@ from typing import Any, BinaryIO
 import torch
 from torch import Tensor
 
-from pyg_glif._files import replacing
+from pyg_glif._files import damage_in, not_ours, replacing
 from pyg_glif._plain import is_held
 from pyg_glif._validate import check_choice, check_count, check_outputs
 from pyg_glif.errors import DamagedFileError, UnprotectedFileWarning
@@ -176,22 +175,6 @@ def _kinds_in(header: dict[str, Any]) -> dict[str, str | None]:
             record = header["objects"][name]
             kinds[name] = None if record is None else record["kind"]
     return kinds
-
-
-@contextlib.contextmanager
-def damage_in(path: str | PathLike[str]) -> Iterator[None]:
-    """Turns whatever goes wrong with the content of a file into one error."""
-    try:
-        yield
-    except (
-        ArithmeticError,
-        AttributeError,
-        LookupError,
-        RuntimeError,  # of shapes that do not fit, and of recursion
-        TypeError,
-        ValueError,
-    ) as error:
-        raise DamagedFileError(_not_ours(Path(path), "a damaged header")) from error
 
 
 def _rebuilt(
@@ -442,10 +425,10 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
         text = metadata.get(_HEADER)
     if text is None:
         got = "another kind of safetensors file"
-        raise DamagedFileError(_not_ours(path, got))
+        raise DamagedFileError(not_ours(path, got))
     protected = _CHECKSUM in metadata
     if protected and metadata[_CHECKSUM] != _checksum(text, tensors):
-        raise DamagedFileError(_not_ours(path, "a wrong checksum"))
+        raise DamagedFileError(not_ours(path, "a wrong checksum"))
     header = _checked_header(path, text, protected)
     if not protected:
         _adopt_version_1(path, header, metadata, tensors)
@@ -458,10 +441,10 @@ def _checked_header(path: Path, text: str, protected: bool) -> dict[str, Any]:
         header: dict[str, Any] = json.loads(text)
         kind, version = header["format"], header["version"]
     if kind != _FORMAT:
-        raise DamagedFileError(_not_ours(path, f"format {kind!r}"))
+        raise DamagedFileError(not_ours(path, f"format {kind!r}"))
     known = isinstance(version, int) and not isinstance(version, bool)
     if not known or version < (2 if protected else 1):
-        raise DamagedFileError(_not_ours(path, f"format version {version!r}"))
+        raise DamagedFileError(not_ours(path, f"format version {version!r}"))
     if protected and version > _VERSION:
         msg = f"'path' must be of format version {_VERSION} or earlier"
         msg = f"{msg} (got {version} in '{path}')"
@@ -477,7 +460,7 @@ def _adopt_version_1(
 ) -> None:
     """Checks what a file of version 1 lets us check and adds what it lacks."""
     if header["version"] != 1 or header.get("checksum") != _old_checksum(tensors):
-        raise DamagedFileError(_not_ours(path, "a wrong checksum"))
+        raise DamagedFileError(not_ours(path, "a wrong checksum"))
     with damage_in(path):
         columns = json.loads(metadata.get("pyg_glif.columns", "null"))
     header["names"] = [None, None]
@@ -505,9 +488,3 @@ def _from_version_1(family: str, record: dict[str, Any] | None) -> Any:
             describe(Jacobi()) if config["preconditioner"] else None
         )
     return {"family": family, "kind": kind, "config": config}
-
-
-def _not_ours(path: Path, got: str) -> str:
-    """The message for a file that ``save`` did not write or that is damaged."""
-    kind = "a file that 'GLIFPostProcessor.save' wrote"
-    return f"'path' must be {kind} (got {got} in '{path}')"

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pyg_glif._arrays import column_names, column_order, like, to_labels, to_tensor
+from pyg_glif._files import damage_in
 from pyg_glif._params import Parameters
 from pyg_glif._runtime import Lock
 from pyg_glif._validate import (
@@ -48,7 +49,6 @@ from pyg_glif.postprocessor._letters import Subject, explained, features_of
 from pyg_glif.postprocessor._measures import Bootstrap
 from pyg_glif.postprocessor._people import check_ids, check_people, people_of
 from pyg_glif.postprocessor._persistence import (
-    damage_in,
     omitted_in,
     read_fitted,
     write_fitted,

@@ -21,6 +21,7 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 from torch import Tensor
 
 from pyg_glif._arrays import to_labels
+from pyg_glif._files import damage_in
 from pyg_glif._plain import is_held
 from pyg_glif._validate import check_count, check_kind, check_scalar
 from pyg_glif.graph import SimilarityGraph, decay_of, suggest_tau
@@ -32,7 +33,6 @@ from pyg_glif.postprocessor import (
     GLIFPostProcessor,
     audit,
 )
-from pyg_glif.postprocessor._persistence import damage_in
 from pyg_glif.sklearn._people import Form, People, ids_of
 from pyg_glif.sklearn._promise import fit_with_guarantee
 from pyg_glif.sklearn._rehearsal import Rehearsal, fitted_in_two
