@@ -1,5 +1,6 @@
 """``python -m pyg_glif`` and the script ``pyg-glif``: the command line."""
 
+import contextlib
 import os
 import sys
 
@@ -15,8 +16,9 @@ def main() -> int:
         code = 130
     if code == 130:
         # Whatever was interrupted while it was loaded cannot be trusted to tidy up.
-        sys.stdout.flush()
-        sys.stderr.flush()
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(AttributeError, OSError):  # closed, or full
+                stream.flush()
         os._exit(code)
     return code
 

@@ -13,6 +13,7 @@ from pyg_glif._validate import (
     check_floating,
     check_indices,
     check_non_negative,
+    check_tensor,
     check_unbatched,
     full_precision,
 )
@@ -42,6 +43,31 @@ def to_adjacency(
     row, col, weight, repeats = _canonical(row, col, weight.double(), num_nodes)
     pattern = _symmetric_pattern(row, col, num_nodes)
     return pattern, _symmetric_weight(pattern, weight), repeats
+
+
+def check_sorted(edge_index: Tensor, num_nodes: int) -> Pattern:
+    """The pattern of edges that are in the one form this library makes them in.
+
+    Both directions of every edge, each once, sorted by row and column, no self-loops.
+    """
+    edges = check_edges(check_tensor("edge_index", edge_index), num_nodes)
+    if edge_index.dtype != torch.int64:
+        msg = f"'edge_index' must be int64 (got {edge_index.dtype})"
+        raise TypeError(f"{msg}. Use 'edge_index.long()'")
+    row, col = edges[0], edges[1]
+    loops = (row == col).nonzero()
+    if loops.numel():
+        at = int(row[loops[0]])
+        raise ValueError(f"'edge_index' must hold no self-loops (got one at {at})")
+    key = row * num_nodes + col
+    back = (key[1:] <= key[:-1]).nonzero()
+    if back.numel():
+        at = int(back[0]) + 1
+        first, then = (tuple(edges[:, one].tolist()) for one in (at - 1, at))
+        msg = "'edge_index' must be sorted by row and column, every edge once"
+        msg = f"{msg} (got {then} after {first})"
+        raise ValueError(f"{msg}. Use 'torch_geometric.utils.coalesce'")
+    return _symmetric_pattern(row, col, num_nodes)
 
 
 def _to_coo(

@@ -1,6 +1,7 @@
-"""Files that are replaced in one step."""
+"""Files that are replaced in one step, and the error for those that are damaged."""
 
 import contextlib
+import errno
 import os
 import shutil
 import uuid
@@ -8,6 +9,8 @@ from collections.abc import Iterator
 from os import PathLike
 from pathlib import Path
 from typing import BinaryIO
+
+from pyg_glif.errors import DamagedFileError
 
 try:
     import fcntl
@@ -21,10 +24,12 @@ def replacing(path: str | PathLike[str], sync: bool = True) -> Iterator[BinaryIO
 
     Everybody writes to a file of their own, locked as long as they live; what can be
     locked by somebody else was left behind and is removed. Without ``sync`` a machine
-    that stops may leave a file that is not complete.
+    that stops may leave a file that is not complete. A symbolic link is followed, and
+    only a regular file is replaced: not a folder, a pipe or a device.
     """
     try:
         target = Path(os.path.realpath(path))
+        _check_regular(path, target)
         _remove_left_over(target)
         beside, file = _locked(target)
         try:
@@ -48,6 +53,18 @@ def replacing(path: str | PathLike[str], sync: bool = True) -> Iterator[BinaryIO
             raise
         # Says which path the caller gave, not which one we wrote to.
         raise OSError(error.errno, error.strerror, str(path)) from error
+
+
+def _check_regular(path: str | PathLike[str], target: Path) -> None:
+    """Raises unless there is a regular file to replace, or nothing.
+
+    A pipe or a device would be gone afterwards, and whoever reads it would get nothing.
+    """
+    if target.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if target.exists() and not target.is_file():
+        msg = f"'path' must be a regular file or none (got '{path}', which is no file)"
+        raise ValueError(f"{msg}. Write to a file, then copy it there")
 
 
 def _locked(target: Path) -> tuple[Path, BinaryIO]:
@@ -83,3 +100,25 @@ def _remove_left_over(target: Path) -> None:
         if fcntl is None:
             with contextlib.suppress(OSError):
                 beside.unlink()
+
+
+@contextlib.contextmanager
+def damage_in(path: str | PathLike[str]) -> Iterator[None]:
+    """Turns whatever goes wrong with the content of a file into one error."""
+    try:
+        yield
+    except (
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        RuntimeError,  # of shapes that do not fit, and of recursion
+        TypeError,
+        ValueError,
+    ) as error:
+        raise DamagedFileError(not_ours(Path(path), "a damaged header")) from error
+
+
+def not_ours(path: Path, got: str) -> str:
+    """The message for a file that ``save`` did not write or that is damaged."""
+    kind = "a file that 'GLIFPostProcessor.save' wrote"
+    return f"'path' must be {kind} (got {got} in '{path}')"

@@ -191,3 +191,22 @@ def _num_writes(value: object) -> int:
     if not isinstance(value, Tensor) or value.is_inference():
         return 0
     return value._version
+
+
+class Lock:
+    """A lock that its thread may take again, and that copies do not share.
+
+    Whoever holds one can be copied and pickled, as no lock of Python can.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+    def __reduce__(self) -> tuple[type["Lock"], tuple[()]]:
+        return type(self), ()

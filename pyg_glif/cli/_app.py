@@ -48,7 +48,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             (default: those of the process)
 
     Returns the exit code: 0 if all is well, 1 if the work failed, 2 if options or input
-    cannot be used, 130 if interrupted. Errors are told on standard error.
+    cannot be used, 130 if interrupted. Errors are told on standard error, also that
+    standard output takes no more, which is a failure unless its reader has gone.
 
     Example:
         >>> main(["--version"])  # doctest: +ELLIPSIS
@@ -56,19 +57,25 @@ def main(argv: Sequence[str] | None = None) -> int:
         0
     """
     words = list(sys.argv[1:] if argv is None else argv)
+    code, text = _run(words)
     try:
-        code = _run(words)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # The reader (such as 'head') has seen enough; Python must not try again.
+        if text is not None:
+            print(text)
+        if sys.stdout is not None:  # as it is where somebody closed it
+            sys.stdout.flush()
+    except OSError as error:
+        # What could not be written must not be tried again when Python ends.
         with contextlib.suppress(OSError, io.UnsupportedOperation):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        if not isinstance(error, BrokenPipeError):  # whose reader has seen enough
+            msg = f"standard output must take what is printed (got {error})"
+            print(f"pyg-glif: error: {msg}", file=sys.stderr)
+            code = code or 1
     return code
 
 
-def _run(words: list[str]) -> int:
-    """Parses, works and prints; raises only if standard output is closed."""
+def _run(words: list[str]) -> tuple[int, str | None]:
+    """Parses and works: the exit code, and what to print if there is something."""
     interrupts = _Interrupts()
     try:
         with interrupts:
@@ -76,12 +83,11 @@ def _run(words: list[str]) -> int:
             with _surroundings():
                 outcome = import_module(f"{cli.__name__}.{args.command}").run(args)
     except SystemExit as stop:  # --help and --version
-        return int(stop.code or 0)
+        return int(stop.code or 0), None
     except (KeyboardInterrupt, Exception) as error:
         seen = KeyboardInterrupt() if interrupts.seen else error
         return _fail(seen.with_traceback(error.__traceback__), words)
-    _say(outcome, args.json)
-    return 0
+    return 0, _said(outcome, args.json)
 
 
 class _Interrupts:
@@ -120,21 +126,20 @@ class _Interrupts:
             signal.signal(number, handler)
 
 
-def _say(outcome: Outcome, as_json: bool) -> None:
-    """Prints an outcome, as JSON or as text."""
-    print(json.dumps(plain(outcome.data), indent=2) if as_json else outcome.text)
+def _said(outcome: Outcome, as_json: bool) -> str:
+    """An outcome as JSON or as text."""
+    return json.dumps(plain(outcome.data), indent=2) if as_json else outcome.text
 
 
-def _fail(error: BaseException, words: list[str]) -> int:
-    """Prints an error, as JSON too if asked for, and returns its exit code."""
+def _fail(error: BaseException, words: list[str]) -> tuple[int, str | None]:
+    """Tells an error; its exit code, and the error as JSON if that was asked for."""
     # Parsing itself may have failed, so there need not be parsed options.
     if "--debug" in words:
         traceback.print_exception(error)
     code, message = _verdict(error)
     print(f"pyg-glif: error: {message}", file=sys.stderr)
-    if "--json" in words:
-        print(json.dumps({"error": message, "exit_code": code}))
-    return code
+    as_json = json.dumps({"error": message, "exit_code": code})
+    return code, as_json if "--json" in words else None
 
 
 def _verdict(error: BaseException) -> tuple[int, str]:

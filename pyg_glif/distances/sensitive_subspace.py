@@ -16,6 +16,9 @@ from pyg_glif._validate import (
 from pyg_glif.distances.base import FairDistance, row_product
 from pyg_glif.kinds import register
 
+# How far products of directions may be off, in float32 and over many features.
+_ORTHONORMAL = 1e-4
+
 
 @register
 class SensitiveSubspace(FairDistance):
@@ -131,12 +134,23 @@ class SensitiveSubspace(FairDistance):
         cls, config: Mapping[str, Any], state: Mapping[str, Tensor] | None = None
     ) -> "SensitiveSubspace":
         """The distance with the directions in ``state``, which are kept as they are."""
-        directions = (state or {})["directions"]
+        directions = check_features("directions", (state or {})["directions"])
+        check_subspace_rank("directions", directions.size(1), directions.size(0))
         # Building from the directions would orthonormalise, and round, them again.
         out = cls(torch.eye(1, len(directions), dtype=directions.dtype), **config)
         out.load_state_dict({"directions": directions})
+        _check_orthonormal("directions", directions)
         return out
 
     def extra_repr(self) -> str:
         """What the printed distance shows."""
         return f"num_features={self.num_features}, rank={self.rank}"
+
+
+def _check_orthonormal(name: str, value: Tensor) -> None:
+    """Raises unless the columns are orthonormal, up to rounding."""
+    gram = value.double().T @ value.double()
+    gap = float((gram - torch.eye(len(gram), dtype=gram.dtype)).abs().max())
+    if gap > _ORTHONORMAL:
+        msg = f"'{name}' must have orthonormal columns"
+        raise ValueError(f"{msg} (got products that are off by {gap:.3g})")

@@ -10,6 +10,7 @@ from pyg_glif._arrays import to_tensor
 from pyg_glif._validate import (
     check_callable,
     check_embedding,
+    check_finite,
     check_floating,
     check_rank,
     check_same_rows,
@@ -146,6 +147,9 @@ class TaskDistance(FairDistance):
         num_scores, width = own["weight"].shape
         head = nn.Linear(width, num_scores, bias="bias" in own, device="meta")
         head.load_state_dict(own, assign=True)
+        for name, value in own.items():
+            check_floating(f"head.{name}", value)
+            check_finite(f"head.{name}", value)
         head.requires_grad_(config["learnable"])
         distance = build("distance", config["distance"], state=base)
         return cls(distance, head, weight=config["weight"])

@@ -23,13 +23,17 @@ _GROUPS = 32  # of columns
 class Workspace(threading.local):
     """Reused buffers for one block of squared distances, its mask and its limits.
 
-    Each thread has its own.
+    Each thread has its own, and a copy of what holds them begins with new ones.
     """
 
     def __init__(self, device: torch.device, num_entries: int) -> None:
         self._value = torch.empty(num_entries, dtype=torch.float32, device=device)
         self._mask = torch.empty(num_entries, dtype=torch.bool, device=device)
         self._limit: Tensor | None = None
+
+    def __reduce__(self) -> tuple[type["Workspace"], tuple[torch.device, int]]:
+        # Scratch memory does not travel, and a thread's own cannot.
+        return type(self), (self._value.device, self._value.numel())
 
     def within(
         self,

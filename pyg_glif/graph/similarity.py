@@ -2,13 +2,25 @@
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from pyg_glif._adjacency import check_sorted
 from pyg_glif._runtime import without_autocast
-from pyg_glif._validate import check_features, check_mask, check_scalar
+from pyg_glif._validate import (
+    check_batch,
+    check_count,
+    check_edge_values,
+    check_features,
+    check_finite,
+    check_floating,
+    check_mask,
+    check_non_negative,
+    check_scalar,
+    check_tensor,
+)
 from pyg_glif.distances import FairDistance
 from pyg_glif.graph._decide import called_within, edges_within
 from pyg_glif.graph._points import Strategy, as_distance, coordinates, own
@@ -22,6 +34,8 @@ if TYPE_CHECKING:
     from torch_geometric.data import Data
 
 
+# Relative error of distances, beyond all that a search allows itself.
+_SLACK = 0.01
 _SHARES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
 
 
@@ -39,12 +53,14 @@ class SimilarityGraph:
 
     :meth:`search` makes one. The edges are those of
     :func:`~pyg_glif.fair_radius_graph`; they are in order and known to be sound, so
-    nothing that is made from them is checked or sorted again.
+    nothing that is made from them is checked or sorted again. The constructor checks
+    edges from elsewhere, once.
 
     Args:
         edge_index (torch.Tensor): Both directions of every edge, sorted by row and
             column, without self-loops.
-        sq_dist (torch.Tensor): Squared distance of every edge.
+        sq_dist (torch.Tensor): Squared distance of every edge, the same number in both
+            directions.
         num_nodes (int): Number of people.
         tau (float): Radius in units of the distance.
         batch (torch.Tensor, optional): Graph number of each node, from 0 without
@@ -53,14 +69,14 @@ class SimilarityGraph:
             (default: :obj:`None`)
         scale (torch.Tensor, optional): Distance from each person to their ``k``-th
             nearest, at most ``tau``; infinite where there are fewer than ``k`` and
-            ``tau`` is. (default: :obj:`None`)
+            ``tau`` is. Given if and only if ``k`` is. (default: :obj:`None`)
 
     Shapes:
         - **edge_index:** :math:`(2, E)`, **sq_dist:** :math:`(E)`,
           **batch:** :math:`(N)`, **scale:** :math:`(N)`
 
-    The constructor trusts its arguments. A graph built by it, not by :meth:`search`,
-    knows no coordinates: :meth:`within` then goes by ``sq_dist``, with its rounding.
+    A graph built by the constructor, not by :meth:`search`, knows no coordinates:
+    :meth:`within` then goes by ``sq_dist``, with its rounding.
 
     Example:
         >>> x = torch.tensor([[0.0], [1.0], [3.0]])
@@ -84,6 +100,61 @@ class SimilarityGraph:
     # What a search decided by: coordinates, or the distances that a function gave.
     _z: Tensor | None = field(default=None, kw_only=True)
     _dist: Tensor | None = field(default=None, kw_only=True)
+    # Edges and distances that need no check, if they are those of this graph.
+    _sound: tuple[Tensor, Tensor] | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        sound = (None, None) if self._sound is None else self._sound
+        if self.edge_index is not sound[0] or self.sq_dist is not sound[1]:
+            self._check()
+            object.__setattr__(self, "_sound", (self.edge_index, self.sq_dist))
+
+    def _check(self) -> None:
+        """Raises on anything that no search finds."""
+        size = check_count("num_nodes", self.num_nodes, minimum=0)
+        tau = check_scalar("tau", self.tau, minimum=0.0, allow_inf=True)
+        pattern = check_sorted(self.edge_index, size)
+        sq_dist = check_tensor("sq_dist", self.sq_dist)
+        check_floating("sq_dist", sq_dist)
+        check_edge_values("sq_dist", sq_dist, pattern.num_edges)
+        check_finite("sq_dist", sq_dist)
+        check_non_negative("sq_dist", sq_dist)
+        if not torch.equal(sq_dist, sq_dist[pattern.reverse]):
+            msg = "'sq_dist' must be equal in both directions of every edge"
+            raise ValueError(f"{msg}. Use their mean")
+        furthest = math.sqrt(float(sq_dist.max())) if len(sq_dist) else 0.0
+        if furthest > (1.0 + _SLACK) * tau:
+            msg = f"'sq_dist' must be at most the square of the radius {tau:g}"
+            raise ValueError(f"{msg} (got {furthest:g} squared)")
+        if (self.k is None) != (self.scale is None):
+            raise ValueError("'scale' must be given if and only if 'k' is")
+        if self.k is not None and self.scale is not None:
+            check_count("k", self.k)
+            self._check_scale(self.scale)
+        if self.batch is not None:
+            batch = check_batch(self.batch, size)
+            if not torch.equal(batch, self.batch):
+                raise ValueError("'batch' must number graphs from 0 without gaps")
+            if not torch.equal(batch[pattern.row], batch[pattern.col]):
+                raise ValueError("'edge_index' must join no nodes of different graphs")
+
+    def _check_scale(self, scale: Tensor) -> None:
+        """Raises unless every node has a distance to its ``k``-th nearest."""
+        if scale.dtype != torch.float64 or scale.shape != (self.num_nodes,):
+            msg = "'scale' must be float64 with one entry per node"
+            got = f"{scale.dtype}, shape {tuple(scale.shape)} for {self.num_nodes}"
+            raise ValueError(f"{msg} (got {got})")
+        within = (scale >= 0) & (scale <= (1.0 + _SLACK) * self.tau)  # false for NaN
+        if not bool(within.all()):
+            msg = f"'scale' must be between 0 and the radius {self.tau:g}"
+            raise ValueError(f"{msg} (got {float(scale[~within][0]):g})")
+
+    @classmethod
+    def _found(
+        cls, edge_index: Tensor, sq_dist: Tensor, *rest: Any, **options: Any
+    ) -> "SimilarityGraph":
+        """The graph of edges that a search has put in order, without a check."""
+        return cls(edge_index, sq_dist, *rest, **options, _sound=(edge_index, sq_dist))
 
     @classmethod
     @without_autocast()
@@ -108,7 +179,7 @@ class SimilarityGraph:
         found = search_edges(
             x, tau, distance, batch, strategy, tile_size, memory_budget, progress
         )
-        return cls(
+        return cls._found(
             found.edge_index,
             found.sq_dist,
             x.size(0),
@@ -162,7 +233,7 @@ class SimilarityGraph:
             memory_budget,
             progress,
         )
-        return cls(
+        return cls._found(
             found.edge_index,
             found.sq_dist,
             x.size(0),
@@ -246,13 +317,15 @@ class SimilarityGraph:
         scale = None if self.scale is None else self.scale.clamp(max=tau)
         if bool(keep.all()):
             return replace(self, tau=float(tau), scale=scale)
+        edge_index, sq_dist = self.edge_index[:, keep], self.sq_dist[keep]
         return replace(
             self,
             scale=scale,
-            edge_index=self.edge_index[:, keep],
-            sq_dist=self.sq_dist[keep],
+            edge_index=edge_index,
+            sq_dist=sq_dist,
             tau=float(tau),
             _dist=None if self._dist is None else self._dist[keep],
+            _sound=(edge_index, sq_dist),
         )
 
     def placed(self, x: Tensor, distance: FairDistance | None) -> "SimilarityGraph":
@@ -292,7 +365,7 @@ class SimilarityGraph:
         row, col = self.edge_index
         kept = (people[row] & people[col]).nonzero()[:, 0]
         place = people.cumsum(0) - 1
-        return SimilarityGraph(
+        return SimilarityGraph._found(
             torch.stack([place[row[kept]], place[col[kept]]]),
             self.sq_dist[kept],
             int(people.sum()),

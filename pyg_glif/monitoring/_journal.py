@@ -34,6 +34,9 @@ class Journal:
         self._link: sqlite3.Connection | None = None
         self._owner = 0
 
+    def __reduce__(self) -> tuple[type["Journal"], tuple[str]]:
+        return type(self), (self.path,)  # a copy has a connection of its own
+
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
         """Everything inside, or nothing if it raises or the process ends."""

@@ -6,7 +6,6 @@ the picture are in ``_people``, ``_stream``, ``_journal`` and ``_figure``.
 
 import contextlib
 import math
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pyg_glif._plain import plain
+from pyg_glif._runtime import Lock
 from pyg_glif._validate import (
     check_choice,
     check_count,
@@ -117,7 +117,7 @@ class TreatmentMonitor:
             threshold = check_scalar("threshold", threshold)
         self.threshold = threshold
         self.window = check_count("window", window)
-        self._lock = threading.RLock()
+        self._lock = Lock()
         self._recent: OrderedDict[bytes, None] = OrderedDict()
         #: Replaced as a whole, never changed: see :meth:`_changing`.
         self._state = State(self._fresh())

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from pyg_glif._arrays import column_names
+from pyg_glif._validate import check_rank, check_texts
 
 # What dates that have no time of day end in.
 _MIDNIGHT = " 00:00:00"
@@ -42,6 +43,23 @@ class Features:
     unit: str = ""
     reach: tuple[float, ...] | None = None
     outputs: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        check_rank("people", self.values, 2)
+        width = self.values.size(1)
+        if not len(self.names) == len(self.levels) == width:
+            msg = f"'people' must have a name for each of {width} columns"
+            raise ValueError(f"{msg} (got {len(self.names)})")
+        if self.values.dtype != torch.float64:
+            raise TypeError(f"'people' must be float64 (got {self.values.dtype})")
+        check_texts("people", self.names)
+        for at, levels in enumerate(self.levels):
+            if levels is not None:
+                check_texts("people", levels)
+                known = self.values[:, at][~self.values[:, at].isnan()]
+                if not set(known.unique().tolist()) <= set(range(len(levels))):
+                    msg = f"'people' must hold one of {len(levels)} texts"
+                    raise ValueError(f"{msg} in '{self.names[at]}'")
 
     @classmethod
     def of(cls, frame: Any) -> "Features":
@@ -93,7 +111,7 @@ class Features:
             return None
         if levels is not None:
             return levels[int(found)]
-        return int(found) if found == int(found) and abs(found) < 1e15 else found
+        return int(found) if found.is_integer() and abs(found) < 1e15 else found
 
     def row(self, row: int) -> dict[str, Any]:
         """One person's values by name."""

@@ -9,6 +9,22 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pyg_glif._validate import (
+    check_choice,
+    check_comparable,
+    check_count,
+    check_features,
+    check_finite,
+    check_floating,
+    check_indices,
+    check_integer,
+    check_kind,
+    check_outputs,
+    check_rank,
+    check_same_rows,
+    check_scalar,
+    check_width,
+)
 from pyg_glif.distances import FairDistance
 from pyg_glif.functional import smooth_outputs
 from pyg_glif.graph import (
@@ -63,10 +79,34 @@ class Settings:
     k: int | None = None
     mutual: bool = False
     decay: float = DECAY
+    asked: Mapping[str, Any] = field(default_factory=dict)  # as the user set them
+
+    def __post_init__(self) -> None:
+        check_scalar("tau", self.tau, minimum=0.0, allow_inf=True)
+        if self.theta is not None:
+            check_scalar("theta", self.theta, minimum=0.0)
+        elif self.k is None:
+            raise ValueError("'theta' must be a number without 'k' (got None)")
+        check_scalar("lam", self.lam, minimum=0.0)
+        check_choice("normalization", self.normalization, (None, "nrw", "density"))
+        check_kind("solver", self.solver, Solver)
+        if self.k is not None:
+            check_count("k", self.k)
+        check_choice("mutual", self.mutual, (True, False))
+        check_scalar("decay", self.decay, minimum=0.0)
+        for name in ("tau", "theta"):
+            wanted = self.asked.get(name)
+            if wanted is not None and float(wanted) != getattr(self, name):
+                msg = f"'{name}' must be what was asked for, {wanted}"
+                raise ValueError(f"{msg} (got {getattr(self, name)})")
 
     @classmethod
     def of(
-        cls, params: Mapping[str, Any], tau: float, theta: float | None
+        cls,
+        params: Mapping[str, Any],
+        tau: float,
+        theta: float | None,
+        decay: float = DECAY,
     ) -> "Settings":
         """The settings for parameters of a post-processor, a radius and a decay."""
         return cls(
@@ -80,7 +120,8 @@ class Settings:
             progress=params.get("progress"),
             k=params["k"],
             mutual=params["mutual"],
-            decay=DECAY,
+            decay=float(decay),
+            asked=params,
         )
 
     def to_dual(self, y: Tensor) -> Tensor:  # [N] or [N, C] -> [N, C]
@@ -183,6 +224,48 @@ class Fitted:
     solution: Solution  # the solve behind them in dual coordinates, value [N, C]
     names: tuple[Names, Names] = (None, None)  # of features, of outputs
     people: People = field(default_factory=People)
+
+    def __post_init__(self) -> None:
+        x, y_hat, settings = self.x, self.y_hat, self.settings
+        check_features("x", x, settings.distance)
+        check_outputs("y_hat", y_hat)
+        for name, rows in (("y_hat", y_hat), ("value", self.solution.value)):
+            check_same_rows(name, rows, "x", x)
+        width = None if settings.distance is None else settings.distance.num_features
+        check_width("x", x, x.size(1) if width is None else width)
+        rule = (self.graph.num_nodes, self.graph.tau, self.graph.k)
+        if rule != (len(x), settings.tau, settings.k):
+            wanted = f"{len(x)} samples, tau={settings.tau:g}, k={settings.k}"
+            raise ValueError(f"'graph' must be of {wanted} (got {self.graph!r})")
+        check_solution(self.solution, y_hat[0].numel())
+        check_comparable("value", self.solution.value, "y_hat", y_hat.view(len(x), -1))
+        if self.y_fair.shape != y_hat.shape:
+            msg = f"'y_fair' must have the shape of 'y_hat', {tuple(y_hat.shape)}"
+            raise ValueError(f"{msg} (got {tuple(self.y_fair.shape)})")
+        for names, size in zip(self.names, (x.size(1), y_hat[0].numel()), strict=True):
+            if names is not None and not len(set(names)) == len(names) == size:
+                msg = f"'names' must be {size} different names"
+                raise ValueError(f"{msg} (got {len(names)})")
+        self._check_people()
+
+    def _check_people(self) -> None:
+        """Raises unless what is known about samples goes with the rest of the fit."""
+        people, balance = self.people, self.solution.balance
+        people.check(len(self.x))
+        if (people.groups is None) != (balance is None):
+            raise ValueError("'groups' must be given if and only if 'balance' is")
+        if people.groups is not None and balance is not None:
+            check_choice(
+                "normalization", self.settings.normalization, (None, "density")
+            )
+            known = range(len(people.groups.labels))
+            if balance.group.tolist() != list(known):
+                msg = f"'balance' must be about all {len(known)} groups in order"
+                raise ValueError(f"{msg} (got {balance.group.tolist()})")
+        if people.features is not None and people.features.places is not None:
+            places = torch.tensor(people.features.places)
+            check_same_rows("places", places, "names", people.features.values.T)
+            check_indices("places", check_integer("places", places), self.x.size(1))
 
     @property
     def precision(self) -> Tensor | None:  # [N] float64
@@ -514,7 +597,7 @@ class Fitted:
         for end, out in zip(ends, edges, strict=True):
             torch.index_select(number, 0, end.index_select(0, keep), out=out)
         sq_dist, size = self.graph.sq_dist.index_select(0, keep), int(stay.sum())
-        return SimilarityGraph(edges, sq_dist, size, self.settings.tau)
+        return SimilarityGraph._found(edges, sq_dist, size, self.settings.tau)
 
     def _extended_graph(self, x: Tensor) -> SimilarityGraph:
         """The graph with more people; only pairs with them are searched for."""
@@ -527,7 +610,8 @@ class Fitted:
         sq_dist = torch.cat([self.graph.sq_dist, outer, outer, inner.sq_dist])
         # By row, then by column, as a search returns edges.
         order = (edges[0] * size + edges[1]).argsort()
-        return SimilarityGraph(edges[:, order], sq_dist[order], size, settings.tau)
+        edges, sq_dist = edges[:, order], sq_dist[order]
+        return SimilarityGraph._found(edges, sq_dist, size, settings.tau)
 
     def row(self, i: int) -> Solution:
         """Row ``i`` of the inverse, solved as a column: the matrix is symmetric."""
@@ -571,6 +655,28 @@ class Fitted:
             else:
                 parts.append(distance(x_row, self.x[part])[0])
         return torch.cat(parts)
+
+
+def check_solution(solution: Solution, num_columns: int) -> None:
+    """Raises on what no solve of so many columns returns."""
+    value = solution.value
+    check_floating("value", value)
+    check_rank("value", value, 2)
+    check_width("value", value, num_columns)
+    check_count("num_iter", solution.num_iter, minimum=0)
+    check_kind("solver", solution.solver, str)
+    sound = not solution.status.is_failure
+    if sound:
+        check_finite("value", value)
+    for name in ("residual", "error_bound"):
+        size = getattr(solution, name)
+        if size.dtype != torch.float64 or size.shape != (num_columns,):
+            msg = f"'{name}' must be float64 with one entry per column"
+            got = f"{size.dtype}, shape {tuple(size.shape)} for {num_columns}"
+            raise ValueError(f"{msg} (got {got})")
+        low = float(size.min())
+        if low < 0 or (sound and low != low):
+            raise ValueError(f"'{name}' must be non-negative (got {low:g})")
 
 
 def fit_people(

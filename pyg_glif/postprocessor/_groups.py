@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pyg_glif._validate import check_integer
 from pyg_glif.postprocessor._labels import Id, as_ids
 from pyg_glif.solvers import Balance
 
@@ -29,6 +30,12 @@ class Groups:
 
     labels: tuple[Id, ...]
     code: Tensor  # [N] int64
+
+    def __post_init__(self) -> None:
+        used = check_integer("groups", self.code).unique().tolist()
+        if used != list(range(len(set(self.labels)))) or len(used) != len(self.labels):
+            msg = "'groups' must have labels that are different and all in use"
+            raise ValueError(f"{msg} (got {len(self.labels)} for {len(used)} groups)")
 
     @classmethod
     def of(cls, groups: Any, num_people: int, like: Tensor) -> "Groups":
@@ -55,7 +62,7 @@ class Groups:
 
     def only(self, rows: Tensor) -> "Groups":
         """Some of the people, by number."""
-        values = Groups(self.labels, self.code[rows]).values
+        values = [self.labels[code] for code in self.code[rows].tolist()]
         return Groups.of(values, len(values), self.code)
 
     @property

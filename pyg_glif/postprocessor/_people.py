@@ -8,7 +8,12 @@ import torch
 from torch import Tensor
 
 from pyg_glif._arrays import to_tensor
-from pyg_glif._validate import check_finite, check_rank, check_scalar
+from pyg_glif._validate import (
+    check_finite,
+    check_node_rows,
+    check_rank,
+    check_scalar,
+)
 from pyg_glif.postprocessor._features import Features
 from pyg_glif.postprocessor._groups import Groups
 from pyg_glif.postprocessor._labels import Id, as_ids
@@ -22,6 +27,23 @@ class People:
     y_std: Tensor | None = None  # [N] float64
     groups: Groups | None = None  # those to be treated equally alike
     features: Features | None = None  # in the values that people know themselves
+
+    def check(self, num: int) -> None:
+        """Raises unless this is about so many samples."""
+        if self.ids is not None:
+            check_ids(as_ids(self.ids), num)
+        if self.y_std is not None:
+            if self.groups is not None:
+                raise ValueError("'y_std' must be None with 'groups'")
+            if self.y_std.dtype != torch.float64:
+                raise TypeError(f"'y_std' must be float64 (got {self.y_std.dtype})")
+            check_y_std(self.y_std, num, self.y_std)
+        for name, held in (
+            ("groups", None if self.groups is None else self.groups.code),
+            ("people", None if self.features is None else self.features.values),
+        ):
+            if held is not None:
+                check_node_rows(name, held, num)
 
     @property
     def is_plain(self) -> bool:

@@ -1,5 +1,10 @@
 """One safetensors file for a fit: tensors, and plain data in the header.
 
+A file is loaded only if ``save`` can have written it. What it describes is built by
+the constructors that anybody uses, which check it, and what is built is described
+again: that has to be what the file holds. A right checksum tells that a file is whole,
+not who wrote it.
+
 Nothing in the file is code. Distance, link and solver describe themselves by the name
 of their class and plain data (:mod:`pyg_glif.kinds`); classes that are not registered
 must be left out when saving and handed in when loading.
@@ -13,14 +18,12 @@ version 3. In version 2 the decay that was asked for was the one in use, and the
 no ``k``. Version 1 had a checksum of the tensors' content alone, inside the JSON.
 """
 
-import contextlib
 import hashlib
 import json
 import math
 import os
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -28,17 +31,23 @@ from typing import Any, BinaryIO
 import torch
 from torch import Tensor
 
-from pyg_glif._files import replacing
-from pyg_glif._validate import check_choice
+from pyg_glif._files import damage_in, not_ours, replacing
+from pyg_glif._plain import is_held
+from pyg_glif._validate import check_choice, check_count, check_outputs
 from pyg_glif._warn import warn_caller
 from pyg_glif.errors import DamagedFileError, UnprotectedFileWarning
 from pyg_glif.graph import SimilarityGraph
 from pyg_glif.kinds import Kind, build, describe, registered
 from pyg_glif.postprocessor._features import Features
-from pyg_glif.postprocessor._fitted import Fitted, Settings, balanced
+from pyg_glif.postprocessor._fitted import (
+    Fitted,
+    Settings,
+    balanced,
+    check_solution,
+)
 from pyg_glif.postprocessor._groups import Groups
 from pyg_glif.postprocessor._labels import as_ids
-from pyg_glif.postprocessor._people import People, check_ids
+from pyg_glif.postprocessor._people import People
 from pyg_glif.solvers import Balance, Jacobi, Solution, SolveStatus
 
 _FORMAT = "pyg_glif.GLIFPostProcessor"
@@ -51,6 +60,8 @@ _OBJECTS = ("distance", "link", "solver")
 _PLAIN = ("tau", "theta", "lam", "normalization", "target_degree")
 # Parameters that version 3 added, and what they were before.
 _ADDED = {"coverage": None, "k": None, "mutual": False}
+# What names of the tensors of the distance start with.
+_DISTANCE = "distance."
 # Tensors of the balance of groups.
 _BALANCE = ("group", "beta", "energy")
 # What safetensors calls the types that fits are made of.
@@ -65,7 +76,6 @@ _DTYPES = {
 def write_fitted(
     path: str | PathLike[str],
     fitted: Fitted,
-    params: Mapping[str, Any],
     omit: Sequence[str],
     metadata: Mapping[str, Any],
 ) -> None:
@@ -73,7 +83,21 @@ def write_fitted(
     for name in omit:
         check_choice("omit", name, _OBJECTS)
     tensors = _tensors(fitted, "distance" not in omit)
-    solution = fitted.solution
+    header = _header(fitted, omit, metadata)
+    try:
+        text = json.dumps(header)
+    except TypeError as error:
+        msg = f"'metadata' must be plain data, as JSON has it (got {error})"
+        raise TypeError(msg) from error
+    with replacing(path) as file:
+        _write(file, tensors, {_HEADER: text, _CHECKSUM: _checksum(text, tensors)})
+
+
+def _header(
+    fitted: Fitted, omit: Sequence[str], metadata: Mapping[str, Any]
+) -> dict[str, Any]:
+    """All of a fit but its tensors, as plain data."""
+    solution, params = fitted.solution, fitted.settings.asked
     header = {
         "format": _FORMAT,
         # What earlier versions can read is written so that they do.
@@ -106,19 +130,13 @@ def write_fitted(
             name: _plain(getattr(solution.balance, name))
             for name in ("ratio", "gap", "num_solves")
         }
-    try:
-        text = json.dumps(header)
-    except TypeError as error:
-        msg = f"'metadata' must be plain data, as JSON has it (got {error})"
-        raise TypeError(msg) from error
-    with replacing(path) as file:
-        _write(file, tensors, {_HEADER: text, _CHECKSUM: _checksum(text, tensors)})
+    return header
 
 
 def read_fitted(
-    path: str | PathLike[str], given: Mapping[str, Any]
-) -> tuple[Fitted, dict[str, Any], dict[str, Any]]:
-    """A fit, the parameters it came from and what else is in the file.
+    path: str | PathLike[str], given: Mapping[str, Any], progress: bool | None
+) -> tuple[Fitted, dict[str, Any]]:
+    """A fit and the metadata in the file.
 
     ``given`` replaces saved objects.
     """
@@ -130,7 +148,9 @@ def read_fitted(
             if given[name] is None and kind not in (None, *registered(name))
         ]
         if not missing:
-            return _rebuilt(header, tensors, given)
+            fitted = _rebuilt(header, tensors, {**given, "progress": progress})
+            _check_rewritten(fitted, header, tensors, given)
+            return fitted, header["metadata"]
     name, kind = missing[0]
     why, remedy = "leaves it out", f"Use load(path, {name}=...)"
     if kind:
@@ -142,7 +162,7 @@ def read_fitted(
 def omitted_in(path: str | PathLike[str]) -> tuple[list[str], dict[str, Any]]:
     """Which settings a file leaves out, and its metadata, from the header alone."""
     with open(path, "rb") as file, damage_in(path):
-        layout = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+        layout, _ = _layout(file)
         header = json.loads(layout["__metadata__"][_HEADER])
         return list(header["omitted"]), dict(header.get("metadata", {}))
 
@@ -157,36 +177,39 @@ def _kinds_in(header: dict[str, Any]) -> dict[str, str | None]:
     return kinds
 
 
-@contextlib.contextmanager
-def damage_in(path: str | PathLike[str]) -> Iterator[None]:
-    """Turns whatever goes wrong with the content of a file into one error."""
-    try:
-        yield
-    except (
-        ArithmeticError,
-        AttributeError,
-        LookupError,
-        RuntimeError,  # of shapes that do not fit, and of recursion
-        TypeError,
-        ValueError,
-    ) as error:
-        raise DamagedFileError(_not_ours(Path(path), "a damaged header")) from error
-
-
 def _rebuilt(
     header: dict[str, Any], tensors: dict[str, Tensor], given: Mapping[str, Any]
-) -> tuple[Fitted, dict[str, Any], dict[str, Any]]:
+) -> Fitted:
     """The fit that header and tensors describe."""
     old = header["version"] < 3
+    if old == ("decay" in header):
+        raise ValueError(f"a header of another version than {header['version']}")
     added = _ADDED if old else {name: header["params"][name] for name in _ADDED}
     params = {name: header["params"][name] for name in _PLAIN} | added
+    params["progress"] = given["progress"]
     for name in _OBJECTS:
         params[name] = given[name]
         record = header["objects"].get(name)
         if given[name] is None and record is not None:
             state = {"state": _state(tensors)} if name == "distance" else {}
             params[name] = build(name, record, **state)
-    report = header["solution"]
+    report, described = header["solution"], header.get("people")
+    labels, ids = header.get("groups"), header.get("ids")
+    groups = balance = None
+    if labels is not None:
+        groups = Groups(tuple(as_ids(labels, "groups")), tensors["group_code"])
+        evidence: dict[str, Any] = {
+            name: tensors[f"balance.{name}"] for name in _BALANCE
+        }
+        balance = Balance(**evidence, **header["balance"])
+    people = People(
+        None if ids is None else tuple(as_ids(ids)),
+        tensors.get("y_std"),
+        groups,
+        None
+        if described is None
+        else Features.from_config(described, tensors["people"]),
+    )
     solution = Solution(
         tensors["value"],
         SolveStatus[report["status"]],
@@ -194,40 +217,54 @@ def _rebuilt(
         tensors["residual"],
         tensors["error_bound"],
         report["solver"],
+        balance,
     )
+    # Before they are used, and again by the fit that they make up.
+    x, y_hat = tensors["x"], check_outputs("y_hat", tensors["y_hat"])
+    check_solution(solution, y_hat[0].numel())
+    people.check(len(y_hat))
     theta = params["theta"] if old else header["theta"]
-    settings, x = Settings.of(params, header["tau"], theta), tensors["x"]
-    if not old:
-        settings = replace(settings, decay=float(header["decay"]))
-    edges, sq_dist = tensors["edge_index"].long(), tensors["sq_dist"]
+    decay = {} if old else {"decay": header["decay"]}
+    settings = Settings.of(params, header["tau"], theta, **decay)
+    settings.to_dual(y_hat)  # refuses outputs that a fit would have refused
     graph = SimilarityGraph(
-        edges, sq_dist, len(x), settings.tau, k=settings.k, scale=tensors.get("scale")
+        tensors["edge_index"].long(),
+        tensors["sq_dist"],
+        len(y_hat),
+        settings.tau,
+        k=settings.k,
+        scale=tensors.get("scale"),
     )
     features, outputs = (_names(names) for names in header["names"])
-    lap, y_hat = settings.laplacian(graph), tensors["y_hat"]
+    lap = settings.laplacian(graph)
     y_fair = settings.from_dual(solution.value, y_hat, lap.deg)
     names = features, outputs
-    ids = header.get("ids")
-    groups, labels = None, header.get("groups")
-    if labels is not None:
-        groups = Groups(tuple(as_ids(labels, "groups")), tensors["group_code"].long())
-        evidence: dict[str, Any] = {
-            name: tensors[f"balance.{name}"] for name in _BALANCE
-        }
-        found = Balance(**evidence, **header["balance"])
-        solution = replace(solution, balance=found)
-    described = header.get("people")
-    people = People(
-        None if ids is None else check_ids(as_ids(ids), len(x)),
-        tensors.get("y_std"),
-        groups,
-        None
-        if described is None
-        else Features.from_config(described, tensors["people"]),
-    )
     lap = balanced(lap, people, solution)
-    fitted = Fitted(settings, x, y_hat, graph, lap, y_fair, solution, names, people)
-    return fitted, params, header["metadata"]
+    return Fitted(settings, x, y_hat, graph, lap, y_fair, solution, names, people)
+
+
+def _check_rewritten(
+    fitted: Fitted,
+    header: dict[str, Any],
+    tensors: dict[str, Tensor],
+    given: Mapping[str, Any],
+) -> None:
+    """Raises unless ``save`` writes of a fit what the file holds that it came from."""
+    omitted = header["omitted"]
+    replaced = {name for name in _OBJECTS if given[name] is not None} - {*omitted}
+    wanted = _shapes(_tensors(fitted, "distance" not in {*replaced, *omitted}))
+    found = _shapes(tensors)
+    if "distance" in replaced:
+        found = {name: one for name, one in found.items() if name in wanted}
+    if found != wanted:
+        raise ValueError(f"{found} in place of {wanted}")
+    if header["version"] < 3:  # which wrote less, and under other names
+        return
+    ours = _header(fitted, [*omitted, *replaced], header["metadata"])
+    objects = {name: header["objects"][name] for name in replaced}
+    ours |= {"objects": ours["objects"] | objects, "omitted": list(omitted)}
+    if not is_held(header, ours):
+        raise ValueError(f"{header} in place of {ours}")
 
 
 def _names(names: Any) -> Any:
@@ -260,8 +297,13 @@ def _tensors(fitted: Fitted, with_distance: bool) -> dict[str, Tensor]:
     distance = fitted.settings.distance
     if with_distance and distance is not None:
         state = distance.state_dict()
-        tensors |= {f"distance.{name}": value for name, value in state.items()}
+        tensors |= {f"{_DISTANCE}{name}": value for name, value in state.items()}
     return {name: t.detach().cpu().contiguous() for name, t in tensors.items()}
+
+
+def _shapes(tensors: Mapping[str, Tensor]) -> dict[str, list[Any]]:
+    """Type and shape of tensors by name, as plain data."""
+    return {name: [str(t.dtype), list(t.shape)] for name, t in tensors.items()}
 
 
 def _content(tensor: Tensor) -> memoryview:
@@ -272,8 +314,8 @@ def _content(tensor: Tensor) -> memoryview:
 
 def _checksum(text: str, tensors: Mapping[str, Tensor]) -> str:
     """SHA-256 of header and tensors: safetensors itself notices no damage."""
-    shapes = {name: [str(t.dtype), list(t.shape)] for name, t in tensors.items()}
-    total = hashlib.sha256(json.dumps([text, shapes], sort_keys=True).encode())
+    shapes = [text, _shapes(tensors)]
+    total = hashlib.sha256(json.dumps(shapes, sort_keys=True).encode())
     for name in sorted(tensors):
         total.update(_content(tensors[name]))
     return total.hexdigest()
@@ -304,9 +346,8 @@ def _described(name: str, value: Kind | None) -> dict[str, Any] | None:
 
 def _state(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The tensors of the distance."""
-    start = "distance."
-    names = [name for name in tensors if name.startswith(start)]
-    return {name.removeprefix(start): tensors[name] for name in names}
+    names = [name for name in tensors if name.startswith(_DISTANCE)]
+    return {name.removeprefix(_DISTANCE): tensors[name] for name in names}
 
 
 def _write(
@@ -337,29 +378,43 @@ def _write(
         file.write(_content(tensors[name]))
 
 
+def _layout(file: BinaryIO) -> tuple[dict[str, Any], int]:
+    """What the head of a safetensors file says, and where tensors start."""
+    size = int.from_bytes(file.read(8), "little")
+    if size > os.fstat(file.fileno()).st_size:
+        raise ValueError(f"a header of {size} bytes")
+    layout: dict[str, Any] = json.loads(file.read(size))
+    return layout, 8 + size
+
+
 def _load(file: BinaryIO) -> tuple[dict[str, str], dict[str, Tensor]]:
     """Reads the safetensors format: header and tensors.
 
     The package's own reader opens the path twice, which mixes two files if somebody
     saves in between, and maps it into memory, where a fit would change with the file.
+    Tensors have to follow each other from the head to the end of the file, so that they
+    take no more memory than it has bytes, and nothing in it is left unread.
     """
-    total = os.fstat(file.fileno()).st_size
-    size = int.from_bytes(file.read(8), "little")
-    if size > total:
-        raise ValueError(f"a header of {size} bytes")
-    layout = json.loads(file.read(size))
+    layout, at = _layout(file)
     metadata = layout.pop("__metadata__", {})
     dtypes = {name: dtype for dtype, name in _DTYPES.items()}
-    tensors = {}
-    for name, entry in layout.items():
+    shapes, end = {}, 0
+    for name in sorted(layout, key=lambda name: layout[name]["data_offsets"]):
+        entry = layout[name]
         shape, dtype = entry["shape"], dtypes[entry["dtype"]]
-        start, end = entry["data_offsets"]
-        if math.prod(shape) * dtype.itemsize != end - start or end > total:
-            raise ValueError(f"{end - start} bytes for the shape {shape}")
+        size = math.prod(check_count("shape", one, minimum=0) for one in shape)
+        start, end = end, end + size * dtype.itemsize
+        if entry["data_offsets"] != [start, end]:
+            raise ValueError(f"offsets {entry['data_offsets']} for the shape {shape}")
+        shapes[name] = shape, dtype
+    if at + end != os.fstat(file.fileno()).st_size:
+        raise ValueError(f"tensors of {end} bytes")
+    tensors = {}
+    for name, (shape, dtype) in shapes.items():
         tensors[name] = torch.empty(shape, dtype=dtype)
-        file.seek(8 + size + start)
-        if end > start and file.readinto(_content(tensors[name])) != end - start:  # type: ignore[attr-defined]
-            raise ValueError(f"an end after {total} bytes")
+        view = _content(tensors[name])
+        if len(view) and file.readinto(view) != len(view):  # type: ignore[attr-defined]
+            raise ValueError("an end before that of the tensors")
     return metadata, tensors
 
 
@@ -370,10 +425,10 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
         text = metadata.get(_HEADER)
     if text is None:
         got = "another kind of safetensors file"
-        raise DamagedFileError(_not_ours(path, got))
+        raise DamagedFileError(not_ours(path, got))
     protected = _CHECKSUM in metadata
     if protected and metadata[_CHECKSUM] != _checksum(text, tensors):
-        raise DamagedFileError(_not_ours(path, "a wrong checksum"))
+        raise DamagedFileError(not_ours(path, "a wrong checksum"))
     header = _checked_header(path, text, protected)
     if not protected:
         _adopt_version_1(path, header, metadata, tensors)
@@ -384,9 +439,12 @@ def _checked_header(path: Path, text: str, protected: bool) -> dict[str, Any]:
     """The header of a format and version that this code reads."""
     with damage_in(path):
         header: dict[str, Any] = json.loads(text)
-        kind, version = header["format"], int(header["version"])
+        kind, version = header["format"], header["version"]
     if kind != _FORMAT:
-        raise DamagedFileError(_not_ours(path, f"format {kind!r}"))
+        raise DamagedFileError(not_ours(path, f"format {kind!r}"))
+    known = isinstance(version, int) and not isinstance(version, bool)
+    if not known or version < (2 if protected else 1):
+        raise DamagedFileError(not_ours(path, f"format version {version!r}"))
     if protected and version > _VERSION:
         msg = f"'path' must be of format version {_VERSION} or earlier"
         msg = f"{msg} (got {version} in '{path}')"
@@ -402,7 +460,7 @@ def _adopt_version_1(
 ) -> None:
     """Checks what a file of version 1 lets us check and adds what it lacks."""
     if header["version"] != 1 or header.get("checksum") != _old_checksum(tensors):
-        raise DamagedFileError(_not_ours(path, "a wrong checksum"))
+        raise DamagedFileError(not_ours(path, "a wrong checksum"))
     with damage_in(path):
         columns = json.loads(metadata.get("pyg_glif.columns", "null"))
     header["names"] = [None, None]
@@ -428,9 +486,3 @@ def _from_version_1(family: str, record: dict[str, Any] | None) -> Any:
             describe(Jacobi()) if config["preconditioner"] else None
         )
     return {"family": family, "kind": kind, "config": config}
-
-
-def _not_ours(path: Path, got: str) -> str:
-    """The message for a file that ``save`` did not write or that is damaged."""
-    kind = "a file that 'GLIFPostProcessor.save' wrote"
-    return f"'path' must be {kind} (got {got} in '{path}')"

@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pyg_glif._arrays import column_names, column_order, like, to_labels, to_tensor
+from pyg_glif._files import damage_in
 from pyg_glif._params import Parameters
+from pyg_glif._runtime import Lock
 from pyg_glif._validate import (
     check_choice,
     check_count,
@@ -47,7 +49,6 @@ from pyg_glif.postprocessor._letters import Subject, explained, features_of
 from pyg_glif.postprocessor._measures import Bootstrap
 from pyg_glif.postprocessor._people import check_ids, check_people, people_of
 from pyg_glif.postprocessor._persistence import (
-    damage_in,
     omitted_in,
     read_fitted,
     write_fitted,
@@ -152,7 +153,8 @@ class GLIFPostProcessor(Parameters):
     who were fitted are found again. Parameters follow scikit-learn: ``get_params``,
     ``set_params`` and ``sklearn.base.clone`` work, and a change of parameters takes
     effect at the next ``fit``. No method but ``fit``, ``partial_fit``, ``forget`` and
-    ``describe`` changes the object, so that threads can share it.
+    ``describe`` changes the fit. Threads can share the object: these four wait for
+    each other, and all other methods go on with the fit that there was when they began.
 
     A :class:`~pyg_glif.errors.SimilarityWarning` says what was hardly meant. ``fit``
     warns if at least nine tenths of all pairs of at least 20 people are neighbours; if
@@ -206,6 +208,7 @@ class GLIFPostProcessor(Parameters):
         self.k = k
         self.mutual = mutual
         self._check_params()
+        self._changing = Lock()
 
     def fit(
         self,
@@ -239,24 +242,27 @@ class GLIFPostProcessor(Parameters):
                 with ``"nrw"`` or ``y_std``. Groups are saved with the fit.
                 (default: :obj:`None`)
         """
-        columns, known = column_names("x", x), None
-        if columns is not None and self.distance is not None:
-            known = self.distance.feature_names
-        order = None if known is None else column_order("x", columns, known)
-        features, outputs = _people(x, y_hat)
-        if order is not None:  # the distance goes by position
-            features, columns = features[:, order], known
-        names = columns, column_names("y_hat", y_hat)
-        params = _independent(self.get_params())
-        doubt_features(features, names[0], params["distance"])
-        people = people_of(ids, y_std, groups, len(features), features)
-        if groups is not None:
-            check_choice("normalization", self.normalization, (None, "density"))
-        settings = self._settings(features, params)
-        fitted = fit_people(settings, features, outputs, names, people, graph)
-        self._adopt(fitted, params)
-        doubt_graph(share_joined(fitted), len(features), settings.tau, settings.k)
-        return self
+        with self._changing:
+            params = _independent(self.get_params())
+            columns, known = column_names("x", x), None
+            if columns is not None and params["distance"] is not None:
+                known = params["distance"].feature_names
+            order = None if known is None else column_order("x", columns, known)
+            features, outputs = _people(x, y_hat)
+            if order is not None:  # the distance goes by position
+                features, columns = features[:, order], known
+            names = columns, column_names("y_hat", y_hat)
+            doubt_features(features, names[0], params["distance"])
+            people = people_of(ids, y_std, groups, len(features), features)
+            if groups is not None:
+                check_choice(
+                    "normalization", params["normalization"], (None, "density")
+                )
+            settings = self._settings(features, params)
+            fitted = fit_people(settings, features, outputs, names, people, graph)
+            self._adopt(fitted)
+            doubt_graph(share_joined(fitted), len(features), settings.tau, settings.k)
+            return self
 
     def fit_transform(
         self,
@@ -268,8 +274,9 @@ class GLIFPostProcessor(Parameters):
         groups: Any = None,
     ) -> Any:
         """Fits, and returns the smoothed outputs as what ``y_hat`` was."""
-        self.fit(x, y_hat, y_std=y_std, ids=ids, groups=groups)
-        return like(y_hat, self.y_fair_)
+        with self._changing:
+            fair = self.fit(x, y_hat, y_std=y_std, ids=ids, groups=groups).y_fair_
+        return like(y_hat, fair)
 
     def partial_fit(
         self,
@@ -295,15 +302,16 @@ class GLIFPostProcessor(Parameters):
             ids (sequence, optional): Likewise.
             groups (sequence, optional): Likewise; shares are found anew for everybody.
         """
-        if self._fitted is None:
-            return self.fit(x, y_hat, y_std=y_std, ids=ids, groups=groups)
-        x_new, y_new, _ = self._new_people(("x", x), ("y_hat", y_hat))
-        known = self._fitted.people
-        people = check_people(known, ids, y_std, groups, len(x_new), x_new)
-        if len(x_new):
-            y_new = y_new.to(self._fitted.y_hat)
-            self._adopt(self._fitted.extended(x_new, y_new, people), self._fit_params)
-        return self
+        with self._changing:
+            fitted = self._fitted
+            if fitted is None:
+                return self.fit(x, y_hat, y_std=y_std, ids=ids, groups=groups)
+            x_new, y_new, _ = _new_people(fitted, ("x", x), ("y_hat", y_hat))
+            people = check_people(fitted.people, ids, y_std, groups, len(x_new), x_new)
+            if len(x_new):
+                y_new = y_new.to(fitted.y_hat)
+                self._adopt(fitted.extended(x_new, y_new, people))
+            return self
 
     def forget(
         self, ids: Any, *, path: str | PathLike[str] | None = None
@@ -328,24 +336,24 @@ class GLIFPostProcessor(Parameters):
         the radius. Raises :class:`ValueError` on an id that is not in the fit, before
         anything changes.
         """
-        fitted = self._require_fit("forget")
-        rows = fitted.people.rows_of(ids, len(fitted.x)).to(fitted.x.device)
-        gone = torch.zeros(len(fitted.x), dtype=torch.bool, device=fitted.x.device)
-        gone[rows] = True
-        if bool(gone.all()):
-            msg = f"'ids' must leave somebody in the fit (got all {len(gone)})"
-            raise ValueError(f"{msg}. Delete the fit instead")
-        metadata: dict[str, Any] = self.metadata_
-        omit: Sequence[str] = ()
-        kept = metadata
-        if path is not None:
-            omit, kept = omitted_in(path)
-        if bool(gone.any()):
-            self._adopt(fitted.without(gone), self._fit_params)
-            self.metadata_ = metadata
-        if path is not None:
-            self.save(path, omit=omit, metadata=kept)
-        return self
+        with self._changing:
+            fitted = self._require_fit("forget")
+            rows = fitted.people.rows_of(ids, len(fitted.x)).to(fitted.x.device)
+            gone = torch.zeros(len(fitted.x), dtype=torch.bool, device=fitted.x.device)
+            gone[rows] = True
+            if bool(gone.all()):
+                msg = f"'ids' must leave somebody in the fit (got all {len(gone)})"
+                raise ValueError(f"{msg}. Delete the fit instead")
+            metadata: dict[str, Any] = self.metadata_
+            omit: Sequence[str] = ()
+            kept = metadata
+            if path is not None:
+                omit, kept = omitted_in(path)
+            if bool(gone.any()):
+                self._adopt(fitted.without(gone), metadata)
+            if path is not None:
+                self.save(path, omit=omit, metadata=kept)
+            return self
 
     def transform(
         self,
@@ -396,11 +404,11 @@ class GLIFPostProcessor(Parameters):
         ``info.num_isolated`` tell how many there were.
         """
         fitted = self._require_fit("transform")
-        x, y, order = self._new_people(("x_new", x_new), ("y_hat_new", y_hat_new))
-        y, std = y.to(x.device), self._new_std(y_std, x)
+        x, y, order = _new_people(fitted, ("x_new", x_new), ("y_hat_new", y_hat_new))
+        y, std = y.to(x.device), _new_std(fitted, y_std, x)
         if joint and return_std:
             raise ValueError("'joint' must be False with 'return_std' (got True)")
-        code = self._new_groups(groups, x)
+        code = _new_groups(fitted, groups, x)
         if joint:
             value, info = fitted.solve_jointly(x, y, std, code, with_info=return_info)
         else:
@@ -476,10 +484,12 @@ class GLIFPostProcessor(Parameters):
         if dy is not None:
             dy = check_scalar("dy", dy, minimum=0.0)
         if y_hat_new is None:
-            x, y, order = self._new_features("x_new", x_new), None, None
+            x, y, order = _new_features(fitted, "x_new", x_new), None, None
         else:
-            x, y, order = self._new_people(("x_new", x_new), ("y_hat_new", y_hat_new))
-        std, code = self._new_std(y_std, x), self._new_groups(groups, x)
+            x, y, order = _new_people(
+                fitted, ("x_new", x_new), ("y_hat_new", y_hat_new)
+            )
+        std, code = _new_std(fitted, y_std, x), _new_groups(fitted, groups, x)
         found = certify(fitted, x, delta, y, dy, y_range, std, code)
         if order is None:
             return found
@@ -527,25 +537,26 @@ class GLIFPostProcessor(Parameters):
         described again, with all others; those whom ``forget`` removes are removed.
         Without a description, columns of the fit that have names are taken.
         """
-        fitted = self._require_fit("describe")
         if table is None:
             features = Features.of(people)
         else:
             features = Features.of_table(people, table)
-        if len(features) != len(fitted.x):
-            msg = "'people' must have a row for each fitted person"
-            raise ValueError(f"{msg} (got {len(features)} for {len(fitted.x)})")
-        if output_names is not None:
-            width = fitted.y_hat[:1].numel()
-            if len(output_names) != width:
-                msg = f"'output_names' must have {width} entries, one per output"
-                raise ValueError(f"{msg} (got {len(output_names)})")
-            features = replace(features, outputs=tuple(map(str, output_names)))
-        told = replace(fitted.people, features=features)
-        if ids is not None:
-            told = replace(told, ids=check_ids(as_ids(ids), len(fitted.x)))
-        self._fitted = replace(fitted, people=told)
-        return self
+        with self._changing:
+            fitted = self._require_fit("describe")
+            if len(features) != len(fitted.x):
+                msg = "'people' must have a row for each fitted person"
+                raise ValueError(f"{msg} (got {len(features)} for {len(fitted.x)})")
+            if output_names is not None:
+                width = fitted.y_hat[:1].numel()
+                if len(output_names) != width:
+                    msg = f"'output_names' must have {width} entries, one per output"
+                    raise ValueError(f"{msg} (got {len(output_names)})")
+                features = replace(features, outputs=tuple(map(str, output_names)))
+            told = replace(fitted.people, features=features)
+            if ids is not None:
+                told = replace(told, ids=check_ids(as_ids(ids), len(fitted.x)))
+            self._fitted = replace(fitted, people=told)
+            return self
 
     def explain(self, i: int | str, top: int | None = None) -> Explanation:
         r"""Who contributed how much to the output of a fitted person.
@@ -603,17 +614,19 @@ class GLIFPostProcessor(Parameters):
             groups (sequence, optional): Likewise.
         """
         fitted = self._require_fit("explain_new")
-        row = self._new_features("x_new", x_new)
+        row = _new_features(fitted, "x_new", x_new)
         if len(row) != 1:
             raise ValueError(f"'x_new' must have one row (got {len(row)})")
         _check_top(top)
-        std, group = self._new_std(y_std, row), self._new_groups(groups, row)
+        std, group = _new_std(fitted, y_std, row), _new_groups(fitted, groups, row)
         found, own = fitted.row_of_new(row, std, group)
         weight, bound = stochastic(found, own, fitted.lap.is_psd)
         peers = fitted.beside(row, groups=group).tied
         before = after = None
         if y_hat_new is not None:
-            _, before, _ = self._new_people(("x_new", x_new), ("y_hat_new", y_hat_new))
+            _, before, _ = _new_people(
+                fitted, ("x_new", x_new), ("y_hat_new", y_hat_new)
+            )
             before = before.to(row.device)
             after = fitted.update(row, before, std, groups=group)[0]
         known, mine = features_of(fitted), None
@@ -699,7 +712,7 @@ class GLIFPostProcessor(Parameters):
                 (default: :obj:`None`)
         """
         fitted = self._require_fit("save")
-        write_fitted(path, fitted, self._fit_params, omit, metadata or {})
+        write_fitted(path, fitted, omit, metadata or {})
 
     @classmethod
     def load(
@@ -727,14 +740,10 @@ class GLIFPostProcessor(Parameters):
         """
         given: dict[str, Any] = {"distance": distance, "link": link, "solver": solver}
         cls(**given)  # refuses what the caller got wrong
-        fitted, params, metadata = read_fitted(path, _independent(given))
-        params["progress"] = progress
-        settings = replace(fitted.settings, progress=progress)
-        fitted = replace(fitted, settings=settings)
+        fitted, metadata = read_fitted(path, _independent(given), progress)
         with damage_in(path):
-            out = cls(**_independent(params))
-            out._adopt(fitted, params)
-        out.metadata_ = metadata
+            out = cls(**_independent(fitted.settings.asked))
+            out._adopt(fitted, metadata)
         return out
 
     @property
@@ -786,10 +795,12 @@ class GLIFPostProcessor(Parameters):
     def similarity_(self) -> SimilarityGraph:
         """The similarity graph of the fitted people as the library has it, a copy."""
         graph = self._require_attribute("similarity_").graph
+        edge_index, sq_dist = graph.edge_index.clone(), graph.sq_dist.clone()
         return replace(
             graph,
-            edge_index=graph.edge_index.clone(),
-            sq_dist=graph.sq_dist.clone(),
+            edge_index=edge_index,
+            sq_dist=sq_dist,
+            _sound=(edge_index, sq_dist),
             scale=None if graph.scale is None else graph.scale.clone(),
         )
 
@@ -838,18 +849,18 @@ class GLIFPostProcessor(Parameters):
             tau = _suggested(x, params)
         return Settings.of(params, tau, float(decay_of(theta, tau)))
 
-    def _adopt(self, fitted: Fitted, params: dict[str, Any]) -> None:
-        """Makes a fit, and the parameters it came from, the ones in use."""
-        self._fitted, self._fit_params = fitted, params
+    def _adopt(self, fitted: Fitted, metadata: dict[str, Any] | None = None) -> None:
+        """Makes a fit the one in use."""
+        self._fitted = fitted
         self.tau_, self.theta_ = fitted.settings.tau, fitted.settings.theta
         self.num_isolated_ = fitted.isolated.numel()
         self.n_features_in_ = fitted.x.size(1)
-        self.metadata_ = {}
+        self.metadata_ = {} if metadata is None else metadata
         for attribute, names in zip(_NAMES, fitted.names, strict=True):
-            # As scikit-learn has it: absent where columns have no names.
-            self.__dict__.pop(attribute, None)
             if names is not None and all(isinstance(name, str) for name in names):
                 setattr(self, attribute, np.array(names, dtype=object))
+            else:  # as scikit-learn has it: absent where columns have no names
+                self.__dict__.pop(attribute, None)
 
     def _require_fit(self, method: str) -> Fitted:
         """The fit; raises :class:`NotFittedError` without one."""
@@ -865,42 +876,43 @@ class GLIFPostProcessor(Parameters):
             raise AttributeError(msg)
         return self._fitted
 
-    def _new_features(self, name: str, x: Any) -> Tensor:
-        """Features of new people, in the order, precision and place of the fit."""
-        fitted = self._require_fit("transform")
-        order = column_order(name, column_names(name, x), fitted.names[0])
-        out = check_rows(name, to_tensor(name, x), fitted.x.size(1)).to(fitted.x)
-        return check_features(name, out if order is None else out[:, order])
 
-    def _new_std(self, y_std: Any, x: Tensor) -> Tensor | None:  # [M] float64
-        """Standard deviations of new people's outputs, if the fit has some."""
-        known = self._require_fit("transform").people
-        known = replace(known, ids=None, groups=None)
-        return check_people(known, None, y_std, None, len(x), x).y_std
+def _new_features(fitted: Fitted, name: str, x: Any) -> Tensor:
+    """Features of new samples, in the order, precision and place of the fit."""
+    order = column_order(name, column_names(name, x), fitted.names[0])
+    out = check_rows(name, to_tensor(name, x), fitted.x.size(1)).to(fitted.x)
+    return check_features(name, out if order is None else out[:, order])
 
-    def _new_groups(self, groups: Any, x: Tensor) -> Tensor | None:  # [M] int64
-        """Numbers of new people's groups, if they are told."""
-        if groups is None:
-            return None
-        known = self._require_fit("transform").people.groups
-        if known is None:
-            raise ValueError("'groups' must be None, because the fit has none")
-        return known.codes(groups, len(x))
 
-    def _new_people(
-        self, features: tuple[str, Any], outputs: tuple[str, Any]
-    ) -> tuple[Tensor, Tensor, list[int] | None]:
-        """Features and outputs of new people, and the order of the output columns."""
-        fitted = self._require_fit("transform")
-        x, name = self._new_features(*features), outputs[0]
-        order = column_order(name, column_names(*outputs), fitted.names[1])
-        y = to_tensor(*outputs)
-        check_rank(name, y, fitted.y_hat.dim())
-        if y.dim() == 2:
-            check_width(name, y, fitted.y_hat.size(1))
-        check_same_rows(name, y, features[0], x)
-        check_finite(name, y)
-        return x, (y if order is None else y[:, order]), order
+def _new_std(fitted: Fitted, y_std: Any, x: Tensor) -> Tensor | None:  # [M] float64
+    """Standard deviations of new samples' outputs, if the fit has some."""
+    known = replace(fitted.people, ids=None, groups=None)
+    return check_people(known, None, y_std, None, len(x), x).y_std
+
+
+def _new_groups(fitted: Fitted, groups: Any, x: Tensor) -> Tensor | None:  # [M] int64
+    """Numbers of new samples' groups, if they are told."""
+    if groups is None:
+        return None
+    known = fitted.people.groups
+    if known is None:
+        raise ValueError("'groups' must be None, because the fit has none")
+    return known.codes(groups, len(x))
+
+
+def _new_people(
+    fitted: Fitted, features: tuple[str, Any], outputs: tuple[str, Any]
+) -> tuple[Tensor, Tensor, list[int] | None]:
+    """Features and outputs of new samples, and the order of the output columns."""
+    x, name = _new_features(fitted, *features), outputs[0]
+    order = column_order(name, column_names(*outputs), fitted.names[1])
+    y = to_tensor(*outputs)
+    check_rank(name, y, fitted.y_hat.dim())
+    if y.dim() == 2:
+        check_width(name, y, fitted.y_hat.size(1))
+    check_same_rows(name, y, features[0], x)
+    check_finite(name, y)
+    return x, (y if order is None else y[:, order]), order
 
 
 def _independent(params: Mapping[str, Any]) -> dict[str, Any]:

@@ -23,6 +23,8 @@ from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from pyg_glif._arrays import to_labels
+from pyg_glif._files import damage_in
+from pyg_glif._plain import is_held
 from pyg_glif._validate import check_count, check_kind, check_scalar
 from pyg_glif.graph import SimilarityGraph, decay_of, suggest_tau
 from pyg_glif.links import Link, dual_of_people
@@ -372,15 +374,7 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             path (str or Path): Where to write; replaced in one step if it exists.
         """
         check_is_fitted(self)
-        config = {
-            "kind": type(self).__name__,
-            "params": {name: getattr(self, name) for name in _SAVED},
-            "link": self.link if isinstance(self.link, str) else None,
-            "table": self.table_.to_config(),
-            "form": self._form.to_config(),
-            **self._facts(),
-        }
-        self.post_.save(path, metadata={"estimator": config})
+        self.post_.save(path, metadata={"estimator": self._config()})
 
     @classmethod
     def load(cls: type[_Self], path: str | PathLike[str], *, estimator: Any) -> _Self:
@@ -389,26 +383,71 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         Args:
             path (str or Path): The file.
             estimator (object): The fitted model, ``estimator_`` of what was saved.
+
+        Raises :class:`~pyg_glif.errors.DamagedFileError` if ``save`` cannot have
+        written the file.
         """
         post = GLIFPostProcessor.load(path)
-        config = post.metadata_.get("estimator", {})
-        if config.get("kind") != cls.__name__:
-            got = config.get("kind", "GLIFPostProcessor")
+        with damage_in(path):
+            config = post.metadata_.get("estimator", {})
+            kind = config.get("kind", "GLIFPostProcessor")
+        if kind != cls.__name__:
             msg = f"'path' must be a file that '{cls.__name__}.save' wrote"
-            raise ValueError(f"{msg} (got one that '{got}.save' wrote)")
+            raise ValueError(f"{msg} (got one that '{kind}.save' wrote)")
+        cls(estimator)._check_model()  # refuses what the caller got wrong
+        with damage_in(path):
+            out = cls._of_config(config, estimator, post)
+        out._check_fitted(estimator)
+        return out
+
+    def _config(self) -> dict[str, Any]:
+        """All but the model and the fit, as plain data."""
+        return {
+            "kind": type(self).__name__,
+            "params": {name: getattr(self, name) for name in _SAVED},
+            "link": self.link if isinstance(self.link, str) else None,
+            "table": self.table_.to_config(),
+            "form": self._form.to_config(),
+            **self._facts(),
+        }
+
+    @classmethod
+    def _of_config(
+        cls: type[_Self],
+        config: dict[str, Any],
+        estimator: Any,
+        post: GLIFPostProcessor,
+    ) -> _Self:
+        """The estimator of a description, of a model and of a fit."""
         table = FairTable.from_config(config["table"])
         table.frame_name = "X"
         params = {name: getattr(table, name) for name in _OF_TABLE}
         link = config["link"] or post.link
         out = cls(estimator, link=link, **params, **config["params"])
-        form = {**config["form"], "names": tuple(config["form"]["names"])}
-        out._form = Form(**form)
+        out._check_params()
+        names = (
+            tuple(n) if isinstance(n, list) else n for n in config["form"]["names"]
+        )
+        out._form = Form(**{**config["form"], "names": tuple(names)})
+        if out._form.names != tuple(table.feature_names_in_):
+            raise ValueError(
+                f"'form' must have the columns of the table (got {out._form.names})"
+            )
         out._adopt(config)
         out.n_features_in_ = len(out._form.names)
         if out._form.is_frame and all(isinstance(n, str) for n in out._form.names):
             out.feature_names_in_ = np.array(out._form.names, dtype=object)
-        out._check_fitted(estimator)
         out.estimator_, out.table_, out.post_ = estimator, table, post
+        width = len(table.get_feature_names_out())
+        if (width, out.k) != (post.n_features_in_, post.k):
+            msg = f"'table' must have {post.n_features_in_} coordinates (got {width})"
+            raise ValueError(f"{msg} and 'k' be {post.k} (got {out.k})")
+        described = post._require_fit("load").people.features
+        counted = tuple(str(one["name"]) for one in config["table"]["columns"])
+        if described is not None and described.names != counted:
+            raise ValueError(f"'people' must have the columns {counted}")
+        if not is_held(config, out._config()):
+            raise ValueError("another description of the estimator that it describes")
         return out
 
     def get_metadata_routing(self) -> Any:

@@ -11,6 +11,7 @@ from sklearn.base import clone
 from sklearn.utils import _safe_indexing
 
 from pyg_glif._arrays import column_names
+from pyg_glif._validate import check_choice
 from pyg_glif.sklearn._versions import check_array, check_names, traits
 
 # Types of columns that hold text, as pandas and polars call them.
@@ -47,6 +48,10 @@ class Form:
     is_frame: bool
     allow_nan: bool
     allow_text: bool
+
+    def __post_init__(self) -> None:
+        for name in ("is_frame", "allow_nan", "allow_text"):
+            check_choice(name, getattr(self, name), (True, False))
 
     @classmethod
     def of(cls, host: Any, x: Any) -> "Form":

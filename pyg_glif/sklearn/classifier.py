@@ -22,6 +22,8 @@ from pyg_glif.typing import Normalization
 
 # Nothing is certain beyond this, whatever the model says.
 _CLOSEST = 1e-6
+# Bytes of the name of a class.
+_WIDEST = 1 << 16
 
 
 class GLIFClassifier(ClassifierMixin, GLIFEstimator):  # type: ignore[misc]
@@ -279,7 +281,11 @@ class GLIFClassifier(ClassifierMixin, GLIFEstimator):  # type: ignore[misc]
         return {"classes": self.classes_.tolist(), "dtype": self.classes_.dtype.str}
 
     def _adopt(self, config: dict[str, Any]) -> None:
-        self.classes_ = np.array(config["classes"], dtype=config["dtype"])
+        dtype = np.dtype(str(config["dtype"]))
+        if dtype.itemsize > _WIDEST:  # before that much memory is taken for each
+            msg = f"'dtype' must take at most {_WIDEST} bytes"
+            raise ValueError(f"{msg} (got {dtype.itemsize})")
+        self.classes_ = np.array(config["classes"], dtype=dtype)
 
 
 def _decided(p: Tensor) -> NDArray[np.int64]:  # [N] or [N, C] -> [N]

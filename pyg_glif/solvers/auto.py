@@ -39,6 +39,7 @@ class Auto(Solver):
     max_iter: int | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_scalar("rtol", self.rtol, minimum=0.0)
         if self.max_iter is not None:
             check_count("max_iter", self.max_iter)

@@ -46,7 +46,16 @@ import torch
 from torch import Tensor
 
 from pyg_glif._pattern import edge_energy
-from pyg_glif._validate import check_choice
+from pyg_glif._validate import (
+    check_choice,
+    check_count,
+    check_finite,
+    check_integer,
+    check_non_negative,
+    check_rank,
+    check_same_rows,
+    check_scalar,
+)
 from pyg_glif.laplacian import LaplacianOperator
 from pyg_glif.solvers.mixture import best_mixture
 
@@ -84,6 +93,19 @@ class Balance:
     ratio: float
     gap: float
     num_solves: int
+
+    def __post_init__(self) -> None:
+        check_integer("group", self.group)
+        for name in ("group", "beta", "energy"):
+            value = getattr(self, name)
+            check_rank(name, value, 1)
+            check_same_rows(name, value, "group", self.group)
+        for name in ("beta", "energy"):
+            check_finite(name, getattr(self, name))
+            check_non_negative(name, getattr(self, name))
+        check_scalar("ratio", self.ratio, minimum=1.0, allow_inf=True)
+        check_scalar("gap", self.gap, minimum=0.0)
+        check_count("num_solves", self.num_solves, minimum=0)
 
     @property
     def is_balanced(self) -> bool:

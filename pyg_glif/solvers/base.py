@@ -9,6 +9,7 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
+from pyg_glif._validate import check_choice
 from pyg_glif._warn import warn_caller
 from pyg_glif._whole import Whole
 from pyg_glif.errors import ConvergenceError, ConvergenceWarning
@@ -163,6 +164,9 @@ class Solver(Kind, ABC):
     family: ClassVar[str] = "solver"
 
     throw: bool = True
+
+    def __post_init__(self) -> None:
+        check_choice("throw", self.throw, (True, False))
 
     @abstractmethod
     def attempt(self, system: System, rhs: Tensor, x0: Tensor | None) -> Attempt:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pyg_glif._validate import check_count, check_scalar
+from pyg_glif._validate import check_choice, check_count, check_kind, check_scalar
 from pyg_glif.kinds import register
 from pyg_glif.solvers.base import Attempt, Solver, SolveStatus
 from pyg_glif.solvers.preconditioner import ComponentMeans, Jacobi
@@ -74,10 +74,14 @@ class CG(Solver):
     deflate: bool | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_scalar("rtol", self.rtol, minimum=0.0)
         check_scalar("atol", self.atol, minimum=0.0)
         if self.max_iter is not None:
             check_count("max_iter", self.max_iter)
+        if self.preconditioner is not None:
+            check_kind("preconditioner", self.preconditioner, Jacobi)
+        check_choice("deflate", self.deflate, (None, True, False))
 
     def limits(self, rhs: Tensor) -> Tensor:  # [N, C] -> [C]
         """Residual norm that each column must meet."""

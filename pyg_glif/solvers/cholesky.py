@@ -44,6 +44,7 @@ class Cholesky(Solver):
     rtol: float = 1e-6
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_scalar("rtol", self.rtol, minimum=0.0)
 
     def limits(self, rhs: Tensor) -> Tensor:  # [N, C] -> [C]

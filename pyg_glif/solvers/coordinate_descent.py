@@ -8,7 +8,7 @@ from torch import Tensor
 
 from pyg_glif._pattern import csr_tensor
 from pyg_glif._runtime import Progress
-from pyg_glif._validate import check_count, check_scalar
+from pyg_glif._validate import check_choice, check_count, check_kind, check_scalar
 from pyg_glif.kinds import register
 from pyg_glif.solvers.base import Attempt, Solver, SolveStatus
 from pyg_glif.solvers.system import System
@@ -52,10 +52,14 @@ class CoordinateDescent(Solver):
     progress: bool | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_count("epochs", self.epochs)
         check_count("batch_size", self.batch_size)
         if self.rtol is not None:
             check_scalar("rtol", self.rtol, minimum=0.0)
+        if self.generator is not None:
+            check_kind("generator", self.generator, torch.Generator)
+        check_choice("progress", self.progress, (None, True, False))
 
     def limits(self, rhs: Tensor) -> Tensor | None:  # [N, C] -> [C]
         """Residual norm that each column must meet, if there is one."""

@@ -84,6 +84,20 @@ class Column:
         return len(texts) > max(_FREE_TEXT, int((~self.missing).sum()) / 2)
 
 
+def check_array(
+    name: str, value: Any, shape: tuple[int, ...], optional: bool = False
+) -> None:
+    """Raises unless the value is a float64 array of finite numbers of that shape."""
+    if value is None and optional:
+        return
+    if not isinstance(value, np.ndarray) or value.dtype != np.float64:
+        raise TypeError(f"'{name}' must be a float64 array (got {value!r})")
+    if value.shape != shape:
+        raise ValueError(f"'{name}' must have shape {shape} (got {value.shape})")
+    if not np.isfinite(value).all():
+        raise ValueError(f"'{name}' must be finite (got {value[~np.isfinite(value)]})")
+
+
 def read_as(frame: Any, name: Any, kind: Kind) -> Any:
     """Numbers of a column, or codes and values of categories, as the fit read them.
 

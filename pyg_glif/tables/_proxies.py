@@ -35,6 +35,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pyg_glif._complement import complement, orthonormalize
+from pyg_glif._validate import check_share
+from pyg_glif.tables._columns import check_array
 
 Matrix = NDArray[np.float64]
 
@@ -62,6 +64,13 @@ class Erasure:
     write: Matrix
     share: float
     unit: float
+
+    def __post_init__(self) -> None:
+        width, rank = len(self.mean), len(self.write)
+        check_array("mean", self.mean, (width,))
+        check_array("read", self.read, (width, rank))
+        check_array("write", self.write, (rank, width))
+        check_share("share", self.share)
 
     @classmethod
     def of(cls, z: Matrix, attributes: Matrix) -> "Erasure":  # [N, D], [N, A]
@@ -108,8 +117,10 @@ class Erasure:
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> "Erasure":
         """The map that :meth:`to_config` described."""
-        mean, read, write = (np.array(config[k]) for k in ("mean", "read", "write"))
-        write = write.reshape(-1, len(mean))
+        mean, read, write = (
+            np.array(config[k], dtype=np.float64) for k in ("mean", "read", "write")
+        )
+        read, write = read.reshape(len(mean), -1), write.reshape(-1, len(mean))
         return cls(mean, read, write, config["share"], config["unit"])
 
 

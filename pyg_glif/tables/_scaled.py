@@ -3,12 +3,19 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pyg_glif.tables._columns import Column, Kind, listed, read_as
+from pyg_glif._validate import (
+    check_choice,
+    check_count,
+    check_kind,
+    check_scalar,
+    check_texts,
+)
+from pyg_glif.tables._columns import Column, Kind, check_array, listed, read_as
 from pyg_glif.tables._effects import Grid
 
 Table = NDArray[np.float64]
@@ -66,6 +73,33 @@ class Scaled:
     share: float = 0.0
     num_missing: int = 0
     note: str = ""
+
+    def __post_init__(self) -> None:
+        check_choice("kind", self.kind, get_args(Kind))
+        for name in ("how", "note"):
+            check_kind(name, getattr(self, name), str)
+        width = len(check_texts("labels", self.labels, minimum=1))
+        rows = 1 if self.unit is not None else len(self.points)
+        for name, shape in (
+            ("table", (rows, width)),
+            ("unseen", (width,)),
+            ("missing", (width,)),
+        ):
+            check_array(name, getattr(self, name), shape, name == "missing")
+        if self.kind == "category":
+            # As plain data they may be equal: 1 and True, or NaN twice.
+            if self.unit is not None or not self.points:
+                raise ValueError("'points' must be categories, without a unit")
+        else:
+            points = np.array(self.points, dtype=np.float64)
+            check_array("points", points, (max(1, rows),))
+            if (np.diff(points) <= 0).any():
+                raise ValueError("'points' must be in ascending order")
+        if self.unit is not None:
+            check_scalar("unit", self.unit, above=0.0)
+        for name in ("reach", "share"):
+            check_scalar(name, getattr(self, name), minimum=0.0)
+        check_count("num_missing", self.num_missing, minimum=0)
 
     def described(
         self, column: Column, groups: list[list[int]], share: float

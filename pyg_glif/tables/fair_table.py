@@ -14,10 +14,12 @@ from torch import Tensor
 
 from pyg_glif._arrays import column_order
 from pyg_glif._params import Parameters
+from pyg_glif._plain import is_held
 from pyg_glif._validate import (
     check_choice,
     check_count,
     check_exclusive,
+    check_kind,
     check_known,
     check_scalar,
 )
@@ -26,6 +28,7 @@ from pyg_glif.errors import NotFittedError, SimilarityWarning
 from pyg_glif.tables._columns import (
     REMEDY,
     Column,
+    check_array,
     frame_names,
     listed,
     plain_value,
@@ -340,11 +343,33 @@ class FairTable(Parameters):
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> "FairTable":
-        """The fitted table that :meth:`to_config` described."""
-        if config.get("version") != _VERSION:
-            got = config.get("version")
+        """The fitted table that :meth:`to_config` described.
+
+        Raises :class:`ValueError` on anything that :meth:`to_config` does not return.
+        """
+        version = config.get("version") if isinstance(config, Mapping) else None
+        if version != _VERSION:
             msg = f"'config' must be of version {_VERSION}, as 'to_config' writes it"
-            raise ValueError(f"{msg} (got {got!r})")
+            raise ValueError(f"{msg} (got {version!r})")
+        try:
+            out = cls._of_config(config)
+            if not is_held(dict(config), out.to_config()):
+                raise ValueError("another description of the table that it describes")
+        except (
+            ArithmeticError,
+            AttributeError,
+            LookupError,
+            RecursionError,
+            TypeError,
+            ValueError,
+        ) as error:
+            msg = "'config' must be what 'FairTable.to_config' returns"
+            raise ValueError(f"{msg} (got {error})") from error
+        return out
+
+    @classmethod
+    def _of_config(cls, config: Mapping[str, Any]) -> "FairTable":
+        """The table of a description, whose parts check what they are given."""
         params = _tuples(config["params"])
         for name in ("scale", "alike"):
             if isinstance(params[name], tuple):
@@ -353,10 +378,24 @@ class FairTable(Parameters):
         out._fit_params = out.get_params()
         out._columns = tuple(map(Scaled.from_config, config["columns"]))
         out._names = _tuples(config["names"])
+        left_out = {*out.sensitive, *out.ignore}
+        check_known("sensitive", left_out, out._names)
+        counted = [name for name in out._names if name not in left_out]
+        if not counted or counted != [one.name for one in out._columns]:
+            raise ValueError(f"'columns' must be {counted}")
+        if len({*out._names}) < len(out._names):
+            raise ValueError("'names' must be different")
         out.unit_ = config["unit"]
+        check_kind("unit", out.unit_, str)
         out.surrogate_score_ = config["surrogate_score"]
+        if out.surrogate_score_ is not None:
+            check_scalar("surrogate_score", out.surrogate_score_)
         if config["erasure"] is not None:
             out._erasure = Erasure.from_config(config["erasure"])
+            width = sum(len(one.labels) for one in out._columns)
+            check_array("mean", out._erasure.mean, (width,))
+        if (out._erasure is None) == bool(out.proxies):
+            raise ValueError("'erasure' must be given if and only if 'proxies' is")
         out.n_features_in_ = len(out._names)
         out.feature_names_in_ = np.array(out._names, dtype=object)
         return out

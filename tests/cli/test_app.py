@@ -1,6 +1,9 @@
 import ast
+import contextlib
 import inspect
+import io
 import json
+import os
 import re
 import subprocess
 import sys
@@ -14,7 +17,7 @@ import pytest
 
 from pyg_glif import GLIFPostProcessor
 from pyg_glif._runtime import Progress
-from pyg_glif.cli import smooth
+from pyg_glif.cli import main, smooth
 from pyg_glif.cli._app import commands
 from pyg_glif.cli._command import Outcome
 from pyg_glif.graph import SimilarityGraph
@@ -337,3 +340,70 @@ def test_work_loads_what_it_needs(tmp_path: Path) -> None:
     found = loaded("smooth", *words, "--standardize", *extra, cwd=tmp_path)
     assert (tmp_path / "r.md").exists()
     assert found == {"torch", "numpy", "pandas"}
+
+
+# The least that each command can be asked.
+LEAST = {
+    "audit": ("x.npy",),
+    "explain": ("fit",),
+    "info": (),
+    "monitor": ("x.npy", "--fit", "fit"),
+    "plan": ("x.npy", "--people", "100"),
+    "reproduce": ("sentiment",),
+    "serve": ("fit",),
+    "smooth": ("x.npy", "--out", "f.npy"),
+    "tune": ("x.npy",),
+}
+
+
+def full() -> io.TextIOWrapper:
+    """Standard output on a full disk."""
+    return open("/dev/full", "w")
+
+
+def unread() -> io.TextIOWrapper:
+    """Standard output into a pipe that nobody reads any more."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    return open(writer, "w")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs '/dev/full'")
+@pytest.mark.parametrize("name", COMMANDS)
+def test_standard_output_that_takes_nothing(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lost = "standard output must take what is printed (got [Errno 28] No space left "
+    told = {full: f"pyg-glif: error: {lost}on device)\n", unread: "", None: ""}
+    for sink, message in told.items():
+        for size, words in ((10, []), (100_000, ["--json"])):  # of the buffer, beyond
+            outcome = Outcome("a" * size, {"a": "a" * size})
+            monkeypatch.setattr(f"pyg_glif.cli.{name}.run", lambda _, o=outcome: o)
+            with contextlib.nullcontext() if sink is None else sink() as stream:
+                monkeypatch.setattr(sys, "stdout", stream)
+                assert main([name, *LEAST[name], *words]) == (1 if message else 0)
+            assert capsys.readouterr().err == message
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs '/dev/full'")
+def test_errors_keep_their_code_on_a_full_disk(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with full() as stream:
+        monkeypatch.setattr(sys, "stdout", stream)
+        assert main(["smooth", "nothing.csv", "--json"]) == 2
+    assert "standard output" in capsys.readouterr().err.splitlines()[-1]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs '/dev/full'")
+@pytest.mark.parametrize(
+    ("sink", "code"), [(">/dev/full", 1), (">&-", 0), ("| head -1 >/dev/null", 0)]
+)
+def test_a_process_whose_output_is_lost_leaves_no_traceback(
+    sink: str, code: int
+) -> None:
+    command = f"set -o pipefail; {sys.executable} -m pyg_glif info {sink}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
+    assert done.returncode == code
+    assert done.stderr.count("\n") == (1 if code else 0)
+    assert "Traceback" not in done.stderr

@@ -1,5 +1,6 @@
 import math
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -244,3 +245,65 @@ def test_nearest_people_cannot_be_taken_from_among_more():
     )
     with pytest.raises(ValueError, match=re.escape(message)):
         graph.among(torch.tensor([True, True, False]))
+
+
+EDGES = torch.tensor([[0, 0, 1, 2], [1, 2, 0, 0]])
+SQ_DIST = torch.tensor([1.0, 4.0, 1.0, 4.0])
+WRONG = {
+    "out of range": {"edge_index": EDGES + 1},
+    "negative": {"edge_index": EDGES - 1},
+    "one-directional": {"edge_index": EDGES[:, :3], "sq_dist": SQ_DIST[:3]},
+    "doubled": {
+        "edge_index": EDGES[:, [0, 0, 1, 2, 3]],
+        "sq_dist": SQ_DIST[[0, 0, 1, 2, 3]],
+    },
+    "out of order": {"edge_index": EDGES.flip(1), "sq_dist": SQ_DIST.flip(0)},
+    "self-loop": {"edge_index": torch.tensor([[0, 0, 1, 1], [0, 1, 0, 1]])},
+    "three rows": {"edge_index": EDGES[[0, 1, 1]]},
+    "int32": {"edge_index": EDGES.int()},
+    "floats": {"edge_index": EDGES.float()},
+    "no tensor": {"edge_index": EDGES.tolist()},
+    "NaN": {"sq_dist": SQ_DIST * torch.nan},
+    "infinite": {"sq_dist": SQ_DIST * torch.inf},
+    "negative distance": {"sq_dist": -SQ_DIST},
+    "beyond the radius": {"sq_dist": 2 * SQ_DIST},
+    "other in reverse": {"sq_dist": torch.tensor([1.0, 4.0, 0.5, 4.0])},
+    "too few distances": {"sq_dist": SQ_DIST[:3]},
+    "whole distances": {"sq_dist": SQ_DIST.long()},
+    "too few nodes": {"num_nodes": 2},
+    "no count": {"num_nodes": 3.0},
+    "negative radius": {"tau": -1.0},
+    "no radius": {"tau": math.nan},
+    "graphs joined": {"batch": torch.tensor([0, 0, 1])},
+    "gap in batch": {"batch": torch.tensor([2, 2, 2])},
+    "scale without k": {"scale": torch.ones(3).double()},
+    "k without scale": {"k": 1},
+    "short scale": {"k": 1, "scale": torch.ones(2).double()},
+    "NaN in scale": {"k": 1, "scale": torch.full((3,), math.nan).double()},
+    "scale beyond the radius": {"k": 1, "scale": torch.full((3,), 9.0).double()},
+    "k below one": {"k": 0, "scale": torch.ones(3).double()},
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_the_constructor_checks_what_no_search_finds(name: str) -> None:
+    right = {"edge_index": EDGES, "sq_dist": SQ_DIST, "num_nodes": 3, "tau": 2.0}
+    graph = SimilarityGraph(**right)
+    with pytest.raises((TypeError, ValueError), match="' must "):
+        SimilarityGraph(**{**right, **WRONG[name]})
+    # Nor can a sound graph be changed into such a one.
+    if {"edge_index", "sq_dist"} & WRONG[name].keys():
+        with pytest.raises((TypeError, ValueError), match="' must "):
+            replace(graph, **WRONG[name])
+
+
+@pytest.mark.parametrize("k", [None, 4])
+def test_the_constructor_takes_what_a_search_finds(k: int | None) -> None:
+    x = torch.randn(50, 3, generator=torch.Generator().manual_seed(0))
+    found = (
+        SimilarityGraph.search(x, 1.0) if k is None else SimilarityGraph.nearest(x, k)
+    )
+    again = SimilarityGraph(
+        found.edge_index, found.sq_dist, 50, found.tau, k=k, scale=found.scale
+    )
+    assert torch.equal(again.weights(), found.weights())

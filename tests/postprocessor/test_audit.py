@@ -200,7 +200,7 @@ def test_a_graph_without_edges() -> None:
 
 def test_duplicates_treated_unlike() -> None:
     x, y = torch.zeros(3, 1), torch.tensor([0.0, 1.0, 1.0])
-    edges = torch.tensor([[0, 1, 0, 2, 1, 2], [1, 0, 2, 0, 2, 1]])
+    edges = torch.tensor([[0, 0, 1, 1, 2, 2], [1, 2, 0, 2, 0, 1]])
     graph = SimilarityGraph(edges, torch.zeros(6), 3, 0.0)
     found = audit(x, y, torch.full((3,), 0.5), graph=graph, k=1)
     largest = found["lipschitz_ratio_max"]

@@ -3,6 +3,9 @@ import hashlib
 import json
 import math
 import multiprocessing
+import os
+import re
+import stat
 import time
 import warnings
 from collections.abc import Callable
@@ -553,3 +556,81 @@ def test_threads_and_processes_save_to_one_path(tmp_path: Path) -> None:
         other.join(60)
     assert [other.exitcode for other in others] == [0, 0]
     assert [path.name for path in tmp_path.iterdir()] == ["fit"]
+
+
+@pytest.mark.parametrize("version", [0, 1, 2, -3, 2.0, 3.5, "3", True, None, [3]])
+@pytest.mark.parametrize("rule", [{"tau": 0.9, "theta": 0.5}, {"tau": None, "k": 3}])
+def test_other_versions_raise_one_kind_of_error(
+    version: object, rule: dict[str, Any], tmp_path: Path
+) -> None:
+    path = tmp_path / "fit"
+    people().fit(**{"theta": None, **rule}).save(path)
+    rewrite(path, version=version)
+    with pytest.raises(DamagedFileError, match="'path' must be a file that"):
+        GLIFPostProcessor.load(path)
+
+
+def layout_changed(whole: bytes, change: Callable[[dict[str, Any]], None]) -> bytes:
+    """The file whose tensors are said to be elsewhere."""
+    size = int.from_bytes(whole[:8], "little")
+    layout = json.loads(whole[8 : 8 + size])
+    change(layout)
+    text = json.dumps(layout).encode()
+    return len(text).to_bytes(8, "little") + text + whole[8 + size :]
+
+
+def overlap(layout: dict[str, Any]) -> None:
+    layout |= {f"x{number}": layout["x"] for number in range(300)}
+
+
+def shift(layout: dict[str, Any]) -> None:
+    for entry in layout.values():
+        if "data_offsets" in entry:
+            entry["data_offsets"] = [one + 8 for one in entry["data_offsets"]]
+
+
+def enlarge(layout: dict[str, Any]) -> None:
+    layout["x"] |= {"shape": [2**40], "data_offsets": [0, 2**43]}
+
+
+@pytest.mark.parametrize("change", [overlap, shift, enlarge])
+def test_tensors_that_are_not_side_by_side_take_no_memory(
+    change: Callable[[dict[str, Any]], None],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    path = tmp_path / "fit"
+    people().fit().save(path)
+    path.write_bytes(layout_changed(path.read_bytes(), change))
+
+    def taken(*_: object, **__: object) -> None:
+        raise AssertionError("memory is taken before the layout is checked")
+
+    monkeypatch.setattr(torch, "empty", taken)
+    with pytest.raises(DamagedFileError):
+        GLIFPostProcessor.load(path)
+
+
+def test_only_regular_files_are_replaced(tmp_path: Path) -> None:
+    post, pipe, folder = people().fit(), tmp_path / "pipe", tmp_path / "folder"
+    os.mkfifo(pipe)
+    folder.mkdir()
+    (tmp_path / "link").symlink_to(pipe)
+    for name in ("pipe", "link"):
+        message = f"'path' must be a regular file or none (got '{tmp_path / name}', "
+        with pytest.raises(ValueError, match=re.escape(message)):
+            post.save(tmp_path / name)
+    with pytest.raises(IsADirectoryError) as caught:
+        post.save(folder)
+    assert caught.value.filename == str(folder)
+    with pytest.raises(ValueError, match="'path' must be a regular file"):
+        post.save("/dev/null")
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    assert {one.name for one in tmp_path.iterdir()} == {"pipe", "folder", "link"}
+
+
+def test_forgetting_in_a_damaged_file_takes_no_memory(tmp_path: Path) -> None:
+    path = tmp_path / "fit"
+    path.write_bytes((2**60).to_bytes(8, "little") + b"{}")
+    with pytest.raises(DamagedFileError):
+        people().fit().forget([0], path=path)
