@@ -132,7 +132,7 @@ def requirements() -> list[str]:
     """What the package itself imports, now or when an extra is there."""
     extras = PROJECT["optional-dependencies"]
     wanted = [*PROJECT["dependencies"]]
-    for name in ("plots", "baselines", "files", "report", "serve", "ray"):
+    for name in ("plots", "files", "report", "serve", "ray"):
         wanted += [r for r in extras[name] if not r.startswith("pyg_glif")]
     return wanted
 
