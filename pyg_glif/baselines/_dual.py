@@ -35,7 +35,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
 

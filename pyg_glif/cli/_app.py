@@ -80,7 +80,7 @@ def _run(words: list[str]) -> int:
     except (KeyboardInterrupt, Exception) as error:
         seen = KeyboardInterrupt() if interrupts.seen else error
         return _fail(seen.with_traceback(error.__traceback__), words)
-    _say(outcome, args.json)
+    _say(outcome, args)
     return 0
 
 
@@ -120,9 +120,16 @@ class _Interrupts:
             signal.signal(number, handler)
 
 
-def _say(outcome: Outcome, as_json: bool) -> None:
-    """Prints an outcome, as JSON or as text."""
-    print(json.dumps(plain(outcome.data), indent=2) if as_json else outcome.text)
+def _say(outcome: Outcome, args: argparse.Namespace) -> None:
+    """Prints an outcome, as JSON, as text or as a table with the text aside."""
+    if outcome.table is not None:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(outcome.table)
+        sys.stdout.buffer.flush()
+        if not args.quiet:
+            print(outcome.text, file=sys.stderr)
+        return
+    print(json.dumps(plain(outcome.data), indent=2) if args.json else outcome.text)
 
 
 def _fail(error: BaseException, words: list[str]) -> int:

@@ -6,12 +6,26 @@ import gc
 import logging
 import os
 import signal
+import socket
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pyg_glif.cli._command import Outcome, UsageError, listed, names, nearest_name, note
+from pyg_glif.cli._command import (
+    CHANCE,
+    COUNT,
+    FINITE,
+    NON_NEGATIVE,
+    PORT,
+    READING,
+    Outcome,
+    UsageError,
+    add,
+    listed,
+    names,
+    nearest_name,
+    note,
+)
 
 if TYPE_CHECKING:
     from pyg_glif.monitoring import TreatmentMonitor
@@ -61,7 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--threshold",
-        type=float,
+        type=FINITE,
         metavar="T",
         help="a single output above it means yes (default: 0.5 where all outputs are "
         "between 0 and 1)",
@@ -71,10 +85,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="show ids and features of the fitted people to whoever may ask",
     )
+    add(parser, "how --people is written", READING)
     group = parser.add_argument_group("monitor")
     group.add_argument(
         "--monitor",
-        type=float,
+        type=CHANCE,
         metavar="EPSILON",
         help="raise an alarm once served people are found to differ from their peers "
         "by more than this on average; outputs from 0 to 1",
@@ -91,7 +106,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="address to listen on (default: 127.0.0.1, this machine alone)",
     )
     group.add_argument(
-        "--port", type=int, default=8000, help="0 takes a free one (default: 8000)"
+        "--port", type=PORT, default=8000, help="0 takes a free one (default: 8000)"
     )
     group.add_argument(
         "--token",
@@ -120,19 +135,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("limits")
     group.add_argument(
         "--max-rows",
-        type=int,
+        type=COUNT,
         metavar="N",
         help="newcomers in a request (default: 10000)",
     )
     group.add_argument(
         "--max-bytes",
-        type=int,
+        type=COUNT,
         metavar="N",
         help="size of a request's body (default: 16 MiB)",
     )
     group.add_argument(
         "--reload-seconds",
-        type=float,
+        type=NON_NEGATIVE,
         metavar="S",
         help="how often to look for a newer fit; 0 waits for the signal HUP "
         "(default: 2)",
@@ -147,6 +162,29 @@ def run(args: argparse.Namespace) -> Outcome:
     token = os.environ.get(_TOKEN) if args.token is None else args.token
     _check(args, token)
 
+    with _listening(args) as listening:
+        return _serve(args, uvicorn, token, listening)
+
+
+@contextlib.contextmanager
+def _listening(args: argparse.Namespace) -> Iterator[socket.socket]:
+    """The socket that requests come to; raises where it is taken, before any work."""
+    family = socket.AF_INET6 if ":" in args.host else socket.AF_INET
+    try:
+        found = socket.create_server((args.host, args.port), family=family)
+    except OSError as error:
+        msg = (
+            f"--host and --port must be free to listen on (got {args.host}:{args.port}"
+        )
+        raise UsageError(f"{msg}: {error.strerror or error})") from error
+    with found:
+        yield found
+
+
+def _serve(
+    args: argparse.Namespace, uvicorn: Any, token: str | None, listening: socket.socket
+) -> Outcome:
+    """Loads the fit, and answers requests until it is told to stop."""
     from pyg_glif.serve import create_app
 
     given = ("threshold", "max_rows", "max_bytes", "reload_seconds")
@@ -183,7 +221,8 @@ def run(args: argparse.Namespace) -> Outcome:
     sys.setswitchinterval(1e-4)
     try:
         with _logging(logging.WARNING if args.quiet else level):
-            _server(uvicorn, config, app.state.desk.reload, args).run()
+            server = _server(uvicorn, config, app.state.desk.reload, args)
+            server.run(sockets=[listening])
     finally:
         sys.setswitchinterval(before)
         gc.unfreeze()
@@ -192,8 +231,11 @@ def run(args: argparse.Namespace) -> Outcome:
 
 def _check(args: argparse.Namespace, token: str | None) -> None:
     """Raises on options that do not go together."""
-    if not Path(args.fit).is_file():
-        raise UsageError(f"'{args.fit}' does not exist")
+    from pyg_glif.cli._people import check_inputs
+
+    check_inputs(args)
+    if args.people == "-":
+        raise UsageError("--people must be a file, which is read again (got '-')")
     for flag in ("--id", "--attributes"):
         if getattr(args, flag[2:]) and not args.people:
             raise UsageError(f"{flag} goes with --people")
@@ -202,8 +244,6 @@ def _check(args: argparse.Namespace, token: str | None) -> None:
     if args.host not in ("127.0.0.1", "localhost", "::1") and not token:
         msg = f"--host {args.host} lets other machines ask, so --token must be given"
         raise UsageError(f"{msg}, or the variable {_TOKEN} be set")
-    if not 0 <= args.port < 1 << 16:
-        raise UsageError(f"--port must be from 0 to 65535 (got {args.port})")
 
 
 def _monitor(args: argparse.Namespace) -> "TreatmentMonitor | None":
@@ -217,10 +257,10 @@ def _monitor(args: argparse.Namespace) -> "TreatmentMonitor | None":
 
 def read_register(args: argparse.Namespace, post: "GLIFPostProcessor") -> "Register":
     """Who the fitted people are; raises if the file is about others."""
-    from pyg_glif.cli._tables import open_table
+    from pyg_glif.cli._tables import Reading, open_table
     from pyg_glif.serve import Register
 
-    table = open_table(args.people)
+    table = open_table(args.people, Reading.of(args))
     wanted = [*([args.id] if args.id else []), *(args.attributes or [])]
     for name in wanted:
         if name not in table.names:

@@ -133,7 +133,9 @@ def find_encoder(encoder: str) -> Path:
             msg = f"'encoder' must be '{encoder}' as it was tested, with SHA-256"
             msg = f"{msg} {_FINGERPRINTS[encoder]} over its files (got {found})"
             remedy = "pass the folder of a checkpoint that you trust"
-            raise ValueError(f"{msg}. Install the version in 'constraints.txt' or {remedy}")
+            raise ValueError(
+                f"{msg}. Install the version in 'constraints.txt' or {remedy}"
+            )
         return folder
     path = Path(encoder).expanduser()
     if not (path / "config.json").is_file() and not (path / "modules.json").is_file():
