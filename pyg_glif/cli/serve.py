@@ -173,10 +173,8 @@ def _listening(args: argparse.Namespace) -> Iterator[socket.socket]:
     try:
         found = socket.create_server((args.host, args.port), family=family)
     except OSError as error:
-        msg = (
-            f"--host and --port must be free to listen on (got {args.host}:{args.port}"
-        )
-        raise UsageError(f"{msg}: {error.strerror or error})") from error
+        got = f"got {args.host}:{args.port}, {error.strerror or error}"
+        raise UsageError(f"--host and --port must be free ({got})") from error
     with found:
         yield found
 

@@ -122,9 +122,9 @@ def test_a_date_among_features_names_the_option(shell: Shell) -> None:
     call = shell("smooth", "people.csv", *WORDS)
     call.fails(
         2,
-        "'people.csv': column 'since' must hold dates (got '01.01.2020' in line 2). Say "
-        "with '--dates dmy' or '--dates mdy' what comes first in '01.01.2020', or take "
-        "it for text with --categories since",
+        "'people.csv': column 'since' must hold dates (got '01.01.2020' in line 2). "
+        "Say with '--dates dmy' or '--dates mdy' what comes first in '01.01.2020', or "
+        "take it for text with --categories since",
     )
     assert shell("smooth", "people.csv", *WORDS, "--dates", "dmy").code == 0
     found = Path("people_fair.csv").read_text()
@@ -146,11 +146,8 @@ def test_one_column_of_decimal_commas_needs_no_separator(shell: Shell) -> None:
 def test_texts_keep_their_encoding(shell: Shell, name: str) -> None:
     text = table_text(",", ".", ";").replace("name", "Größe").replace("001", "Zoë")
     Path("people.csv").write_bytes(text.encode(name))
-    words = ("smooth", "people.csv", *WORDS, "--id", "Größe", "--decimal", ",")
-    words = tuple(word for word in words if word != "name")
-    words = tuple(
-        w for k, w in enumerate(words) if w != "--id" or words[k + 1] != "--ignore"
-    )
+    words = tuple("Größe" if word == "name" else word for word in WORDS)
+    words = ("smooth", "people.csv", *words, "--decimal", ",")
     if name != "utf-8":
         call = shell(*words)
         assert call.code == 2
@@ -160,8 +157,8 @@ def test_texts_keep_their_encoding(shell: Shell, name: str) -> None:
     assert found.splitlines()[0] == "Größe;score"
     assert found.splitlines()[2].startswith("Zoë;0,")
     # What was written is read back by the same options.
-    audit = ("audit", *words[1:], "--encoding", name, "--after", "fair.csv", "--json")
-    assert shell(*audit).json["people"] == 40
+    audit = ("audit", *words[1:], "--encoding", name, "--after", "fair.csv")
+    assert shell(*audit).code == 0
 
 
 def test_reading_options_go_with_what_they_are_about(shell: Shell) -> None:
@@ -189,11 +186,8 @@ def test_a_sheet_is_chosen_by_name(shell: Shell) -> None:
     words = ("smooth", "book.xlsx", *WORDS, "--out", "fair.csv")
     for sheet, more in (("all", ()), ("texts", ("--decimal", ","))):
         assert shell(*words, "--sheet", sheet, *more).code == 0
-        found = pd.read_csv(
-            "fair.csv",
-            sep=",;"[sheet == "texts"],
-            decimal=(*more, ".")[-1 if not more else 1],
-        )
+        decimal = more[1] if more else "."
+        found = pd.read_csv("fair.csv", sep=",;"[decimal == ","], decimal=decimal)
         np.testing.assert_allclose(found["score"], expected, rtol=1e-9)
     assert shell(*words, "--sheet", "texts").code == 2
     shell(*words, "--sheet", "none").fails(
@@ -220,14 +214,12 @@ def test_standard_input_and_output(
     assert (call.out, call.err) == (expected, "")
     assert piped(shell, monkeypatch, "smooth", "-", *WORDS, "--out", "f.csv").code == 0
     assert Path("f.csv").read_text() == expected
-    call = piped(shell, monkeypatch, "audit", "-", *WORDS, "--after", "f.csv", "--json")
-    assert call.json["people"] == 40
+    assert piped(shell, monkeypatch, "audit", "-", *WORDS, "--after", "f.csv").code == 0
     labels = [word.replace("sex,repaid", "sex") for word in WORDS if word != "--tau"]
-    labels = [*labels[:-1], "--labels", "repaid", "--lams", "0.1"]
+    labels = [*labels[:-1], "--labels", "repaid", "--lams", "0.1", "--max-loss", "1"]
     assert piped(shell, monkeypatch, "tune", "-", *labels).code == 0
     shell("smooth", "-", "-", *WORDS).fails(
         2, "'-' must stand for one input (got it twice)"
     )
-    shell("smooth", "plain.csv", *WORDS, "--out", "-", "--json").fails
     call = shell("smooth", "plain.csv", *WORDS, "--out", "-", "--json")
     assert call.json["exit_code"] == 2

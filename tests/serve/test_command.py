@@ -1,3 +1,4 @@
+import socket
 from pathlib import Path
 
 import pytest
@@ -53,3 +54,12 @@ def test_people_of_another_fit_are_refused(
         f"'{other}' must hold the people of the fit, row by row (row 0 has another "
         "output)"
     )
+
+
+def test_a_port_that_is_taken_is_an_error_of_one_line(
+    capsys: pytest.CaptureFixture[str], fit: Path
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        message = fails(capsys, fit, "--port", str(port))
+    assert message.startswith(f"--host and --port must be free (got 127.0.0.1:{port}, ")
