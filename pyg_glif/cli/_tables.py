@@ -59,9 +59,9 @@ class Reading:
     @staticmethod
     def of(args: argparse.Namespace) -> "Reading":
         """What the options ask for; not every command has all of them."""
-        found = (getattr(args, name, None) for name in ("decimal", "dates"))
-        given = (getattr(args, name, None) for name in ("encoding", "sheet"))
-        return Reading(*given, Notation(*found))
+        given = vars(args).get
+        notation = Notation(given("decimal"), given("dates"))
+        return Reading(given("encoding"), given("sheet"), notation)
 
 
 class Fault(NamedTuple):

@@ -139,7 +139,7 @@ def test_numbered_columns_are_names(shell: Shell) -> None:
         (
             ["people.xls", "--outputs", "score"],
             "a table must end in .csv, .csv.gz, .tsv, .tsv.gz, .xlsx, "
-            ".parquet, .npy, .npz (got 'people.xls')",
+            ".parquet, .npy, .npz, or be - for standard input (got 'people.xls')",
         ),
         (
             ["folder.csv", "--outputs", "y"],
