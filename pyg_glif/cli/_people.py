@@ -175,8 +175,10 @@ def input_files(args: argparse.Namespace) -> list[str | None]:
 
 
 # Files of a call by kind, under the names that argparse has for them.
-_TABLES = ("data", "outputs_file", "after", "pairs", "new", "people")
-_TABLES += ("matrix", "directions", "side_rows")
+_TABLES = (
+    *("data", "outputs_file", "after", "pairs", "new", "people"),
+    *("matrix", "directions", "side_rows"),
+)
 _FITS = ("post", "fit")
 
 
