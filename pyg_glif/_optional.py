@@ -1,6 +1,8 @@
 """The only place that resolves optional packages."""
 
 from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
 from types import ModuleType
 
 
@@ -9,8 +11,20 @@ def require(package: str, feature: str, extra: str) -> ModuleType:
     try:
         return import_module(package)
     except ImportError as error:
-        msg = f"'{feature}' requires '{package}' (install 'pyg_glif[{extra}]')"
-        raise ImportError(msg) from error
+        raise ImportError(_missing(package, feature, extra)) from error
+
+
+def folder_of(package: str, feature: str, extra: str) -> Path:
+    """The folder of ``package``, none of whose code is run."""
+    spec = find_spec(package)
+    if spec is None or not spec.submodule_search_locations:
+        raise ImportError(_missing(package, feature, extra))
+    return Path(spec.submodule_search_locations[0])
+
+
+def _missing(package: str, feature: str, extra: str) -> str:
+    """The message for a package that is not there."""
+    return f"'{feature}' requires '{package}' (install 'pyg_glif[{extra}]')"
 
 
 def find(package: str) -> ModuleType | None:

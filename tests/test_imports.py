@@ -138,7 +138,7 @@ def faults(source: str, module: str) -> list[str]:
 
 
 SOURCES = sorted((ROOT / PACKAGE).rglob("*.py"))
-FRONTS = [path for path in SOURCES if path.match(f"{PACKAGE}/*/__init__.py")]
+FRONTS = sorted((ROOT / PACKAGE).glob("*/__init__.py"))
 PARTS = [name for name in RANKS if name != "__main__"]
 
 

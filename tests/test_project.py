@@ -1,6 +1,8 @@
 """Files around the code parse, and agree with pyproject.toml."""
 
+import ast
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -143,7 +145,7 @@ def requirements() -> list[str]:
     """What the package itself imports, now or when an extra is there."""
     extras = PROJECT["optional-dependencies"]
     wanted = [*PROJECT["dependencies"]]
-    for name in ("plots", "baselines", "files", "report", "serve", "ray"):
+    for name in ("plots", "files", "report", "serve", "ray"):
         wanted += [r for r in extras[name] if not r.startswith("pyg_glif")]
     return wanted
 
@@ -156,6 +158,64 @@ def test_floors_are_tested(requirement: str) -> None:
     assert parts(oldest)[: len(short)] == short
     newest = pins("constraints.txt")[package.lower()]
     assert all(parts(version) >= short for version in newest)
+
+
+# Distributions by the names that they are imported by, where these differ.
+DISTRIBUTIONS = {
+    "sklearn": "scikit-learn",
+    "prometheus_client": "prometheus-client",
+    "lazy_loader": "lazy-loader",
+    "pytorch_lightning": "pytorch-lightning",
+    "torch_geometric": "torch-geometric",
+}
+# What comes with a front door, by its folder; all else of the package is always there.
+FRONT_DOORS = {"serve": "serve", "distributed": "ray", "pages": "report"}
+# Parts of what FastAPI is made of.
+BELOW = {"starlette": "fastapi", "pydantic": "fastapi", "pydantic_core": "fastapi"}
+
+
+def imported(path: Path) -> set[str]:
+    """Packages that a module imports by a statement, now or when a function runs."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found.add(str(node.module).split(".")[0])
+    return found - set(sys.stdlib_module_names) - {"pyg_glif"}
+
+
+def declared(*extras: str) -> set[str]:
+    """Packages that come with the base and with extras."""
+    wanted = [*PROJECT["dependencies"]]
+    for name in extras:
+        wanted += PROJECT["optional-dependencies"][name]
+    found = {re.split(r"[\[<>=;]", requirement)[0] for requirement in wanted}
+    return found | (declared("report") if "pyg_glif" in found else set())
+
+
+@pytest.mark.parametrize(
+    "part", sorted({p.parent.name for p in (ROOT / "pyg_glif").glob("*/*.py")} | {""})
+)
+def test_what_is_imported_is_declared(part: str) -> None:
+    folder = ROOT / "pyg_glif" / part
+    files = folder.rglob("*.py") if part else folder.glob("*.py")
+    names = {name for path in files for name in imported(path)}
+    names = {BELOW.get(name, DISTRIBUTIONS.get(name, name)) for name in names}
+    extras = [FRONT_DOORS[part]] if part in FRONT_DOORS else []
+    assert names <= declared(*extras)
+
+
+def test_no_extra_is_empty() -> None:
+    for name in PROJECT["optional-dependencies"]:
+        assert declared(name) > declared(), name
+
+
+def test_ci_runs_in_a_clone_called_as_git_calls_it() -> None:
+    script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    before, after = script.split('git clone --quiet . "$folder/pyg_glif"')
+    assert "make " not in before.split("set -euo pipefail")[1]
+    assert after.startswith('\ncd "$folder/pyg_glif"\n')
 
 
 def test_nothing_else_is_pinned_as_oldest() -> None:

@@ -9,11 +9,12 @@ experiment in ``records``. From there figures are drawn again without running an
     python tools/write_results.py docs/results/records
 
 The first seeds of the demonstrations, what ``make demo`` and ``make
-demo-tables`` run, are also written on their own, and their first tables into
-``README.md``. Graphs and networks that were kept are put side by side.
+demo-tables`` run, are also written on their own. A part of the table of the census
+goes into ``README.md``. Graphs and networks that were kept are put side by side.
 """
 
 import argparse
+import re
 import zipfile
 from collections.abc import Iterator, Sequence
 from itertools import chain
@@ -28,7 +29,19 @@ from pyg_glif.experiments.graphs import GraphExperiment
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "docs" / "results"
 RECORDS = RESULTS / "records"
-END = "<!-- end -->"
+CENSUS, END = "<!-- census -->", "<!-- end -->"
+#: What the front page shows of the census, and how it names the methods.
+CENSUS_METHODS = {
+    "as it is": "the model as it is",
+    "without sex, race": "without sex, race",
+    "without sex, race, relationship": "without sex, race, relationship",
+    "mean with one's twins": "mean over both sexes",
+    "GLIFClassifier": "**GLIFClassifier**",
+    "ThresholdOptimizer": "ThresholdOptimizer (groups)",
+    "ExponentiatedGradient": "ExponentiatedGradient (groups)",
+}
+CENSUS_COLUMNS = ("accuracy", "same when flipped", "unlike pairs")
+CENSUS_COLUMNS += ("gap in yes", "gap in true yes")
 
 
 class Demo(NamedTuple):
@@ -36,14 +49,13 @@ class Demo(NamedTuple):
 
     name: str
     figures: tuple[str, ...]
-    whole: bool  # whether the README has all of its tables, or the first
     num_seeds: int = 1
 
 
 #: By experiment and variant.
 DEMOS = {
-    "sentiment_us": Demo("demo", ("figure2",), whole=True),
-    "adult_invented": Demo("demo_tables", (), whole=False),
+    "sentiment_us": Demo("demo", ("figure2",)),
+    "adult_invented": Demo("demo_tables", ()),
 }
 
 NETWORK_NAMES = {"gcn": "GCN", "gin": "GIN", "sage": "GraphSAGE", "mlp": "MLP"}
@@ -127,14 +139,31 @@ def tabs(names: Sequence[str]) -> str:
     return "\n".join([*lines, "`````", ""])
 
 
-def show_demo(page: str, report: str, demo: Demo = DEMOS["sentiment_us"]) -> str:
-    """A page with the tables of a report between the two marks of a demonstration."""
-    tables = report.split("\n", 2)[2].strip()  # without the title
-    if not demo.whole:
-        tables = "\n\n".join(tables.split("\n\n")[:2])
-    begin = f"<!-- {demo.name} -->"
-    head, rest = page.split(begin)
-    return f"{head}{begin}\n{tables}\n{END}{rest.split(END, 1)[1]}"
+def census_table(page: str) -> str:
+    """The rows and columns of the census that the front page shows."""
+    found: dict[str, dict[str, str]] = {}
+    _, *sections = re.split(r"^\*\*(.*)\*\*$", page, flags=re.M)
+    for title, table in zip(sections[::2], sections[1::2], strict=True):
+        if not title.startswith("Boosted trees:"):
+            continue
+        lines = [line for line in table.splitlines() if line.startswith("|")]
+        rows = [line.strip("|").split("|") for line in lines]
+        names = [cell.strip() for cell in rows[0]]
+        for cells in rows[2:]:
+            row = dict(zip(names, (cell.strip() for cell in cells), strict=True))
+            found.setdefault(row["method"], {}).update(row)
+    lines = [f"| {' | '.join(['method', *CENSUS_COLUMNS])} |"]
+    lines.append(f"| --- |{' ---: |' * len(CENSUS_COLUMNS)}")
+    for method, shown in CENSUS_METHODS.items():
+        cells = [found[method][name] for name in CENSUS_COLUMNS]
+        lines.append(f"| {' | '.join([shown, *cells])} |")
+    return "\n".join(lines)
+
+
+def show_census(readme: str, page: str) -> str:
+    """The front page with the table of the census between its marks."""
+    head, rest = readme.split(CENSUS)
+    return f"{head}{CENSUS}\n{census_table(page)}\n{END}{rest.split(END, 1)[1]}"
 
 
 def main() -> None:
@@ -149,9 +178,9 @@ def main() -> None:
             keep(name, runs)
         print(f"{name}: {len(runs)} seeds")
         if demo is not None:
-            report = write(demo.name, runs[: demo.num_seeds], figures=demo.figures)
-            readme = ROOT / "README.md"
-            readme.write_text(show_demo(readme.read_text(), report, demo))
+            write(demo.name, runs[: demo.num_seeds], figures=demo.figures)
+    readme, page = ROOT / "README.md", RESULTS / "adult_uci.md"
+    readme.write_text(show_census(readme.read_text(), page.read_text()))
     for page, text in graph_pages(read([RECORDS])).items():
         (RESULTS / page).write_text(text)
 

@@ -35,12 +35,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pyg_glif._optional import require
-
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
 
-_FEATURE = "pyg_glif.baselines.lipschitz_projection"
 _SPARSE_WIDTH = 2  # columns up to which there is little fill-in
 _DENSE_SIZE = 1500  # unknowns up to which a dense factor is cheaper than iterations
 _RTOL, _MAX_ITER = 1e-3, 300
@@ -197,8 +194,9 @@ def _norm(rows: Array) -> Array:
 
 def _sparse_linalg() -> tuple[Any, Any]:
     """SciPy's sparse matrices and their solvers."""
-    names = ("scipy.sparse", "scipy.sparse.linalg")
-    sparse, linalg = (require(name, _FEATURE, "baselines") for name in names)
+    from scipy import sparse
+    from scipy.sparse import linalg
+
     return sparse, linalg
 
 

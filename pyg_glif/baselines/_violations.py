@@ -10,7 +10,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pyg_glif._optional import require
 from pyg_glif.graph.tiles import EmbeddedDistances, PairDistances, slices
 
 _PER_ROW = 4  # pairs of one person that a scan reports
@@ -160,10 +159,10 @@ def _link(
     differ = one != other
     if not differ.any():
         return groups
-    feature = "pyg_glif.baselines.lipschitz_projection"
-    sparse = require("scipy.sparse", feature, "baselines")
-    csgraph = require("scipy.sparse.csgraph", feature, "baselines")
+    from scipy.sparse import coo_matrix
+    from scipy.sparse.csgraph import connected_components
+
     num, links = int(groups.max()) + 1, (one[differ], other[differ])
-    graph = sparse.coo_matrix((np.ones(len(links[0])), links), shape=(num, num))
-    joined: NDArray[np.int64] = csgraph.connected_components(graph, False)[1]
+    graph = coo_matrix((np.ones(len(links[0])), links), shape=(num, num))
+    joined: NDArray[np.int64] = connected_components(graph, False)[1]
     return joined[groups].astype(np.int64)

@@ -127,8 +127,6 @@ def lipschitz_projection(
     The objective is known to ``rtol``, the outputs themselves to its square root, see
     :attr:`Projection.error_bound`: lower ``rtol`` to 1e-10 to compare single outputs.
 
-    Needs SciPy (``pip install pyg_glif[baselines]``).
-
     Example:
         >>> x = torch.tensor([[0.0], [1.0], [3.0]])
         >>> fair = lipschitz_projection(x, torch.tensor([0.0, 3.0, 2.0]), 1.0)

@@ -59,7 +59,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     code, text = _run(words)
     try:
-        if text is not None:
+        if isinstance(text, bytes) and sys.stdout is not None:
+            sys.stdout.buffer.write(text)
+        elif isinstance(text, str):
             print(text)
         if sys.stdout is not None:  # as it is where somebody closed it
             sys.stdout.flush()
@@ -74,7 +76,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code
 
 
-def _run(words: list[str]) -> tuple[int, str | None]:
+def _run(words: list[str]) -> tuple[int, str | bytes | None]:
     """Parses and works: the exit code, and what to print if there is something."""
     interrupts = _Interrupts()
     try:
@@ -87,7 +89,7 @@ def _run(words: list[str]) -> tuple[int, str | None]:
     except (KeyboardInterrupt, Exception) as error:
         seen = KeyboardInterrupt() if interrupts.seen else error
         return _fail(seen.with_traceback(error.__traceback__), words)
-    return 0, _said(outcome, args.json)
+    return 0, _said(outcome, args)
 
 
 class _Interrupts:
@@ -126,9 +128,13 @@ class _Interrupts:
             signal.signal(number, handler)
 
 
-def _said(outcome: Outcome, as_json: bool) -> str:
-    """An outcome as JSON or as text."""
-    return json.dumps(plain(outcome.data), indent=2) if as_json else outcome.text
+def _said(outcome: Outcome, args: argparse.Namespace) -> str | bytes:
+    """An outcome as a table, as JSON or as text; beside a table, text goes aside."""
+    if outcome.table is not None:
+        if not args.quiet:
+            print(outcome.text, file=sys.stderr)
+        return outcome.table
+    return json.dumps(plain(outcome.data), indent=2) if args.json else outcome.text
 
 
 def _fail(error: BaseException, words: list[str]) -> tuple[int, str | None]:

@@ -5,10 +5,12 @@ import os
 from typing import Any
 
 from pyg_glif.cli._command import (
+    COUNT,
     DECISION,
     METRIC,
     NEAREST,
     PEOPLE,
+    READING,
     REPORT,
     WEIGHTS,
     Options,
@@ -33,7 +35,7 @@ ENGINE: Options = {
         "help": "the Ray cluster (default: a new one on this machine)",
     },
     "--workers": {
-        "type": int,
+        "type": COUNT,
         "metavar": "N",
         "help": "tasks at a time on Ray (default: the cores of the cluster)",
     },
@@ -46,6 +48,7 @@ _REFUSED = (
     "--coverage",
     *DECISION,
     *REPORT,
+    *READING,
     "--audit",
     "--save",
     "--post",

@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import date
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,17 +12,136 @@ from numpy.typing import NDArray
 #: What stands for a missing value, in small letters.
 GAPS = frozenset(("", "?", "na", "n/a", "#n/a", "nan", "null", "none"))
 _TRUTH = {"true": True, "false": False}
-_DATE = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d.*)?")
+_WORDS = ("nan", "inf", "infinity")  # numbers to Python, whatever their sign
+# What groups thousands, beside the one of '.' and ',' that is not the decimal sign.
+_GROUPS = " \u00a0\u202f'\u2019"
+_MINUS = "\u2212"
+_CURRENCIES = "$€£¥₹₽₩₺₪"
+# Numbers in anybody's notation: "12,5", "1.234,5", "12 345", "1,00,000", "-45 %".
+_NUMBER_LIKE = re.compile(
+    rf"[-+{_MINUS}(]?\s?[{_CURRENCIES}]?\s?[-+{_MINUS}]?"
+    rf"(\d+|\d*[.,]\d+|\d+[.,]|\d{{1,3}}([.,{_GROUPS}])(\d{{2,3}}\2)*\d{{3}}([.,]\d*)?)"
+    rf"(e[-+]?\d+)?\s?[%‰{_CURRENCIES}]?[-)]?",
+    re.IGNORECASE,
+)
+_TIME = r"([T ]\d\d:\d\d.*)?"
+_YEAR_FIRST = re.compile(rf"(\d{{4}})([-/.])(\d\d?)\2(\d\d?){_TIME}")
+_YEAR_LAST = re.compile(rf"(\d\d?)([-/.])(\d\d?)\2(\d{{4}}|\d\d){_TIME}")
 
 
-def typed(column: Any, as_text: bool = False) -> tuple[Any, tuple[int, Any] | None]:
+@dataclass(frozen=True)
+class Notation:
+    """How numbers and dates are written in a file.
+
+    Args:
+        decimal (str, optional): The decimal sign, ``"."`` or ``","``. The other one,
+            spaces and apostrophes then group thousands. :obj:`None` takes numbers as
+            Python writes them, with a point and without groups.
+        dates (str, optional): The order ``"dmy"`` or ``"mdy"`` of dates whose year
+            comes last. :obj:`None` takes dates with the year first only.
+    """
+
+    decimal: str | None = None
+    dates: str | None = None
+
+    def number(self, cell: Any) -> float | None:
+        """The number that a cell holds or spells, if there is one."""
+        if isinstance(cell, (bool, date)):
+            return None
+        if self.decimal is not None and isinstance(cell, str):
+            text = cell.strip()
+            if text.lower().lstrip("+-") not in _WORDS:
+                cell = self._plain(text)
+        try:
+            return float(cell)
+        except (TypeError, ValueError):
+            return None
+
+    def _plain(self, text: str) -> str | None:
+        """A number as Python writes it."""
+        point = re.escape(str(self.decimal))
+        groups = f"[{'.' if self.decimal == ',' else ','}{_GROUPS}]"
+        whole = rf"\d+|\d{{1,3}}(?P<group>{groups})\d{{3}}(?:(?P=group)\d{{3}})*"
+        pattern = rf"(?P<whole>{whole})(?:{point}(?P<part>\d*))?|{point}(?P<only>\d+)"
+        pattern = rf"(?P<sign>[-+]?)(?:{pattern})(?P<power>[eE][-+]?\d+)?"
+        found = re.fullmatch(pattern, text)
+        if found is None:
+            return None
+        digits = re.sub(r"\D", "", found["whole"] or "0")
+        part = found["part"] or found["only"] or "0"
+        return f"{found['sign']}{digits}.{part}{found['power'] or ''}"
+
+    def day(self, cell: Any) -> str | None:
+        """The date that a cell holds or spells, the year first, if there is one."""
+        if isinstance(cell, date):
+            return cell.isoformat()
+        if not isinstance(cell, str):
+            return None
+        found = _YEAR_FIRST.fullmatch(cell)
+        if found is not None:
+            year, _, month, day, time = found.groups()
+        else:
+            found = _YEAR_LAST.fullmatch(cell)
+            if found is None or self.dates is None or len(found[4]) != 4:
+                return None
+            first, _, second, year, time = found.groups()
+            day, month = (first, second) if self.dates == "dmy" else (second, first)
+        return f"{year}-{month:0>2}-{day:0>2}{time or ''}"
+
+
+class Odd(NamedTuple):
+    """The first cell of a column that is not what the column holds."""
+
+    row: int
+    cell: Any
+    holds: str = "numbers"
+
+
+def like_a_number(cell: Any) -> bool:
+    """Whether a text is a number in some notation."""
+    return isinstance(cell, str) and _NUMBER_LIKE.fullmatch(cell.strip()) is not None
+
+
+def like_a_date(cell: Any) -> bool:
+    """Whether a text is a date in figures, in some order."""
+    kinds = (_YEAR_FIRST, _YEAR_LAST)
+    return isinstance(cell, str) and any(kind.fullmatch(cell) for kind in kinds)
+
+
+def remedy(cell: Any, notation: Notation, holds: str = "numbers") -> str | None:
+    """How to have a number or a date in another notation read, if it is one."""
+    if holds == "numbers":
+        if not like_a_number(cell):
+            return None
+        ways = {sign: Notation(decimal=sign).number(cell) for sign in ",."}
+        found = [
+            f"'--decimal {sign}' reads {cell!r} as {value:.15g}"
+            for sign, value in ways.items()
+            if value is not None and sign != notation.decimal
+        ]
+        return ", ".join(found) or f"Write {cell!r} as a plain number, like -1234.5"
+    if not like_a_date(cell):
+        return None
+    last = _YEAR_LAST.fullmatch(cell)
+    if last is None or notation.dates is not None:
+        return f"Write {cell!r} as a date that exists, like 2024-12-31"
+    if len(last[4]) != 4:
+        return f"Write {cell!r} with a year of four digits"
+    return f"Say with '--dates dmy' or '--dates mdy' what comes first in {cell!r}"
+
+
+def typed(
+    column: Any, as_text: bool = False, notation: Notation | None = None
+) -> tuple[Any, Odd | None]:
     """A column in the kind that all its cells have, and the first odd cell, if any.
 
-    Odd are infinity, and a text where most cells are numbers: a slip rather than a
-    category. A column that is taken ``as_text`` has neither.
+    Odd are infinity, a number or a date in another notation, and a text where most
+    cells are numbers, or dates: a slip rather than a category. A column that is taken
+    ``as_text`` has none of them.
     """
     import pandas as pd
 
+    notation = notation or Notation()
     if not as_text and column.dtype.kind in "fiub":
         return column, _first(column, np.isinf(column))
     codes, found = pd.factorize(column)  # -1 where nothing is stored
@@ -33,29 +153,33 @@ def typed(column: Any, as_text: bool = False) -> tuple[Any, tuple[int, Any] | No
     if all(str(cell).lower() in _TRUTH for cell in known):
         words = [None if c is None else _TRUTH[str(c).lower()] for c in cells]
         return _taken(codes, words), None
-    numbers = [np.nan if cell is None else number_in(cell) for cell in cells]
+    numbers = [np.nan if cell is None else notation.number(cell) for cell in cells]
     if None not in numbers:
         values = _taken(codes, numbers).astype(np.float64)
         return values, _first(values, np.isinf(values))
-    if all(isinstance(c, date) or _DATE.fullmatch(str(c)) for c in known):
-        days = pd.Series(texts, dtype=object)
-        dates = pd.to_datetime(days, utc=True, errors="coerce", format="ISO8601")
-        if dates.notna().sum() == len(known):
-            return dates.dt.tz_localize(None).reindex(codes).array, None
+    days = pd.Series([notation.day(cell) for cell in cells], dtype=object)
+    dates = pd.to_datetime(days, utc=True, errors="coerce", format="ISO8601")
+    if dates.notna().sum() == len(known):
+        return dates.dt.tz_localize(None).reindex(codes).array, None
     column = _taken(codes, texts)
-    strange = np.array([number is None for number in numbers] + [False])[codes]
-    there = np.array([cell is not None for cell in cells] + [False])[codes]
-    return column, _first(column, strange) if 2 * strange.sum() < there.sum() else None
+    is_number = np.array([number is not None for number in numbers])
+    is_date = dates.notna().to_numpy()
+    for holds, like in (("numbers", like_a_number), ("dates", like_a_date)):
+        foreign = np.array([like(cell) for cell in cells]) & ~is_number & ~is_date
+        if foreign.any():
+            return column, _first(column, _rows(codes, foreign), holds)
+    there = _rows(codes, [cell is not None for cell in cells])
+    for holds, fits in (("numbers", is_number), ("dates", is_date)):
+        strange = there & ~_rows(codes, fits)
+        if 2 * strange.sum() < there.sum():
+            return column, _first(column, strange, holds)
+    return column, None
 
 
-def number_in(cell: Any) -> float | None:
-    """The number that a cell holds or spells, if there is one."""
-    if isinstance(cell, (bool, date)):
-        return None
-    try:
-        return float(cell)
-    except (TypeError, ValueError):
-        return None
+def _rows(codes: NDArray[np.intp], values: Any) -> NDArray[np.bool_]:
+    """For each row whether its cell has a property; not where nothing is stored."""
+    out: NDArray[np.bool_] = np.append(np.asarray(values, dtype=np.bool_), False)[codes]
+    return out
 
 
 def _cell(cell: Any) -> Any:
@@ -72,7 +196,7 @@ def _taken(codes: NDArray[np.intp], values: Sequence[Any]) -> NDArray[Any]:
     return out
 
 
-def _first(column: Any, odd: Any) -> tuple[int, Any] | None:
+def _first(column: Any, odd: Any, holds: str = "numbers") -> Odd | None:
     """Row and cell of the first odd one."""
     where = np.flatnonzero(odd)[:1].tolist()
-    return (where[0], column[where[0]]) if where else None
+    return Odd(where[0], column[where[0]], holds) if where else None

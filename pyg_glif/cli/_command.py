@@ -4,13 +4,15 @@ Nothing heavy is imported here: options are read before anything else is.
 """
 
 import argparse
+import codecs
 import csv
 import inspect
 import io
+import math
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Any, TypeAlias
 
@@ -25,10 +27,14 @@ class UsageError(ValueError):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a command has to say: for people, and as plain data."""
+    """What a command has to say: for people, as plain data, or as a table.
+
+    A table takes standard output for itself, and the text goes to standard error.
+    """
 
     text: str
     data: dict[str, Any] = field(default_factory=dict)
+    table: bytes | None = None
 
 
 def note(args: argparse.Namespace, message: str) -> None:
@@ -70,14 +76,66 @@ def names(text: str) -> list[str]:
     return row
 
 
-def numbers(text: str) -> list[float]:
-    """Comma-separated numbers."""
-    return [float(part) for part in text.split(",")]
+@dataclass(frozen=True)
+class Number:
+    """A number within limits, as ``type`` of an option: refused before any work.
+
+    Args:
+        condition (str): What it must be, as errors put it.
+        holds (callable): Whether it is.
+        kind (type): Of the number.
+        many (bool): Whether there may be several, with commas in between.
+    """
+
+    condition: str
+    holds: Callable[[Any], bool]
+    kind: type[int] | type[float] = float
+    many: bool = False
+
+    def __call__(self, text: str) -> Any:
+        """The number, or the list of them."""
+        parts = text.split(",") if self.many else [text]
+        try:
+            found = [self.kind(part) for part in parts]
+        except ValueError:
+            found = []
+        if not found or not all(self.holds(value) for value in found):
+            each = "numbers with commas in between, each " if self.many else ""
+            msg = f"must be {each}{self.condition} (got {text!r})"
+            raise argparse.ArgumentTypeError(msg)
+        return found if self.many else found[0]
+
+    def several(self) -> "Number":
+        """The same for several numbers."""
+        return replace(self, many=True)
 
 
-def counts(text: str) -> list[int]:
-    """Comma-separated whole numbers."""
-    return [int(part) for part in text.split(",")]
+#: The kinds of numbers that options take.
+FINITE = Number("a finite number", math.isfinite)
+NON_NEGATIVE = Number(
+    "a non-negative number", lambda value: math.isfinite(value) and value >= 0
+)
+POSITIVE = Number("a positive number", lambda v: math.isfinite(v) and v > 0)
+RADIUS_SIZE = Number("a non-negative number or inf", lambda value: value >= 0)
+SHARE = Number("above 0 and at most 1", lambda value: 0 < value <= 1)
+CHANCE = Number("above 0 and below 1", lambda value: 0 < value < 1)
+HALF = Number("above 0 and below 0.5", lambda value: 0 < value < 0.5)
+COUNT = Number("a whole number of at least 1", lambda value: value >= 1, int)
+COUNT_OR_NONE = Number("a whole number of at least 0", lambda value: value >= 0, int)
+FOLDS = Number("0 or a whole number of at least 2", lambda v: v == 0 or v >= 2, int)
+PORT = Number("a whole number from 0 to 65535", lambda v: 0 <= v < 1 << 16, int)
+
+
+def encoding(text: str) -> str:
+    """An encoding of text that Python knows, by Python's name for it."""
+    try:
+        found = codecs.lookup(text)
+    except (LookupError, ValueError) as error:
+        msg = f"must be an encoding such as utf-8, cp1252 or utf-16 (got {text!r})"
+        raise argparse.ArgumentTypeError(msg) from error
+    if not found._is_text_encoding:  # such as base64
+        raise argparse.ArgumentTypeError(f"must be an encoding of text (got {text!r})")
+    return found.name
 
 
 def alike(text: str) -> str:
@@ -92,9 +150,13 @@ def alike(text: str) -> str:
 def tolerance(text: str) -> str:
     """A number, or numbers by name; checked, and kept as typed."""
     try:
-        tolerances(text)
+        found = tolerances(text)
+        shares = found.values() if isinstance(found, dict) else [found]
+        if not all(NON_NEGATIVE.holds(share) for share in shares):
+            raise ValueError(text)
     except ValueError as error:
-        msg = f"must be like 0.05 or pairs=0.05,gap_by_sex=0.1 (got {text!r})"
+        msg = "must be non-negative, like 0.05 or pairs=0.05,gap_by_sex=0.1"
+        msg = f"{msg} (got {text!r})"
         raise argparse.ArgumentTypeError(msg) from error
     return text
 
@@ -113,6 +175,28 @@ def nearest_name(name: str, known: Iterable[str]) -> str | None:
     found = get_close_matches(name.lower(), by_form, n=1)
     return by_form[found[0]] if found else None
 
+
+READING: Options = {
+    "--decimal": {
+        "choices": [".", ","],
+        "help": "decimal sign of numbers; the other one, spaces and apostrophes then "
+        "group thousands, as in 1.234,5 (default: numbers like 1234.5, without groups)",
+    },
+    "--dates": {
+        "choices": ["dmy", "mdy"],
+        "help": "what comes first in dates like 31.12.2024 (default: dates have the "
+        "year first, like 2024-12-31)",
+    },
+    "--encoding": {
+        "type": encoding,
+        "metavar": "NAME",
+        "help": "encoding of .csv and .tsv, such as cp1252 (default: utf-8)",
+    },
+    "--sheet": {
+        "metavar": "NAME",
+        "help": "sheet of .xlsx (default: the first)",
+    },
+}
 
 _NAMES: dict[str, Any] = {"type": names, "action": "extend", "metavar": "COLS"}
 
@@ -199,17 +283,17 @@ METRIC: Options = {
         "help": "rows of features that should not matter, such as embedded names (svd)",
     },
     "--num-components": {
-        "type": int,
+        "type": COUNT,
         "metavar": "K",
         "help": "directions to ignore (svd; default: 50)",
     },
     "--num-factors": {
-        "type": int,
+        "type": COUNT,
         "metavar": "K",
         "help": "directions to ignore (face; default: 25)",
     },
     "--ridge": {
-        "type": float,
+        "type": POSITIVE,
         "metavar": "A",
         "help": "penalty of the regressions (logistic; default: 1)",
     },
@@ -217,7 +301,7 @@ METRIC: Options = {
 
 WEIGHTS: Options = {
     "--theta": {
-        "type": float,
+        "type": NON_NEGATIVE,
         "help": "weights are exp(-theta * distance^2) (default: follows the radius)",
     },
     "--normalization": {
@@ -234,21 +318,21 @@ LINK: Options = {
         "(softmax) or of positive numbers (log)",
     },
     "--eps": {
-        "type": float,
+        "type": HALF,
         "help": "distance kept from probabilities 0 and 1 (logit, softmax; default: "
         "machine precision)",
     },
 }
 
 RADIUS: Options = {
-    "--tau": {"type": float, "help": "people within this distance are similar"},
+    "--tau": {"type": RADIUS_SIZE, "help": "people within this distance are similar"},
     "--target-degree": {
-        "type": float,
+        "type": POSITIVE,
         "metavar": "D",
         "help": "choose tau so that people have D neighbours on average (default: 20)",
     },
     "--coverage": {
-        "type": float,
+        "type": SHARE,
         "metavar": "S",
         "help": "choose tau so that a share S of people have a neighbour (on the scale "
         "of effects, default: 0.95)",
@@ -257,7 +341,7 @@ RADIUS: Options = {
 
 NEAREST: Options = {
     "--k": {
-        "type": int,
+        "type": COUNT,
         "help": "similar are the K nearest (within --tau, if that is given)",
     },
 }
@@ -273,7 +357,7 @@ DECISION: Options = {
         "help": "value of --labels that means class 1, all others mean class 0",
     },
     "--threshold": {
-        "type": float,
+        "type": FINITE,
         "metavar": "T",
         "help": "a single output above it means class 1",
     },
@@ -288,20 +372,20 @@ REPORT: Options = {
         "pairs=0.05,gap_by_sex=0.1",
     },
     "--difference": {
-        "type": float,
+        "type": NON_NEGATIVE,
         "metavar": "D",
         "help": "similar people are treated unlike if their outputs are more "
         "than D apart (default: if their decisions differ; without --threshold, half "
         "the standard deviation of the outputs)",
     },
     "--nearest": {
-        "type": int,
+        "type": COUNT_OR_NONE,
         "metavar": "K",
         "help": "nearest others to be consistent with; 0 leaves out this "
         "search over all pairs (default: 5)",
     },
     "--worst": {
-        "type": int,
+        "type": COUNT_OR_NONE,
         "metavar": "K",
         "dest": "num_worst",
         "help": "how many people and pairs to list (default: 10)",
@@ -325,7 +409,8 @@ def add_files(parser: argparse.ArgumentParser) -> None:
         "data",
         metavar="DATA",
         help="people: .csv or .tsv (also .csv.gz, .tsv.gz), .xlsx, .parquet, .npy "
-        "(columns are numbered from 0) or .npz (arrays by name, column 3 of x is x.3)",
+        "(columns are numbered from 0) or .npz (arrays by name, column 3 of x is x.3); "
+        "- is standard input, as .csv",
     )
     parser.add_argument(
         "outputs_file",
@@ -333,6 +418,7 @@ def add_files(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         help="the model's outputs for the same rows, if DATA does not hold them",
     )
+    add(parser, "how files are written", READING)
 
 
 def add_radius(parser: argparse.ArgumentParser) -> None:

@@ -2,6 +2,7 @@
 
 import csv
 import gzip
+import io
 import os
 import zipfile
 from collections.abc import Sequence
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from pyg_glif._files import replacing
 from pyg_glif._optional import require
 from pyg_glif.cli._command import UsageError
-from pyg_glif.cli._tables import suffix_of
+from pyg_glif.cli._tables import Reading, suffix_of
 
 # Packages that write a file, by its suffix, and the extra that brings them.
 _WRITERS = {
@@ -65,9 +66,21 @@ def write_text(path: str, text: str) -> None:
         file.write(text.encode())
 
 
-def write_table(path: str, columns: dict[str, NDArray[Any]]) -> None:
-    """Writes columns, or matrices by name, in the format of the suffix."""
-    kind = suffix_of(path)
+def csv_text(columns: dict[str, NDArray[Any]], reading: Reading) -> bytes:
+    """Columns as CSV."""
+    file = io.BytesIO()
+    _write_csv(file, columns, ".csv", reading)
+    return file.getvalue()
+
+
+def write_table(
+    path: str, columns: dict[str, NDArray[Any]], reading: Reading | None = None
+) -> None:
+    """Writes columns, or matrices by name, in the format of the suffix.
+
+    Text is written as ``reading`` would read it.
+    """
+    kind, reading = suffix_of(path), reading or Reading()
     with replacing(path) as file:
         if kind == ".npy":
             arrays = list(columns.values())
@@ -82,9 +95,9 @@ def write_table(path: str, columns: dict[str, NDArray[Any]]) -> None:
         elif kind.endswith(".gz"):
             # Without the time of writing: the same table gives the same file.
             with gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed:
-                _write_csv(packed, columns, "\t" if kind == ".tsv.gz" else ",")
+                _write_csv(packed, columns, kind, reading)
         else:
-            _write_csv(file, columns, "\t" if kind == ".tsv" else ",")
+            _write_csv(file, columns, kind, reading)
 
 
 def flat(columns: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
@@ -117,15 +130,25 @@ def _write_xlsx(file: BinaryIO, columns: dict[str, NDArray[Any]]) -> None:
                     cell.data_type = "s"
 
 
-def _write_csv(file: Any, columns: dict[str, NDArray[Any]], sep: str) -> None:
+def _write_csv(
+    file: Any, columns: dict[str, NDArray[Any]], kind: str, reading: Reading
+) -> None:
     """Writes text, with enough digits to read the same numbers back."""
-    frame = _frame(columns)
+    frame, decimal = _frame(columns), reading.notation.decimal or "."
+    sep = "\t" if kind.startswith(".tsv") else ";" if decimal == "," else ","
     texts = [*frame, *(c for a in columns.values() if a.dtype.kind in "OU" for c in a)]
     # Older Pythons leave a carriage return without quotes, and the row falls apart.
     torn = any(isinstance(cell, str) and "\r" in cell for cell in texts)
     quoting = csv.QUOTE_NONNUMERIC if torn else csv.QUOTE_MINIMAL
     frame.to_csv(
-        file, mode="wb", sep=sep, index=False, lineterminator="\n", quoting=quoting
+        file,
+        mode="wb",
+        sep=sep,
+        decimal=decimal,
+        encoding=reading.encoding or "utf-8",
+        index=False,
+        lineterminator="\n",
+        quoting=quoting,
     )
 
 

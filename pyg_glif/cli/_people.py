@@ -16,11 +16,14 @@ from pyg_glif.cli._command import UsageError, listed, name_of, nearest_name, not
 from pyg_glif.cli._coordinates import fitted_table, free_texts, warn_of_outcomes
 from pyg_glif.cli._files import flat, unquoted
 from pyg_glif.cli._tables import (
+    STREAM,
     SUFFIXES,
     ArrayTable,
     CellError,
     Fault,
     FileTable,
+    Reading,
+    check_table,
     open_table,
     suffix_of,
 )
@@ -188,10 +191,39 @@ class People:
 
 def input_files(args: argparse.Namespace) -> list[str | None]:
     """All files that a call reads, for those who must not overwrite them."""
-    known = ("data", "outputs_file", "after", "pairs", "post", "fit")
-    metric = ("matrix", "directions", "side_rows")
-    files = [getattr(args, name, None) for name in known + metric]
+    files = [getattr(args, name, None) for name in _TABLES + _FITS]
+    files = [path for path in files if path != STREAM]
     return [*files, *(name for option in _ROLES for name in _named(args, option))]
+
+
+# Files of a call by kind, under the names that argparse has for them.
+_TABLES = (
+    *("data", "outputs_file", "after", "pairs", "new", "people"),
+    *("matrix", "directions", "side_rows"),
+)
+_FITS = ("post", "fit")
+
+
+def check_inputs(args: argparse.Namespace) -> None:
+    """Raises on inputs that are not there, before anything is said about results."""
+    given = vars(args)
+    paths = [given[name] for name in _TABLES if given.get(name)]
+    for path in paths:
+        check_table(path)
+    if paths.count(STREAM) > 1:
+        raise UsageError(f"'{STREAM}' must stand for one input (got it twice)")
+    for name in _FITS:
+        if given.get(name) and not Path(given[name]).is_file():
+            raise UsageError(f"'{given[name]}' does not exist")
+    kinds = {suffix_of(path) for path in paths}
+    for option, able in (("encoding", (".csv", ".tsv")), ("sheet", (".xlsx",))):
+        text = STREAM in paths and option == "encoding"
+        if (
+            given.get(option)
+            and not text
+            and not any(k.startswith(able) for k in kinds)
+        ):
+            raise UsageError(f"--{option} goes with {' and '.join(able)}")
 
 
 def _named(args: argparse.Namespace, option: str) -> list[str]:
@@ -268,10 +300,11 @@ class _Files:
     def __init__(self, args: argparse.Namespace) -> None:
         self._args = args
         self._missing: list[tuple[FileTable, str, str]] = []
-        self.data = self.holder = open_table(args.data)
+        self._reading = Reading.of(args)
+        self.data = self.holder = open_table(args.data, self._reading)
         self.tables = [self.data]
         if args.outputs_file:
-            self.holder = open_table(args.outputs_file)
+            self.holder = open_table(args.outputs_file, self._reading)
             self.tables.append(self.holder)
         unnamed = self.data.num_unnamed
         if unnamed:
@@ -286,7 +319,7 @@ class _Files:
             places = [(table, names) for table, names in places if names]
             is_file = suffix_of(name) in SUFFIXES and Path(name).is_file()
             if is_file and not places:
-                table = open_table(name)
+                table = open_table(name, self._reading)
                 called, places = Path(name).stem, [(table, table.names)]
             if not places:
                 self._missing.append((self.data, option, name))
@@ -420,7 +453,8 @@ class _Files:
                 return self._checked(_Told(features, asked or "none", numbers))
         used = {n for o in ("--sensitive", "--attributes") for n in _named(args, o)}
         protected = [name for name in data.names if name in used]
-        frame = data.frame([*features, *protected], args.categories or ())
+        texts = args.categories or ()
+        frame = data.frame([*features, *protected], texts, "--categories")
         free = free_texts(frame[features])
         left = [name for name in features if name not in free]
         if free and (args.features or not left):

@@ -15,10 +15,11 @@ from pyg_glif.cli._command import (
     UsageError,
     default_of,
     keywords,
+    name_of,
     progress,
 )
 from pyg_glif.cli._people import People
-from pyg_glif.cli._tables import ArrayTable, open_table
+from pyg_glif.cli._tables import ArrayTable, FileTable, Reading, open_table
 from pyg_glif.distances import FairDistance, Mahalanobis, SensitiveSubspace
 from pyg_glif.graph import SimilarityGraph, suggest_tau
 from pyg_glif.kinds import build, registered
@@ -71,7 +72,7 @@ def fair_distance(
     if rows is not None:
         people = people.some(rows)
     if args.metric == "mahalanobis":
-        return Mahalanobis(_matrix(args.matrix, people))
+        return Mahalanobis(_matrix(args, people))
     # The coordinates of a table are on their scale already.
     standardize = people.scale == "standard" and people.table is None
     scale = _Scale(people.x, standardize)
@@ -83,12 +84,12 @@ def fair_distance(
 def _subspace(
     args: argparse.Namespace, people: People, scale: _Scale
 ) -> SensitiveSubspace:
-    rows = _rows(args.directions, people, "--directions")
+    rows = _rows(args, people, "--directions")
     return SensitiveSubspace(scale.directions(rows))
 
 
 def _svd(args: argparse.Namespace, people: People, scale: _Scale) -> SensitiveSubspace:
-    rows = _rows(args.side_rows, people, "--side-rows")
+    rows = _rows(args, people, "--side-rows")
     learner = SensitiveSVD(**keywords(args, "--num-components"))
     return learner.fit(scale.rows(rows))
 
@@ -118,10 +119,15 @@ _LEARNERS: dict[str, _Learner] = {
 }
 
 
-def _rows(path: str, people: People, option: str) -> Tensor:
+def _table(args: argparse.Namespace, option: str) -> FileTable:
+    """The table that an option names."""
+    return open_table(getattr(args, name_of(option)), Reading.of(args))
+
+
+def _rows(args: argparse.Namespace, people: People, option: str) -> Tensor:
     """Rows of the features in use, by their names or, in arrays, by their number."""
-    table = open_table(path)
-    features = people.features
+    table = _table(args, option)
+    features, path = people.features, table.path
     lost = [name for name in features if name not in table.names]
     if lost and isinstance(table, ArrayTable):
         if len(table.names) != len(features):
@@ -135,10 +141,10 @@ def _rows(path: str, people: People, option: str) -> Tensor:
     return to_tensor(option, table.numbers(features))
 
 
-def _matrix(path: str, people: People) -> Tensor:
+def _matrix(args: argparse.Namespace, people: People) -> Tensor:
     """A square matrix with a row and a column per feature."""
-    table = open_table(path)
-    names, features = table.names, people.features
+    table = _table(args, "--matrix")
+    names, features, path = table.names, people.features, table.path
     if not isinstance(table, ArrayTable) and names != features:
         msg = f"--matrix: '{path}' must have the columns of the features, in their"
         raise UsageError(f"{msg} order")

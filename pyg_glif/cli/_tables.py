@@ -6,14 +6,18 @@ faster of the two by far, but fills up short rows and drops long ones. The modul
 long because the four kinds of files share their faults and the words for them.
 """
 
+import argparse
 import contextlib
 import csv
 import gzip
+import io
 import re
+import sys
 import zlib
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from itertools import islice
 from pathlib import Path
@@ -23,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyg_glif._optional import require
-from pyg_glif.cli._cells import typed
+from pyg_glif.cli._cells import Notation, remedy, typed
 from pyg_glif.cli._command import UsageError, listed, words_of
 
 #: Suffixes of tables and arrays.
@@ -34,14 +38,40 @@ SUFFIXES = (
 # Rows whose text is held at once when numbers are looked at one by one.
 _CHUNK = 4096
 _NUL = "it holds the character NUL"
+#: Standard input, or standard output, in place of a file.
+STREAM = "-"
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How tables are to be read.
+
+    Args:
+        encoding (str, optional): That of text. (default: UTF-8)
+        sheet (str, optional): That of a spreadsheet. (default: the first)
+        notation (Notation, optional): That of numbers and dates.
+    """
+
+    encoding: str | None = None
+    sheet: str | None = None
+    notation: Notation = field(default_factory=Notation)
+
+    @staticmethod
+    def of(args: argparse.Namespace) -> "Reading":
+        """What the options ask for; not every command has all of them."""
+        given = vars(args).get
+        notation = Notation(given("decimal"), given("dates"))
+        return Reading(given("encoding"), given("sheet"), notation)
 
 
 class Fault(NamedTuple):
-    """The first cell of a column that is not a finite number."""
+    """The first cell of a column that is not what the column must hold."""
 
     column: str
     place: str
     got: Any
+    holds: str = "numbers"
+    remedy: str | None = None
 
     def __str__(self) -> str:
         if self.got is None or self.got == "":
@@ -50,7 +80,7 @@ class Fault(NamedTuple):
         if isinstance(self.got, float):
             return f"column '{self.column}', {self.place} must be finite ({got})"
         got = f"got {self.got!r} in {self.place}"
-        return f"column '{self.column}' must hold numbers ({got})"
+        return f"column '{self.column}' must hold {self.holds} ({got})"
 
     @property
     def is_text(self) -> bool:
@@ -65,9 +95,11 @@ class CellError(UsageError):
         self, path: Path, faults: Sequence[Fault], outputs: Sequence[str] = ()
     ) -> None:
         self.faults = list(faults)
+        known = dict.fromkeys(fault.remedy for fault in faults if fault.remedy)
+        faults = [fault for fault in faults if not fault.remedy]
         text = [fault.column for fault in faults if fault.is_text]
         ignored = [name for name in text if name not in outputs]
-        remedies = []
+        remedies = [one for one in known if one]
         if ignored:
             names = words_of({"--ignore": ignored})
             msg = f"Leave {_them(ignored)} out with {names}"
@@ -77,7 +109,7 @@ class CellError(UsageError):
         rest = [fault.column for fault in faults if not fault.is_text]
         if rest:
             remedies.append(f"Fill or drop {_them(rest)} first")
-        super().__init__(f"'{path}': {_some(faults)}. {'. '.join(remedies)}")
+        super().__init__(f"'{path}': {_some(self.faults)}. {'. '.join(remedies)}")
 
 
 def _them(names: Sequence[str]) -> str:
@@ -98,6 +130,7 @@ class FileTable(ABC):
         path (Path): The file.
         names (sequence of str): Its columns.
         blocks (dict, optional): Names that stand for several columns.
+        reading (Reading, optional): How the file is to be read.
     """
 
     #: Columns that were left out because they have no name.
@@ -108,8 +141,10 @@ class FileTable(ABC):
         path: Path,
         names: Sequence[str],
         blocks: dict[str, list[str]] | None = None,
+        reading: Reading | None = None,
     ) -> None:
         self.path = path
+        self.reading = reading or Reading()
         self.names = list(names)
         self.blocks = blocks or {}
         twice = [name for name, count in Counter(names).items() if count > 1]
@@ -134,19 +169,29 @@ class FileTable(ABC):
     def column(self, name: str) -> NDArray[Any]:
         """A column as it is stored, ``[N]``; text as objects."""
 
-    def frame(self, names: Sequence[str], as_text: Collection[str] = ()) -> Any:
+    def frame(
+        self,
+        names: Sequence[str],
+        as_text: Collection[str] = (),
+        option: str | None = None,
+    ) -> Any:
         """Columns as a frame of pandas: numbers, truth values, dates or text.
 
         Cells that say that nothing is known are missing values. Raises on odd cells,
-        the first of every column.
+        the first of every column; ``option`` is the one that takes columns as text.
         """
         import pandas as pd
 
         columns, faults = {}, []
         for name, column in zip(names, self._columns(names), strict=True):
-            columns[name], odd = typed(column, name in as_text)
+            columns[name], odd = typed(column, name in as_text, self.reading.notation)
             if odd is not None:
-                faults.append(Fault(name, self.place(odd[0]), odd[1]))
+                fault = self._fault(name, odd.row, odd.cell, odd.holds)
+                if fault.remedy and option:
+                    words = words_of({option: [name]})
+                    more = f"{fault.remedy}, or take it for text with {words}"
+                    fault = fault._replace(remedy=more)
+                faults.append(fault)
         if faults:
             raise CellError(self.path, faults)
         return pd.DataFrame(columns)
@@ -158,6 +203,11 @@ class FileTable(ABC):
     def place(self, row: int) -> str:
         """The place of a row, as messages name it."""
         return f"row {row}"
+
+    def _fault(self, name: str, row: int, cell: Any, holds: str = "numbers") -> Fault:
+        """What is wrong with a cell, and how it could be read all the same."""
+        way = remedy(cell, self.reading.notation, holds)
+        return Fault(name, self.place(row), cell, holds, way)
 
     def outputs(self, names: Sequence[str]) -> NDArray[Any]:
         """Finite numbers, ``[N]`` for a single column."""
@@ -208,23 +258,28 @@ class TextTable(FileTable):
     name, such as the index that pandas writes, are left out.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, reading: Reading) -> None:
+        # A stream is read once, and a file as often as it takes.
+        self._content = sys.stdin.buffer.read() if str(path) == STREAM else None
+        self._encoding = reading.encoding or "utf-8"
         self._delimiter = ","
         try:
-            self._delimiter = _delimiter(path)
-            with _open(path) as file:
+            self._delimiter = self._find_delimiter(path, reading.notation.decimal)
+            with self._open(path) as file:
                 self._header = _header(
                     path, next(self._records(path, file), (1, []))[1]
                 )
             # This pass also checks the number of cells in every row.
             self.num_rows = sum(1 for _ in self._rows(path))
-        except UnicodeDecodeError as error:
+        except UnicodeError as error:
             raise self._encoding_error(path) from error
         self.num_unnamed = self._header.count("")
-        super().__init__(path, [name for name in self._header if name])
+        super().__init__(path, [name for name in self._header if name], None, reading)
 
     def numbers(self, names: Sequence[str]) -> NDArray[Any]:
         """Finite numbers, one column per name, ``[N, C]``."""
+        if self.reading.notation.decimal is not None:
+            return self._one_by_one(names)
         try:
             # Quickly by pandas. What it refuses is read again cell by cell, so that the
             # error can name the line.
@@ -261,7 +316,7 @@ class TextTable(FileTable):
         old = tuple(map(int, pd.__version__.split(".")[:2])) < (3, 1)
         exact = {"float_precision": "round_trip"} if old else {}
         at = self._at(names)
-        with _open(self.path) as file:
+        with self._open(self.path) as file:
             next(self._records(self.path, file))
             frame = pd.read_csv(
                 file,
@@ -282,7 +337,7 @@ class TextTable(FileTable):
 
     def _one_by_one(self, names: Sequence[str]) -> NDArray[Any]:
         """Numbers as Python reads them, or the first fault of every column."""
-        at = self._at(names)
+        at, notation = self._at(names), self.reading.notation
         faults: dict[int, Fault] = {}
         parts = [np.empty((0, len(at)))]
         rows = self._rows(self.path)
@@ -290,10 +345,13 @@ class TextTable(FileTable):
             value = np.full((len(chunk), len(at)), np.nan)
             for i, (line, row) in enumerate(chunk):
                 for j, cell in enumerate(row[k].strip() for k in at):
-                    value[i, j] = _number(cell)
+                    number = notation.number(cell)
+                    value[i, j] = np.nan if number is None else number
                     if not np.isfinite(value[i, j]) and j not in faults:
-                        got = cell if not _is_number(cell) else float(cell)
-                        faults[j] = Fault(names[j], f"line {line}", got)
+                        got = cell if number is None else number
+                        way = remedy(cell, notation) if number is None else None
+                        place = f"line {line}"
+                        faults[j] = Fault(names[j], place, got, remedy=way)
             parts.append(value)
         if faults:
             raise CellError(self.path, [faults[j] for j in sorted(faults)])
@@ -305,7 +363,7 @@ class TextTable(FileTable):
 
     def _rows(self, path: Path) -> Iterator[tuple[int, list[str]]]:
         """Line and cells of every row, as many as the header has."""
-        with _open(path) as file:
+        with self._open(path) as file:
             records = self._records(path, file)
             next(records)
             blank = 0
@@ -337,7 +395,11 @@ class TextTable(FileTable):
 
     def _encoding_error(self, path: Path) -> UsageError:
         """The error for the first byte that is not UTF-8."""
-        with _open(path, errors="surrogateescape") as file:
+        other = "or name its encoding by --encoding, such as cp1252 or utf-16"
+        if self._encoding != "utf-8":
+            msg = f"--encoding must be that of '{path}' (got {self._encoding})"
+            return UsageError(msg)
+        with self._open(path, errors="surrogateescape") as file:
             header: list[str] = []
             # Without NUL, which would be reported instead of the encoding.
             text = (line.replace("\0", "") for line in file)
@@ -350,28 +412,32 @@ class TextTable(FileTable):
                     where = f"column '{header[j]}', line {line}" if named else ""
                     msg = f"'{path}': {where or f'line {line}'} must be UTF-8 text"
                     got = f"got the byte {ord(bad[0]) - 0xDC00:#x}"
-                    return UsageError(f"{msg} ({got}). Save the table as UTF-8")
+                    msg = f"{msg} ({got}). Save the table as UTF-8"
+                    return UsageError(f"{msg}, {other}")
                 header = header or [cell.strip() for cell in row]
-        return UsageError(f"'{path}' must be UTF-8 text")
+        return UsageError(f"'{path}' must be UTF-8 text. Save it as UTF-8, {other}")
 
+    def _open(self, path: Path, errors: str = "strict") -> Any:
+        """Opens text for the csv module, and skips a byte order mark."""
+        name = "utf-8-sig" if self._encoding == "utf-8" else self._encoding
+        options: dict[str, Any] = {"encoding": name, "errors": errors, "newline": ""}
+        if self._content is not None:
+            return io.TextIOWrapper(io.BytesIO(self._content), **options)
+        if path.suffix.lower() == ".gz":
+            return gzip.open(path, "rt", **options)
+        return path.open(**options)
 
-def _open(path: Path, errors: str = "strict") -> Any:
-    """Opens a text file for the csv module, and skips a byte order mark."""
-    if path.suffix.lower() == ".gz":
-        return gzip.open(path, "rt", encoding="utf-8-sig", errors=errors, newline="")
-    return path.open(encoding="utf-8-sig", errors=errors, newline="")
-
-
-def _delimiter(path: Path) -> str:
-    """What cuts the first record into most cells, without cutting quoted ones."""
-    counts = []
-    for strict in (True, False):
-        for one in ",;\t":
-            with _open(path) as file, contextlib.suppress(csv.Error):
-                record = next(csv.reader(file, delimiter=one, strict=strict), [])
-                # Quotes that are never closed are reported when rows are read.
-                counts.append((len(record) > 1, strict, len(record), one))
-    return max(counts, key=lambda count: count[:3])[3] if counts else ","
+    def _find_delimiter(self, path: Path, decimal: str | None) -> str:
+        """What cuts the first record into most cells, without cutting quoted ones."""
+        counts = []
+        for strict in (True, False):
+            # Of those that cut nothing the first is taken: not the decimal sign.
+            for one in ";\t," if decimal == "," else ",;\t":
+                with self._open(path) as file, contextlib.suppress(csv.Error):
+                    record = next(csv.reader(file, delimiter=one, strict=strict), [])
+                    # Quotes that are never closed are reported when rows are read.
+                    counts.append((len(record) > 1, strict, len(record), one))
+        return max(counts, key=lambda count: count[:3])[3] if counts else ","
 
 
 def _header(path: Path, cells: list[str]) -> list[str]:
@@ -398,11 +464,6 @@ def _is_number(cell: str) -> bool:
     return True
 
 
-def _number(cell: str) -> float:
-    """The number in a cell, NaN if the cell does not hold one."""
-    return float(cell) if _is_number(cell) else np.nan
-
-
 class FrameTable(FileTable):
     """A table with typed cells, of which pandas makes columns."""
 
@@ -412,7 +473,7 @@ class FrameTable(FileTable):
 
     def numbers(self, names: Sequence[str]) -> NDArray[Any]:
         """Finite numbers, one column per name, ``[N, C]``."""
-        columns = [self.column(name) for name in names]
+        columns = [self._parsed(self.column(name)) for name in names]
         faults = [
             fault
             for name, column in zip(names, columns, strict=True)
@@ -436,32 +497,47 @@ class FrameTable(FileTable):
         out[:] = cells
         return out
 
-    def frame(self, names: Sequence[str], as_text: Collection[str] = ()) -> Any:
+    def frame(
+        self,
+        names: Sequence[str],
+        as_text: Collection[str] = (),
+        option: str | None = None,
+    ) -> Any:
         """Columns as a frame of pandas; numbers that are categories are text."""
         coded = [n for n in names if str(self._series(n).dtype) == "category"]
-        return super().frame(names, {*as_text, *coded})
+        return super().frame(names, {*as_text, *coded}, option)
+
+    def _parsed(self, array: NDArray[Any]) -> NDArray[Any]:
+        """A column in which texts are numbers, if their notation was given."""
+        notation = self.reading.notation
+        if array.dtype != object or notation.decimal is None:
+            return array
+        out = array.copy()
+        for row, cell in enumerate(array.tolist()):
+            if isinstance(cell, str) and (number := notation.number(cell)) is not None:
+                out[row] = number
+        return out
 
     def _texts(self, name: str, array: NDArray[Any]) -> Iterator[Fault]:
         """The first text or gap of a column of objects."""
         if array.dtype == object:
             for row, cell in enumerate(array.tolist()):
                 if not isinstance(cell, (bool, int, float)):
-                    got = cell if cell is None else str(cell)
-                    yield Fault(name, self.place(row), got)
+                    yield self._fault(name, row, cell if cell is None else str(cell))
                     return
 
 
 class ParquetTable(FrameTable):
     """A table with typed columns; only those asked for are read."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, reading: Reading) -> None:
         self._arrow = require("pyarrow.parquet", "reading .parquet", "files")
         try:
             names = self._arrow.read_schema(path).names
         except Exception as error:  # the package has errors of many kinds
             msg = f"'{path}' must be a Parquet file ({error})"
             raise UsageError(msg) from error
-        super().__init__(path, names)
+        super().__init__(path, names, None, reading)
 
     def _series(self, name: str) -> Any:
         try:
@@ -474,15 +550,25 @@ class ParquetTable(FrameTable):
 
 
 class ExcelTable(FrameTable):
-    """The first sheet of a spreadsheet, whose first row names the columns."""
+    """A sheet of a spreadsheet, whose first row names the columns."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, reading: Reading) -> None:
         import pandas as pd
 
         require("openpyxl", "reading .xlsx", "files")
         try:
-            # Cells as they are: nothing in them is read as missing.
-            frame = pd.read_excel(path, header=None, dtype=object, na_filter=False)
+            with pd.ExcelFile(path, engine="openpyxl") as book:
+                sheet = reading.sheet or str(book.sheet_names[0])
+                if sheet not in book.sheet_names:
+                    msg = f"--sheet: '{path}' has no sheet '{sheet}'"
+                    msg = f"{msg} (it has {listed(book.sheet_names)})"
+                    raise UsageError(msg)
+                # Cells as they are: nothing in them is read as missing.
+                frame = pd.read_excel(
+                    book, sheet_name=sheet, header=None, dtype=object, na_filter=False
+                )
+        except UsageError:
+            raise
         except Exception as error:  # zip files and XML break in many ways
             msg = f"'{path}' must be a spreadsheet of Excel ({error})"
             raise UsageError(msg) from error
@@ -493,7 +579,7 @@ class ExcelTable(FrameTable):
         header = _header(path, first)
         self.num_unnamed = header.count("")
         self._frame = frame[1:].infer_objects().set_axis(header, axis=1)
-        super().__init__(path, [name for name in header if name])
+        super().__init__(path, [name for name in header if name], None, reading)
 
     def _series(self, name: str) -> Any:
         return self._frame[name].infer_objects()
@@ -516,7 +602,7 @@ class ArrayTable(FileTable):
     Column 3 of array ``x`` is ``x.3``, and ``3`` if the array has no name.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, reading: Reading) -> None:
         self._arrays = _load(path)
         self._where: dict[str, tuple[str, int]] = {}
         names: list[str] = []
@@ -531,7 +617,7 @@ class ArrayTable(FileTable):
                     blocks[key] = leaves
             self._where.update({leaf: (key, j) for j, leaf in enumerate(leaves)})
             names += leaves
-        super().__init__(path, names, blocks)
+        super().__init__(path, names, blocks, reading)
 
     def numbers(self, names: Sequence[str]) -> NDArray[Any]:
         """Finite numbers, one column per name, ``[N, C]``."""
@@ -605,20 +691,27 @@ def suffix_of(path: str) -> str:
     return "".join(where.suffixes[-2 if zipped else -1 :]).lower()
 
 
-def open_table(path: str) -> FileTable:
-    """The columns of a file, by its suffix."""
-    where = Path(path)
-    kinds: dict[str, type[Any]] = dict.fromkeys(SUFFIXES, TextTable)
-    kinds |= {".parquet": ParquetTable, ".xlsx": ExcelTable}
+def check_table(path: str) -> None:
+    """Raises on a path that no table can be read from."""
+    if path == STREAM:
+        return
+    if suffix_of(path) not in SUFFIXES:
+        msg = f"a table must end in {', '.join(SUFFIXES)}"
+        raise UsageError(f"{msg}, or be {STREAM} for standard input (got '{path}')")
+    if Path(path).is_dir():
+        raise UsageError(f"'{path}' must be a file (got a folder)")
+    if not Path(path).exists():
+        raise UsageError(f"'{path}' does not exist")
+
+
+def open_table(path: str, reading: Reading | None = None) -> FileTable:
+    """The columns of a file, by its suffix; of standard input as CSV."""
+    check_table(path)
+    kinds: dict[str, type[Any]] = {".parquet": ParquetTable, ".xlsx": ExcelTable}
     kinds |= {".npy": ArrayTable, ".npz": ArrayTable}
-    kind = suffix_of(path)
-    if kind not in kinds:
-        msg = f"a file of people must end in {', '.join(SUFFIXES)} (got '{path}')"
-        raise UsageError(msg)
+    kind = kinds.get(suffix_of(path), TextTable)
     try:
-        if where.is_dir():
-            raise UsageError(f"'{path}' must be a file (got a folder)")
-        table: FileTable = kinds[kind](where)
+        table: FileTable = kind(Path(path), reading or Reading())
     except FileNotFoundError as error:
         raise UsageError(f"'{path}' does not exist") from error
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:

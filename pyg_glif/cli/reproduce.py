@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from pyg_glif.cli._command import Outcome, UsageError, progress
+from pyg_glif.cli._command import COUNT, SHARE, Outcome, UsageError, progress
 from pyg_glif.experiments.registry import EXPERIMENTS
 
 SUMMARY = "repeat an experiment of the paper, or one on a table or graph of people"
@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", help=f"one of {names}")
     parser.add_argument(
         "--seeds",
-        type=int,
+        type=COUNT,
         default=10,
         metavar="N",
         help="repeat with seeds 0 to N-1 (default: 10)",
@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--limit",
-        type=float,
+        type=SHARE,
         metavar="SHARE",
         help="share of the texts or people; not for sentiment (default: all)",
     )
@@ -69,8 +69,6 @@ def run(args: argparse.Namespace) -> Outcome:
     if args.name not in EXPERIMENTS:
         known = ", ".join(EXPERIMENTS)
         raise UsageError(f"NAME must be one of {known} (got '{args.name}')")
-    if args.seeds < 1:
-        raise UsageError(f"--seeds must be at least 1 (got {args.seeds})")
     experiment = EXPERIMENTS[args.name]
     if args.limit is not None and not experiment.takes_limit:
         able = [name for name in EXPERIMENTS if EXPERIMENTS[name].takes_limit]

@@ -8,10 +8,23 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pyg_glif.cli._command import Outcome, UsageError, listed, names, nearest_name, note
+from pyg_glif.cli._command import (
+    CHANCE,
+    COUNT,
+    FINITE,
+    NON_NEGATIVE,
+    PORT,
+    READING,
+    Outcome,
+    UsageError,
+    add,
+    listed,
+    names,
+    nearest_name,
+    note,
+)
 
 if TYPE_CHECKING:
     import socket
@@ -63,7 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--threshold",
-        type=float,
+        type=FINITE,
         metavar="T",
         help="a single output above it means yes (default: 0.5 where all outputs are "
         "between 0 and 1)",
@@ -76,22 +89,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--min-shared",
-        type=int,
+        type=COUNT,
         metavar="N",
         help="without --show-people: fitted people, in effect, that a correction must "
         "rest on; newcomers with fewer keep their output (default: 5)",
     )
     group.add_argument(
         "--resolution",
-        type=float,
+        type=NON_NEGATIVE,
         metavar="R",
         help="without --show-people: steps in which answers are computed, of the own "
         "share and in standard deviations of outputs; 0 is exact (default: 0.02)",
     )
+    add(parser, "how --people is written", READING)
     group = parser.add_argument_group("monitor")
     group.add_argument(
         "--monitor",
-        type=float,
+        type=CHANCE,
         metavar="EPSILON",
         help="raise an alarm once served people are found to differ from their peers "
         "by more than this on average; outputs from 0 to 1",
@@ -108,7 +122,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="address to listen on (default: 127.0.0.1, this machine alone)",
     )
     group.add_argument(
-        "--port", type=int, default=8000, help="0 takes a free one (default: 8000)"
+        "--port", type=PORT, default=8000, help="0 takes a free one (default: 8000)"
     )
     group.add_argument(
         "--token",
@@ -137,19 +151,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("limits")
     group.add_argument(
         "--max-rows",
-        type=int,
+        type=COUNT,
         metavar="N",
         help="newcomers in a request (default: 10000)",
     )
     group.add_argument(
         "--max-bytes",
-        type=int,
+        type=COUNT,
         metavar="N",
         help="size of a request's body (default: 16 MiB)",
     )
     group.add_argument(
         "--reload-seconds",
-        type=float,
+        type=NON_NEGATIVE,
         metavar="S",
         help="how often to look for a newer fit; 0 waits for the signal HUP "
         "(default: 2)",
@@ -194,8 +208,11 @@ def run(args: argparse.Namespace) -> Outcome:
 
 def _check(args: argparse.Namespace, token: str | None) -> None:
     """Raises on options that do not go together."""
-    if not Path(args.fit).is_file():
-        raise UsageError(f"'{args.fit}' does not exist")
+    from pyg_glif.cli._people import check_inputs
+
+    check_inputs(args)
+    if args.people == "-":
+        raise UsageError("--people must be a file, which is read again (got '-')")
     for flag in ("--id", "--attributes"):
         if getattr(args, flag[2:]) and not args.people:
             raise UsageError(f"{flag} goes with --people")
@@ -204,8 +221,6 @@ def _check(args: argparse.Namespace, token: str | None) -> None:
     if args.host not in ("127.0.0.1", "localhost", "::1") and not token:
         msg = f"--host {args.host} lets other machines ask, so --token must be given"
         raise UsageError(f"{msg}, or the variable {_TOKEN} be set")
-    if not 0 <= args.port < 1 << 16:
-        raise UsageError(f"--port must be from 0 to 65535 (got {args.port})")
 
 
 def _bound(args: argparse.Namespace) -> "list[socket.socket]":
@@ -270,10 +285,10 @@ def read_register(args: argparse.Namespace, post: "GLIFPostProcessor") -> "Regis
 
 def _read_register(args: argparse.Namespace, post: "GLIFPostProcessor") -> "Register":
     """The same, with errors of any kind."""
-    from pyg_glif.cli._tables import open_table
+    from pyg_glif.cli._tables import Reading, open_table
     from pyg_glif.serve.register import Register, RegisterError
 
-    table = open_table(args.people)
+    table = open_table(args.people, Reading.of(args))
     wanted = [*([args.id] if args.id else []), *(args.attributes or [])]
     for name in wanted:
         if name not in table.names:

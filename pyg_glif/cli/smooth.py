@@ -12,6 +12,7 @@ from pyg_glif.cli._command import (
     LINK,
     METRIC,
     NEAREST,
+    NON_NEGATIVE,
     PEOPLE,
     RADIUS,
     REPORT,
@@ -57,12 +58,15 @@ examples:
   keep the fit, and correct those who come later one by one:
     pyg-glif smooth people.csv --outputs score --out fair.csv --save fit.safetensors
     pyg-glif smooth new.csv --post fit.safetensors --out new_fair.csv
+  a pipe, and a file as some spreadsheets write it:
+    cat people.csv | pyg-glif smooth - --outputs score --sensitive sex > fair.csv
+    pyg-glif smooth people.csv --outputs score --decimal , --dates dmy --encoding cp1252
   more people than memory holds, on a cluster:
     pyg-glif smooth rows/ scores/ --features emb --id id --tau 0.3 --lam 10 \\
         --engine ray --address 10.0.0.1:6379 --out fair
 """
 _STRENGTH: Options = {
-    "--lam": {"type": float, "help": "strength; 0 changes nothing (default: 1)"}
+    "--lam": {"type": NON_NEGATIVE, "help": "strength; 0 changes nothing (default: 1)"}
 }
 # Options of a fit, which one that was kept brings along.
 _FIT = (
@@ -87,7 +91,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out",
         metavar="FILE",
-        help="fair outputs, by suffix as DATA (default: DATA's name with _fair, here)",
+        help="fair outputs, by suffix as DATA, or - for standard output (default: "
+        "DATA's name with _fair, here; standard output if DATA is standard input)",
     )
     parser.add_argument(
         "--spreadsheet",
@@ -126,21 +131,24 @@ def run(args: argparse.Namespace) -> Outcome:
     if args.engine is not None:
         return run_in_blocks(args)
     from pyg_glif.cli._files import check_targets
-    from pyg_glif.cli._people import input_files
-    from pyg_glif.cli._tables import SUFFIXES as TABLES, suffix_of
+    from pyg_glif.cli._people import check_inputs, input_files
+    from pyg_glif.cli._tables import STREAM, SUFFIXES as TABLES, suffix_of
     from pyg_glif.cli.audit import REPORTS
 
-    if args.out is None:
+    check_inputs(args)
+    if args.out is None and args.data == STREAM:
+        args.out = STREAM
+    elif args.out is None:
         name, suffix = Path(args.data).name, suffix_of(args.data)
         args.out = f"{name.removesuffix(name[len(name) - len(suffix) :])}_fair{suffix}"
     _check_options(args)
     targets = {
-        "--out": (args.out, TABLES),
+        "--out": (None if args.out == STREAM else args.out, TABLES),
         "--audit": (args.audit, REPORTS),
         "--save": (args.save, (".safetensors",)),
     }
     check_targets(targets, input_files(args))
-    data, people = _correct(args) if args.post else _fit(args)
+    data, people, table = _correct(args) if args.post else _fit(args)
     written = {"out": args.out, "audit": args.audit, "save": args.save}
     files = {name: path for name, path in written.items() if path}
     shown = [name for name in data if name != "unit"]
@@ -150,7 +158,7 @@ def run(args: argparse.Namespace) -> Outcome:
         scales = people.table.summary(people.frame[people.features])
         text = f"{text}\n\n{scales}"
         data["table"] = scales.to_frame().to_dict("records")
-    return Outcome(text, {"command": "smooth", **data, "files": files})
+    return Outcome(text, {"command": "smooth", **data, "files": files}, table)
 
 
 def _shown(name: str, data: dict[str, Any]) -> Any:
@@ -172,15 +180,26 @@ def _check_options(args: argparse.Namespace) -> None:
             raise UsageError(f"{msg}{remedy}")
     elif args.joint:
         raise UsageError("--joint goes with --post")
+    if args.out == "-" and args.json:
+        raise UsageError("--json does not go with --out -: both are standard output")
     if args.id and args.out.lower().endswith(".npy"):
         raise UsageError("--id does not fit into .npy. Let --out be .csv or .npz")
-    if args.spreadsheet and not args.out.lower().endswith((".csv", ".tsv")):
+    if args.spreadsheet and not _is_text(args.out):
         raise UsageError(f"--spreadsheet goes with .csv and .tsv (got '{args.out}')")
     check_metric(args)
     check_radius(args)
+    if given(args, LINK):
+        from pyg_glif.cli._similarity import link
+
+        link(args)
 
 
-def _fit(args: argparse.Namespace) -> "tuple[dict[str, Any], People]":
+def _is_text(out: str) -> bool:
+    """Whether a result is written as text that a spreadsheet can open."""
+    return out == "-" or out.lower().endswith((".csv", ".tsv"))
+
+
+def _fit(args: argparse.Namespace) -> "tuple[dict[str, Any], People, bytes | None]":
     """Smooths everybody together."""
     from pyg_glif.cli._people import read_people
 
@@ -203,13 +222,13 @@ def _fit(args: argparse.Namespace) -> "tuple[dict[str, Any], People]":
     if args.audit:
         report = post.audit(**audit_options(args, people))
         report = completed(report, args, people, post.y_fair_)
-    _write(args, people, post.y_fair_)
+    table = _write(args, people, post.y_fair_)
     if report is not None:
         write_report(args.audit, report)
     if args.save:
         _describe(post, people)
         post.save(args.save, metadata=people.kept())
-    return _facts(people, post, args.metric), people
+    return _facts(people, post, args.metric), people, table
 
 
 def _describe(post: "GLIFPostProcessor", people: "People") -> None:
@@ -221,7 +240,9 @@ def _describe(post: "GLIFPostProcessor", people: "People") -> None:
         post.describe(frame[people.features], ids=ids, table=people.table)
 
 
-def _correct(args: argparse.Namespace) -> "tuple[dict[str, Any], People]":
+def _correct(
+    args: argparse.Namespace,
+) -> "tuple[dict[str, Any], People, bytes | None]":
     """Corrects newcomers against a fit."""
     from pyg_glif.cli._people import read_people
 
@@ -234,7 +255,7 @@ def _correct(args: argparse.Namespace) -> "tuple[dict[str, Any], People]":
         found, info = post.transform(
             people.x, people.y, joint=args.joint, return_info=True
         )
-    _write(args, people, found)
+    table = _write(args, people, found)
     data = {
         "people": len(people),
         "fitted_people": len(post.y_fair_),
@@ -245,25 +266,30 @@ def _correct(args: argparse.Namespace) -> "tuple[dict[str, Any], People]":
         "people_without_neighbours": info.num_isolated,
         **_movement(people.y, found),
     }
-    return data, people
+    return data, people, table
 
 
-def _write(args: argparse.Namespace, people: "People", y: "Tensor") -> None:
+def _write(args: argparse.Namespace, people: "People", y: "Tensor") -> bytes | None:
     """Writes ids and outputs, and says which of them a spreadsheet would run.
 
-    Ids are what results are joined by, so they change only if that is asked for.
+    Returns what goes to standard output instead, if anything does. Ids are what results
+    are joined by, so they change only if that is asked for.
     """
-    from pyg_glif.cli._files import formulas, without_formulas, write_table
+    from pyg_glif.cli._files import csv_text, formulas, without_formulas, write_table
+    from pyg_glif.cli._tables import Reading
 
     columns = people.named(y)
     if args.spreadsheet:
         columns = without_formulas(columns)
-    elif args.out.lower().endswith((".csv", ".tsv")):
+    elif _is_text(args.out):
         for name, count in formulas(columns).items():
             texts = "1 text" if count == 1 else f"{count} texts"
             msg = f"column '{name}' of '{args.out}' has {texts} that a"
             note(args, f"{msg} spreadsheet would run as a formula (see --spreadsheet)")
-    write_table(args.out, columns)
+    if args.out == "-":
+        return csv_text(columns, Reading.of(args))
+    write_table(args.out, columns, Reading.of(args))
+    return None
 
 
 def _facts(people: "People", post: "GLIFPostProcessor", metric: str) -> dict[str, Any]:
@@ -316,8 +342,6 @@ def load_fit(
     from pyg_glif.postprocessor import GLIFPostProcessor
 
     path = getattr(args, name_of(option))
-    if not Path(path).is_file():
-        raise UsageError(f"{option}: '{path}' does not exist")
     post = GLIFPostProcessor.load(path, progress=progress(args))
     names = {"features": "feature_names_in_", "outputs": "output_names_"}
     columns = {

@@ -6,10 +6,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyg_glif.cli._command import (
+    CHANCE,
+    COUNT,
     DECISION,
+    FOLDS,
     LINK,
     METRIC,
+    NON_NEGATIVE,
     PEOPLE,
+    READING,
     WEIGHTS,
     Options,
     Outcome,
@@ -17,11 +22,9 @@ from pyg_glif.cli._command import (
     add,
     add_files,
     check_metric,
-    counts,
     given,
     keywords,
     note,
-    numbers,
     progress,
     typed,
 )
@@ -56,13 +59,13 @@ examples:
 
 PROMISE: Options = {
     "--guarantee": {
-        "type": float,
+        "type": CHANCE,
         "metavar": "A",
         "help": "choose the fairest setting that people who are set aside prove to "
         "cost newcomers at most A (in place of --max-loss)",
     },
     "--delta": {
-        "type": float,
+        "type": CHANCE,
         "metavar": "D",
         "help": "chance that the promise is broken (default: 0.1)",
     },
@@ -72,7 +75,7 @@ PROMISE: Options = {
         "of peers who are decided on unlike (unlike), or both",
     },
     "--share": {
-        "type": float,
+        "type": CHANCE,
         "metavar": "S",
         "help": "share of people who are set aside (default: 0.3)",
     },
@@ -93,28 +96,34 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("settings to try")
     group.add_argument(
         "--taus",
-        type=numbers,
+        type=NON_NEGATIVE.several(),
         help="radii (default: those of 5, 10, 20 and 40 neighbours each)",
     )
     group.add_argument(
-        "--ks", type=counts, help="in place of radii: numbers of nearest people"
+        "--ks",
+        type=COUNT.several(),
+        help="in place of radii: numbers of nearest people",
     )
     group.add_argument(
-        "--lams", type=numbers, help="strengths (default: from 0.001 to 10)"
+        "--lams",
+        type=NON_NEGATIVE.several(),
+        help="strengths (default: from 0.001 to 10)",
     )
     group.add_argument(
-        "--thetas", type=numbers, help="decays of the weights (default: --theta)"
+        "--thetas",
+        type=NON_NEGATIVE.several(),
+        help="decays of the weights (default: --theta)",
     )
     group.add_argument(
         "--cv",
-        type=int,
+        type=FOLDS,
         metavar="N",
         help="folds, each of which arrives as newcomers; 0 scores the people who were "
         "fitted (default: 5)",
     )
     group.add_argument(
         "--max-loss",
-        type=float,
+        type=NON_NEGATIVE,
         metavar="A",
         help="accuracy that may be lost (default: 0.01, one point)",
     )
@@ -137,13 +146,18 @@ def run(args: argparse.Namespace) -> Outcome:
     from pyg_glif._files import replacing
     from pyg_glif._optional import require
     from pyg_glif.cli._files import check_targets
-    from pyg_glif.cli._people import input_files, read_people
+    from pyg_glif.cli._people import check_inputs, input_files, read_people
     from pyg_glif.tuning.aside import calibration_split
 
+    check_inputs(args)
     if args.labels is None:
         raise UsageError("--labels must name the column with the true class")
     check_metric(args)
     _check_promise(args)
+    if given(args, LINK):
+        from pyg_glif.cli._similarity import link
+
+        link(args)
     targets = {
         "--plot": (args.plot, (".png", ".pdf", ".svg")),
         "--save": (args.save, (".safetensors",)),
@@ -201,7 +215,7 @@ def _sweep(
         people.x,
         people.y,
         label,
-        pairs=_pairs(args.pairs) if args.pairs else None,
+        pairs=_pairs(args) if args.pairs else None,
         mask=there,
         group=people.group_codes(),
         distance=fair_distance(args, people, rows),
@@ -257,11 +271,11 @@ def _mask(cells: list[Any]) -> "Tensor":
     return torch.tensor([words[word] for word in text])
 
 
-def _pairs(path: str) -> Any:
+def _pairs(args: argparse.Namespace) -> Any:
     """Reads pairs of row numbers from a file with two columns."""
-    from pyg_glif.cli._tables import open_table
+    from pyg_glif.cli._tables import Reading, open_table
 
-    table = open_table(path)
+    path, table = args.pairs, open_table(args.pairs, Reading.of(args))
     if len(table.names) != 2:
         got = f"got {len(table.names)}"
         raise UsageError(f"--pairs: '{path}' must have two columns ({got})")
@@ -274,7 +288,7 @@ def _call(args: argparse.Namespace, found: "TuneResult") -> str | None:
 
     if found.best == found.baseline or found.guarantee is not None:
         return None
-    tables = (PEOPLE, METRIC, WEIGHTS, LINK)
+    tables = (READING, PEOPLE, METRIC, WEIGHTS, LINK)
     shared = given(args, *tables)
     unused = [
         name for name in (args.labels, args.mask) if name and not Path(name).is_file()

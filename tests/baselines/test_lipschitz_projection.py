@@ -449,21 +449,6 @@ def test_giving_up_says_by_how_much(problem: tuple[Tensor, Tensor]) -> None:
         lipschitz_projection(x, y, 0.6, max_iter=1)
 
 
-def test_names_the_extra_that_is_missing(
-    problem: tuple[Tensor, Tensor], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def without_scipy(name: str) -> object:
-        raise ImportError(name)
-
-    monkeypatch.setattr("pyg_glif._optional.import_module", without_scipy)
-    expected = (
-        r"'pyg_glif\.baselines\.lipschitz_projection' requires 'scipy.sparse' "
-        r"\(install 'pyg_glif\[baselines\]'\)"
-    )
-    with pytest.raises(ImportError, match=f"^{expected}$"):
-        lipschitz_projection(*problem, 0.6)
-
-
 GOOD: dict[str, Any] = {"x": torch.zeros(3, 2), "y_hat": torch.zeros(3)}
 
 

@@ -18,8 +18,8 @@ import pytest
 from pyg_glif import GLIFPostProcessor
 from pyg_glif._runtime import Progress
 from pyg_glif.cli import main, smooth
-from pyg_glif.cli._app import commands
-from pyg_glif.cli._command import Outcome
+from pyg_glif.cli._app import _parser, commands
+from pyg_glif.cli._command import Outcome, alike, encoding, names as list_of_names
 from pyg_glif.graph import SimilarityGraph
 from pyg_glif.metric_learning import FACE, LogisticSubspace, SensitiveSVD
 from pyg_glif.postprocessor import audit
@@ -407,3 +407,97 @@ def test_a_process_whose_output_is_lost_leaves_no_traceback(
     assert done.returncode == code
     assert done.stderr.count("\n") == (1 if code else 0)
     assert "Traceback" not in done.stderr
+
+
+# Settings that no run could use, by option.
+WRONG = {
+    **dict.fromkeys(
+        (
+            *("--lam", "--theta", "--difference", "--max-loss", "--reload-seconds"),
+            "--resolution",
+        ),
+        ("-1", "nan", "inf", "x", ""),
+    ),
+    **dict.fromkeys(("--lams", "--taus", "--thetas"), ("-1", "1,-1", "1,nan", "1,,2")),
+    **dict.fromkeys(
+        ("--epsilon", "--alpha", "--delta", "--share", "--guarantee", "--monitor"),
+        ("0", "1", "-0.1", "1.5", "nan", "x"),
+    ),
+    **dict.fromkeys(
+        (
+            *("--k", "--num-components", "--num-factors", "--workers", "--cores"),
+            *("--seeds", "--num-outputs", "--max-rows", "--max-bytes"),
+            "--min-shared",
+        ),
+        ("0", "-1", "1.5", "nan", "x"),
+    ),
+    **dict.fromkeys(("--nearest", "--worst"), ("-1", "1.5", "x")),
+    **dict.fromkeys(("--coverage", "--limit"), ("0", "-0.1", "1.5", "nan", "x")),
+    **dict.fromkeys(("--target-degree", "--ridge"), ("0", "-1", "nan", "inf", "x")),
+    "--tau": ("-1", "nan", "x"),
+    "--ks": ("0", "3,0", "1.5"),
+    "--cv": ("1", "-1", "2.5", "x"),
+    "--eps": ("0", "0.5", "-1", "nan"),
+    "--threshold": ("nan", "inf", "x"),
+    "--tolerance": ("-1", "nan", "inf", "pairs=-0.1", "pairs"),
+    "--people": ("0", "-5", "nan", "inf"),
+    "--port": ("-1", "70000", "80.5", "x"),
+}
+# Types of options that hold no number.
+TEXTS = (None, list_of_names, encoding, alike)
+
+
+def numeric_options() -> list[tuple[str, str]]:
+    """Every option of every command that takes a number."""
+    (children,) = (a for a in _parser()._actions if isinstance(a.choices, dict))
+    return [
+        (name, action.option_strings[0])
+        for name, parser in children.choices.items()
+        for action in parser._actions
+        if action.option_strings and action.type not in TEXTS
+    ]
+
+
+@pytest.mark.parametrize(("command", "flag"), numeric_options())
+def test_settings_that_cannot_be_are_refused_before_any_work(
+    shell: Shell, command: str, flag: str
+) -> None:
+    for value in WRONG[flag]:
+        # There are no files: whoever looked for them would say so instead.
+        call = shell(command, "absent.csv", f"{flag}={value}")
+        assert call.code == 2
+        start = f"pyg-glif: error: argument {flag}: must be "
+        assert call.err.startswith(start), (value, call.err)
+        assert call.err.count("\n") == 1
+        assert list(Path().iterdir()) == []
+
+
+INPUTS = {
+    "smooth": ("DATA", "OUTPUTS", "--post", "--matrix", "--directions", "--side-rows"),
+    "audit": ("DATA", "OUTPUTS", "--after", "--matrix"),
+    "tune": ("DATA", "OUTPUTS", "--pairs"),
+    "explain": ("FIT", "--new"),
+    "monitor": ("DATA", "OUTPUTS", "--fit"),
+    "serve": ("FIT", "--people"),
+}
+
+
+@pytest.mark.parametrize("path", ["absent.csv", "no/where.csv", "people", "folder"])
+@pytest.mark.parametrize(
+    ("command", "place"), [(name, one) for name, many in INPUTS.items() for one in many]
+)
+def test_a_bad_input_is_an_error_about_the_input(
+    shell: Shell, command: str, place: str, path: str
+) -> None:
+    Path("there.csv").write_text("a,y\n1,2\n")
+    Path("folder").mkdir()
+    words = [path if place in ("DATA", "FIT") else "there.csv"]
+    words += [path] if place == "OUTPUTS" else []
+    words += [place, path] if place.startswith("--") else []
+    if command in ("smooth", "audit", "explain"):
+        words += ["--out", "no/where/either.csv"]
+    call = shell(command, *words)
+    assert call.code == 2
+    assert f"'{path}'" in call.err
+    assert "--out" not in call.err
+    assert call.err.count("\n") == 1

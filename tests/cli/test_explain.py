@@ -84,7 +84,7 @@ def test_mistakes(fit: Shell) -> None:
         2, "--person: 'fit.safetensors' has nobody with the id 'Zoe'"
     )
     fit("explain", "no.safetensors", "--person", "N3").fails(
-        2, "FIT: 'no.safetensors' does not exist"
+        2, "'no.safetensors' does not exist"
     )
     words = ("explain", "fit.safetensors", "--new", "new.csv", "--person", "9")
     fit(*words, "--ignore", "name").fails(

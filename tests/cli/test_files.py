@@ -138,8 +138,8 @@ def test_numbered_columns_are_names(shell: Shell) -> None:
         (["nobody.csv", "--outputs", "score"], "'nobody.csv' does not exist"),
         (
             ["people.xls", "--outputs", "score"],
-            "a file of people must end in .csv, .csv.gz, .tsv, .tsv.gz, .xlsx, "
-            ".parquet, .npy, .npz (got 'people.xls')",
+            "a table must end in .csv, .csv.gz, .tsv, .tsv.gz, .xlsx, "
+            ".parquet, .npy, .npz, or be - for standard input (got 'people.xls')",
         ),
         (
             ["folder.csv", "--outputs", "y"],

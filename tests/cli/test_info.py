@@ -1,3 +1,4 @@
+import re
 import sys
 from importlib import metadata
 from pathlib import Path
@@ -5,7 +6,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from pyg_glif.datasets import Sentiment
+from pyg_glif import datasets
+from pyg_glif.datasets import SensitiveGraph, Sentiment
+from pyg_glif.experiments.registry import EXPERIMENTS
 from tests.cli.calls import Shell
 
 if sys.version_info >= (3, 11):
@@ -29,9 +32,9 @@ def test_info(shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     }
     lines = shell("info").out.splitlines()
     assert lines[0].split() == ["pyg_glif", metadata.version("pyg_glif")]
-    assert lines[-2].split() == ["bios", "found"]
-    assert lines[-1].split(maxsplit=1) == ["toxicity", "not found"]
-    assert lines[-4].endswith(f"{tmp_path / 'data'} (set by PYG_GLIF_DATA)")
+    states = dict(line.split(maxsplit=1) for line in lines if line)
+    assert (states["bios"], states["toxicity"]) == ("found", "not found")
+    assert states["data"].endswith(f" {tmp_path / 'data'} (set by PYG_GLIF_DATA)")
 
 
 def test_info_is_right_about_what_is_part_of_the_package(
@@ -65,6 +68,30 @@ def test_info_says_which_extra_brings_what_is_missing(
 def test_extras_are_those_of_the_package(shell: Shell) -> None:
     text = (Path(__file__).parents[2] / "pyproject.toml").read_text()
     extras = tomllib.loads(text)["project"]["optional-dependencies"]
-    for name, part in shell("info", "--json").json["optional"].items():
+    brought = {
+        re.split(r"[\[<>=;]", requirement)[0]
+        for extra, wanted in extras.items()
+        if extra not in ("test", "docs", "lint", "dev")  # those of developers
+        for requirement in wanted
+    }
+    shown = shell("info", "--json").json["optional"]
+    assert set(shown) == brought - {"pyg_glif"}
+    for name, part in shown.items():
         extra = part["extra"].split("[")[1].rstrip("]")
         assert any(one.startswith(name) for one in extras[extra]), name
+
+
+def test_info_lists_every_data_set(
+    shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kinds = [getattr(datasets, name) for name in datasets.__all__]
+    lines = shell("info").out.splitlines()
+    shown = {line.split()[0] for line in lines if line}
+    assert set(EXPERIMENTS) <= shown
+    assert {k.__name__.lower() for k in kinds if k is not SensitiveGraph} <= shown
+    places = ["tabular/adult.csv.gz", *(f"graphs/{name}" for name in ("nba", "german"))]
+    for place in places:
+        (tmp_path / place).mkdir(parents=True)
+    monkeypatch.setenv("PYG_GLIF_DATA", str(tmp_path))
+    found = shell("info", "--json").json["data"]["found"]
+    assert found == ["adult", "german_graph", "nba"]

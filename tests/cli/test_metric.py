@@ -128,7 +128,6 @@ def test_rows_follow_the_features_by_name(shell: Shell) -> None:
             ["--link", "log", "--eps", "0.1"],
             "--eps goes with --link softmax and --link logit",
         ),
-        (["--lam", "-1"], "'lam' must be non-negative (got -1.0)"),
         (
             ["--group", "x.npy"],
             "'x.npy' must have a single column (it has '0', '1', '2', '3')",

@@ -87,13 +87,10 @@ def test_bad_calls(shell: Shell, log: Table) -> None:
     )
     shell(*LOG).fails(2, "--epsilon must say which mean disparity is all right")
     words = ("monitor", "log.csv", "--fit", "absent.safetensors", "--epsilon", 0.1)
-    shell(*words).fails(2, "--fit: 'absent.safetensors' does not exist")
+    shell(*words).fails(2, "'absent.safetensors' does not exist")
     shell(*LOG, "--epsilon", 0.1, "--attributes", "sex,name").fails(
         2, "--attributes must name one column: everybody is in one group"
     )
-    call = shell(*LOG, "--epsilon", 1.5)
-    assert call.code == 2
-    assert "'epsilon' must be below 1.0 (got 1.5)" in call.err
 
 
 def test_outputs_that_are_no_probabilities(

@@ -74,9 +74,6 @@ def test_reproduce_refuses(shell: Shell, calls: list[dict[str, Any]]) -> None:
     shell("reproduce", "adult").fails(
         2, "NAME must be one of sentiment, bios (got 'adult')"
     )
-    shell("reproduce", "sentiment", "--seeds", 0).fails(
-        2, "--seeds must be at least 1 (got 0)"
-    )
     Path("file").touch()
     shell("reproduce", "sentiment", "--out", "file/x").fails(
         2, "--out: the folder 'file/x' cannot be written (Not a directory)"

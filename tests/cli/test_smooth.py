@@ -268,7 +268,7 @@ def test_the_library_reads_a_kept_fit_and_the_other_way_round(
             "--audit does not go with --post, which brings its own settings. Use "
             "'pyg-glif audit --after'",
         ),
-        (["--post", "nothing"], "--post: 'nothing' does not exist"),
+        (["--post", "nothing"], "'nothing' does not exist"),
         (
             ["--post", "people.csv"],
             "'path' must be a file that 'GLIFPostProcessor.save' wrote (got ",

@@ -366,9 +366,9 @@ def test_dates_are_dates() -> None:
 
 def test_slips_are_found_and_codes_are_not() -> None:
     cells = np.array(["1", "2", "12O", "4"], dtype=object)
-    assert typed(cells)[1] == (2, "12O")
+    assert typed(cells)[1] == (2, "12O", "numbers")
     assert typed(cells, as_text=True)[1] is None
-    assert typed(np.array([1.0, np.inf]))[1] == (1, np.inf)
+    assert typed(np.array([1.0, np.inf]))[1] == (1, np.inf, "numbers")
     assert typed(np.array(["1", "a", "b", "2"], dtype=object))[1] is None
 
 

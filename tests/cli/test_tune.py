@@ -142,7 +142,8 @@ def test_plot(shell: Shell, table: Table, name: str) -> None:
         ),
         (
             ["--labels", "repaid", "--lams", "a"],
-            "argument --lams: invalid numbers value: 'a'. See 'pyg-glif tune --help'",
+            "argument --lams: must be numbers with commas in between, each a "
+            "non-negative number (got 'a'). See 'pyg-glif tune --help'",
         ),
     ],
 )

@@ -45,10 +45,10 @@ def test_pages_of_sentiment_are_in_the_words_of_the_writer(name: str, num: int) 
     assert words(page) == words(SENTIMENT.report(some_runs(num)).to_markdown())
 
 
-def test_readme_shows_the_demonstration(tool: ModuleType) -> None:
-    readme = (ROOT / "README.md").read_text()
-    demo = (RESULTS / "demo.md").read_text()
-    assert tool.show_demo(readme, demo) == readme
+def test_readme_shows_the_census(tool: ModuleType) -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    page = (RESULTS / "adult_uci.md").read_text(encoding="utf-8")
+    assert tool.show_census(readme, page) == readme
 
 
 def test_tool_reads_runs_of_every_experiment(tool: ModuleType, tmp_path: Path) -> None:

