@@ -1,6 +1,8 @@
 """What is told about graph networks: tables, notes, and networks side by side."""
 
+import math
 from collections.abc import Iterable, Sequence
+from statistics import mean, stdev
 
 import pyg_glif.experiments._paper as paper
 from pyg_glif._markup import markdown_table
@@ -55,6 +57,9 @@ def report_graphs(name: str, dataset: str, runs: Sequence[Run]) -> Report:
 def compare_networks(groups: Iterable[Sequence[Run]]) -> str:
     """A Markdown table of balanced GLIF beside its rivals, a row a graph and network.
 
+    AUC and GDIF are means over the seeds on which GLIF is matched with GUIDE, NDCG@10
+    over all of them.
+
     Args:
         groups (iterable of sequences of Run): All seeds of a graph and a network, in
             the order of the rows.
@@ -67,6 +72,7 @@ def compare_networks(groups: Iterable[Sequence[Run]]) -> str:
         "AUC, GLIF",
         "GLIF less GUIDE",
         "seeds ahead",
+        "seeds matched",
         "GDIF, GUIDE",
         "GDIF, GLIF",
         "NDCG@10, REDRESS",
@@ -74,21 +80,26 @@ def compare_networks(groups: Iterable[Sequence[Run]]) -> str:
     )
     rows = []
     for runs in groups:
-        chosen = {row.method: row for row in summarize_chosen(runs)}
-        gaps = _gaps(runs, ALIKE, GUIDE, "auc")
-        cells = (
-            (VANILLA, "auc"),
-            (GUIDE, "auc"),
-            (ALIKE, "auc"),
-            (GUIDE, "disparity"),
-            (ALIKE, "disparity"),
-            (REDRESS, "ndcg"),
-            (BALANCED, "ndcg"),
-        )
-        shown = [f"{chosen[m].mean[key]:.{_DIGITS.get(key, 3)}f}" for m, key in cells]
-        shown[3:3] = _lead(gaps, 4)
+        matched = [run for run in runs if ALIKE in run.chosen]
+        shown = [
+            *_means(matched, "auc", VANILLA, GUIDE, ALIKE),
+            *_lead(_gaps(matched, ALIKE, GUIDE, "auc"), 4),
+            f"{len(matched)} of {len(runs)}",
+            *_means(matched, "disparity", GUIDE, ALIKE),
+            *_means(runs, "ndcg", REDRESS, BALANCED),
+        ]
         rows.append([runs[0].experiment, runs[0].variant, *shown])
     return markdown_table(header, rows, align="ll" + "r" * (len(header) - 2))
+
+
+def _means(runs: Sequence[Run], metric: str, *methods: str) -> list[str]:
+    """Cells with the mean of a metric, a dash for a method without a record."""
+    rows = {row.method: row for row in summarize_chosen(runs)}
+    digits = _DIGITS.get(metric, 3)
+    return [
+        f"{rows[method].mean[metric]:.{digits}f}" if method in rows else "-"
+        for method in methods
+    ]
 
 
 def _notes(runs: Sequence[Run]) -> Iterable[str]:
@@ -119,6 +130,9 @@ def _notes(runs: Sequence[Run]) -> Iterable[str]:
         f"*{MATCHED}* has the strength at which IF, which needs no labels, is GUIDE's; "
         f"*{ALIKE}* that at which IF at unit variance is, with log-odds times a factor "
         "that takes IF to GUIDE's as well and changes no decision and no AUC. "
+        "Seeds on which no strength is as fair as GUIDE are not matched, and not "
+        "counted in that row: where some are left out, its name says how many are "
+        "counted. Leads have their standard error. "
         "InFoRM's debiasing of the result is GLIF by another name, and its debiasing "
         "of the model is what `LaplacianLoss` does."
     )
@@ -128,32 +142,40 @@ def _notes(runs: Sequence[Run]) -> Iterable[str]:
 
 
 def _lead(gaps: Sequence[float], digits: int) -> tuple[str, str]:
-    """Mean of the differences of seeds, and how many are above zero."""
-    more, mean = sum(gap > 0 for gap in gaps), sum(gaps) / len(gaps)
-    return f"{mean:+.{digits}f}", f"{more} of {len(gaps)}"
+    """Mean of the differences with its standard error, and how many are above zero."""
+    if not gaps:
+        return "-", "-"
+    lead = f"{mean(gaps):+.{digits}f}"
+    if len(gaps) > 1:
+        lead += f" ± {stdev(gaps) / math.sqrt(len(gaps)):.{digits}f}"
+    return lead, f"{sum(gap > 0 for gap in gaps)} of {len(gaps)}"
 
 
 def _gaps(runs: Sequence[Run], ours: str, theirs: str, metric: str) -> list[float]:
     """How much more of a metric one method has than another, on the same seeds."""
-    found = []
-    for run in runs:
-        chosen = {r.method: r.metrics[metric] for r in run.records if r.chosen}
-        if ours in chosen and theirs in chosen:
-            found.append(chosen[ours] - chosen[theirs])
-    return found
+    return [
+        run.chosen[ours].metrics[metric] - run.chosen[theirs].metrics[metric]
+        for run in runs
+        if ours in run.chosen and theirs in run.chosen
+    ]
 
 
 def _paired(
     runs: Sequence[Run], ours: str, theirs: str, metric: str, digits: int
 ) -> Iterable[str]:
     """On how many of the same seeds one method has more of a metric than another."""
-    found = _gaps(runs, ours, theirs, metric)
-    if found:
-        mean, more = _lead(found, digits)
-        yield (
-            f"{QUALITY[metric]} of *{ours}* less that of *{theirs}*, seed by seed: "
-            f"{mean} on average, above zero in {more}."
+    gaps = _gaps(runs, ours, theirs, metric)
+    compared = f"{QUALITY[metric]} of *{ours}* less that of *{theirs}*, seed by seed"
+    if gaps:
+        lead, more = _lead(gaps, digits)
+        left_out = (
+            f" ({len(runs) - len(gaps)} of {len(runs)} seeds are not matched)"
+            if len(gaps) < len(runs)
+            else ""
         )
+        yield f"{compared}: {lead} on average, above zero in {more}{left_out}."
+    else:
+        yield f"{compared}: no seed is matched."
 
 
 def _published(dataset: str, variant: str) -> Iterable[ResultTable]:

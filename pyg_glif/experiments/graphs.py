@@ -7,8 +7,8 @@ shared neighbours, and one layer of a network.
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field
-from itertools import chain
+from dataclasses import dataclass, field, replace
+from itertools import chain, product
 from typing import Any
 
 import torch
@@ -49,7 +49,13 @@ from pyg_glif.experiments._graph_report import (
     report_graphs,
 )
 from pyg_glif.experiments.experiment import Comparison, Experiment, Method
-from pyg_glif.experiments.records import Record, Run, summarize, summarize_chosen
+from pyg_glif.experiments.records import (
+    UNMATCHED,
+    Record,
+    Run,
+    summarize,
+    summarize_chosen,
+)
 from pyg_glif.experiments.report import Report
 from pyg_glif.functional import glif_smooth
 from pyg_glif.graph import structural_similarity
@@ -81,7 +87,8 @@ class GraphConfig:
         alphas_graph (tuple of float): Those for its debiasing of the graph.
         ranking (tuple of float): Weights of REDRESS's loss.
         gammas (tuple of float): How much similarity counts in PFR.
-        guide (tuple of tuple): Weights of GUIDE's two terms; the first is published.
+        guide (tuple of tuple): Weights of GUIDE's two terms. (default: the published
+            ones of ``"credit"``)
         guide_steps (int): Steps of its training.
         layer_lams (tuple of float): Strengths of GLIF as a layer in training.
         num_layer_steps (int): Steps of training through it.
@@ -224,7 +231,11 @@ class GraphTrial(Comparison):
         }
 
     def records(
-        self, method: str, found: Found, by: Callable[[Tensor], float] | None = None
+        self,
+        method: str,
+        found: Found,
+        by: Callable[[Tensor], float] | None = None,
+        status: str = "CONVERGED",
     ) -> list[Record]:
         """All settings of a method; the fairest that costs little enough is chosen.
 
@@ -251,9 +262,8 @@ class GraphTrial(Comparison):
         out = []
         for i, (setting, logits) in enumerate(tried):
             ndcg = self.ndcg(logits, "test") if i == best else math.nan
-            out.append(
-                Record(method, setting, {**metrics[i], "ndcg": ndcg}, chosen=i == best)
-            )
+            measured = {**metrics[i], "ndcg": ndcg}
+            out.append(Record(method, setting, measured, status, chosen=i == best))
         return out
 
     def train(
@@ -441,11 +451,12 @@ class GraphTrial(Comparison):
         self.tried = {r.setting["lam"]: r.metrics for r in records}
         return records
 
-    def matched(self, measure: str, goal: float) -> tuple[float, Tensor]:
-        """Balanced GLIF, just strong enough for an unfairness on the whole.
+    def matched(self, measure: str, goal: float) -> tuple[float, Tensor, str]:
+        """Strength, log-odds and status of balanced GLIF at a given unfairness.
 
-        Unfairness needs no labels, so the strength is found on everybody, between those
-        tried already: the weakest found that is no less fair.
+        Unfairness needs no labels, so the strength is found on all samples, between
+        those tried already: the weakest found that is no less fair. The status is
+        :data:`UNMATCHED` where even a strength beyond 1e6 is less fair.
         """
         low, high = 0.0, math.inf
         for lam, metrics in self.tried.items():
@@ -453,35 +464,38 @@ class GraphTrial(Comparison):
                 low = max(low, lam)
             else:
                 high = min(high, lam)
-        outputs = None
+        outputs, status = None, "CONVERGED"
         while high == math.inf or (low > 0 and high > 1.02 * low):
             lam = 10.0 * low if high == math.inf else math.sqrt(low * high)
             found = self.smooth(lam, balance=True)
             if self.unfairness(found)[measure] <= goal:
                 high, outputs = lam, found
             elif lam > 1e6:
-                high, outputs = lam, found  # nothing is as alike as that
+                high, outputs, status = lam, found, UNMATCHED
             else:
                 low = lam
         if outputs is None:
             outputs = self.smooth(high, balance=True)
-        return high, outputs
+        return high, outputs, status
 
     def at_unfairness(self, method: str, goal: float) -> Iterable[Record]:
         """Balanced GLIF at an unfairness of others."""
-        lam, outputs = self.matched("unfairness", goal)
-        return self.records(method, [({"lam": lam}, outputs)])
+        lam, outputs, status = self.matched("unfairness", goal)
+        return self.records(method, [({"lam": lam}, outputs)], status=status)
 
     def alike(self) -> Iterable[Record]:
-        """Balanced GLIF, no less fair than GUIDE by either measure.
+        """Balanced GLIF, no less fair than GUIDE by either measure, or unmatched.
 
         The strength is that at GUIDE's unfairness at unit variance. A factor then takes
         the log-odds to its unfairness as it is, which changes no decision and no AUC.
         """
-        lam, outputs = self.matched("unfairness_unit", self.guided["unfairness_unit"])
+        lam, outputs, status = self.matched(
+            "unfairness_unit", self.guided["unfairness_unit"]
+        )
         found = self.unfairness(outputs)["unfairness"]
         factor = min(1.0, math.sqrt(self.guided["unfairness"] / found))
-        return self.records(ALIKE, [({"lam": lam, "factor": factor}, factor * outputs)])
+        setting = {"lam": lam, "factor": factor}
+        return self.records(ALIKE, [(setting, factor * outputs)], status=status)
 
     def layer(self) -> Iterable[Record]:
         """Training through GLIF as the last layer, from the network as it is."""
@@ -550,6 +564,12 @@ class GraphExperiment(Experiment):
 
 CREDIT = GraphExperiment(GraphConfig("credit"))
 BAIL = GraphExperiment(GraphConfig("bail", most_similar=100))
-_SMALL = ((5e-6, 1.0), (5e-5, 1.0), (5e-4, 1.0))
-GERMAN_GRAPH = GraphExperiment(GraphConfig("german", guide=_SMALL, guide_steps=300))
-NBA = GraphExperiment(GraphConfig("nba", guide=_SMALL, guide_steps=300))
+# No settings are published for these two: wider grids.
+_SMALL = GraphConfig(
+    alphas=(5e-7, 5e-6, 5e-5, 5e-4, 5e-3),
+    gammas=(0.1, 0.5, 0.9),
+    guide=tuple(product((5e-6, 5e-5, 5e-4), (0.01, 0.1, 1.0))),
+    guide_steps=300,
+)
+GERMAN_GRAPH = GraphExperiment(replace(_SMALL, dataset="german"))
+NBA = GraphExperiment(replace(_SMALL, dataset="nba"))

@@ -12,6 +12,8 @@ from typing import Any
 
 from pyg_glif._plain import plain
 
+#: Status of a record whose method could not be brought to what it is compared at.
+UNMATCHED = "UNMATCHED"
 #: What identifies a setting: ``{"tau": 2.83, "lam": 0.1}``.
 Setting = Mapping[str, float]
 # Packages that decide the numbers of an experiment.
@@ -26,7 +28,8 @@ class Record:
         method (str): Its name, such as ``"GLIF"``.
         setting (dict): Its hyperparameters; empty for the baseline.
         metrics (dict): What was measured; NaN where the method has no answer.
-        status (str): How the solve ended: ``"INDEFINITE"`` marks a saddle point.
+        status (str): How the solve ended: ``"INDEFINITE"`` marks a saddle point,
+            :data:`UNMATCHED` a comparison that tables leave out.
         chosen (bool): Whether the tables show this setting.
     """
 
@@ -86,6 +89,15 @@ class Run:
     def file_name(self) -> str:
         """``<experiment>_<variant>_seed_<seed>.json``."""
         return f"{self.experiment}_{self.variant}_seed_{self.seed}.json"
+
+    @property
+    def chosen(self) -> dict[str, Record]:
+        """The record of each method that tables count: chosen, and not unmatched."""
+        return {
+            record.method: record
+            for record in self.records
+            if record.chosen and record.status != UNMATCHED
+        }
 
     def write(self, folder: Path) -> Path:
         """Writes the run into a folder, under its :attr:`file_name`."""
@@ -151,12 +163,11 @@ def summarize(runs: Iterable[Run]) -> list[Summary]:
 
 
 def summarize_chosen(runs: Iterable[Run]) -> list[Summary]:
-    """Mean and spread of what was chosen for each method, seed by seed."""
+    """Mean and spread of what was chosen for each method, over its matched seeds."""
     groups: dict[str, list[Record]] = {}
     for run in runs:
-        for record in run.records:
-            if record.chosen:
-                groups.setdefault(record.method, []).append(record)
+        for method, record in run.chosen.items():
+            groups.setdefault(method, []).append(record)
     return [_summary(records) for records in groups.values()]
 
 

@@ -8,6 +8,9 @@ from types import ModuleType
 import pytest
 
 from pyg_glif.experiments import EXPERIMENTS, SENTIMENT, Record, Run
+from pyg_glif.experiments._graph_report import ALIKE, GUIDE, MATCHED
+from pyg_glif.experiments.graphs import GraphExperiment
+from pyg_glif.experiments.records import UNMATCHED
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "docs" / "results"
@@ -84,3 +87,24 @@ def test_pages_say_what_their_records_say(tool: ModuleType, archive: Path) -> No
 def test_pages_of_graphs_are_of_all_records(tool: ModuleType) -> None:
     for page, text in tool.graph_pages(tool.read([RESULTS / "records"])).items():
         assert text == (RESULTS / page).read_text(), page
+
+
+def test_matched_in_the_records_is_no_less_fair_than_guide(tool: ModuleType) -> None:
+    kept = tool.read([RESULTS / "records"]).values()
+    runs = [
+        run
+        for group in kept
+        for run in group
+        if isinstance(EXPERIMENTS[run.experiment], GraphExperiment)
+    ]
+    assert len(runs) == 4 * 4 * 10
+    for run in runs:
+        chosen = {record.method: record for record in run.records if record.chosen}
+        guide = chosen[GUIDE].metrics
+        for method, measures in (
+            (MATCHED, ["unfairness"]),
+            (ALIKE, ["unfairness", "unfairness_unit"]),
+        ):
+            record = chosen[method]
+            fair = all(record.metrics[m] <= guide[m] * (1 + 1e-9) for m in measures)
+            assert (record.status != UNMATCHED) == fair, (run.file_name, method)
