@@ -8,16 +8,17 @@ from pyg_glif.baselines import GroupEqualityLoss, SimilarityAttention, guide_hea
 from pyg_glif.laplacian import LaplacianOperator
 
 
-def _people(seed=0, n=15):
+def _people(seed=0, n=15, share=0.3):
     rng = np.random.default_rng(seed)
-    weight = np.triu(rng.random((n, n)) * (rng.random((n, n)) < 0.3), 1)
+    weight = np.triu(rng.random((n, n)) * (rng.random((n, n)) < share), 1)
     weight += weight.T
     edges = np.stack(np.nonzero(weight))
     return weight, torch.tensor(edges), torch.tensor(weight[tuple(edges)]), rng
 
 
-def test_similarity_attention_matches_dense_matrices():
-    weight, edges, value, rng = _people()
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.8])  # few and many similar pairs
+def test_similarity_attention_matches_dense_matrices(share):
+    weight, edges, value, rng = _people(share=share)
     torch.manual_seed(0)
     layer = SimilarityAttention(4, 3).double()
     torch.nn.init.normal_(layer.bias)
@@ -31,6 +32,8 @@ def test_similarity_attention_matches_dense_matrices():
     expected = power / power.sum(1, keepdims=True) @ h + layer.bias.detach().numpy()
     found = layer(torch.tensor(x), edges, value)
     np.testing.assert_allclose(found.detach().numpy(), expected, atol=1e-12)
+    signal = torch.tensor(x, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda x: layer(x, edges, value), signal)
 
 
 @pytest.mark.parametrize("definition", ["members", "guide"])
