@@ -8,9 +8,9 @@ import pytest
 import torch
 from sklearn.metrics import f1_score, roc_auc_score
 
-from pyg_glif.experiments import EXPERIMENTS, Run, _paper as paper
-from pyg_glif.experiments._gnn import NETWORKS, GraphRecipe, energy, gathered
-from pyg_glif.experiments._graph_report import (
+from experiments import EXPERIMENTS, Run, _paper as paper
+from experiments._gnn import NETWORKS, GraphRecipe, energy, gathered
+from experiments._graph_report import (
     ALIKE,
     BALANCED,
     GUIDE,
@@ -20,8 +20,8 @@ from pyg_glif.experiments._graph_report import (
     VANILLA,
     compare_networks,
 )
-from pyg_glif.experiments.graphs import GraphConfig, GraphExperiment, GraphTrial
-from pyg_glif.experiments.records import UNMATCHED, summarize_chosen
+from experiments.graphs import GraphConfig, GraphExperiment, GraphTrial
+from experiments.records import UNMATCHED, summarize_chosen
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch-scatter.*")
 

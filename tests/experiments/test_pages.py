@@ -7,10 +7,10 @@ from types import ModuleType
 
 import pytest
 
-from pyg_glif.experiments import EXPERIMENTS, SENTIMENT, Record, Run
-from pyg_glif.experiments._graph_report import ALIKE, GUIDE, MATCHED
-from pyg_glif.experiments.graphs import GraphExperiment
-from pyg_glif.experiments.records import UNMATCHED
+from experiments import EXPERIMENTS, SENTIMENT, Record, Run
+from experiments._graph_report import ALIKE, GUIDE, MATCHED
+from experiments.graphs import GraphExperiment
+from experiments.records import UNMATCHED
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "docs" / "results"
