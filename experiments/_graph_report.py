@@ -136,6 +136,15 @@ def _notes(runs: Sequence[Run]) -> Iterable[str]:
         "InFoRM's debiasing of the result is GLIF by another name, and its debiasing "
         "of the model is what `LaplacianLoss` does."
     )
+    weights = " or ".join(f"{alpha:g}, {beta:g}" for alpha, beta in config["guide"])
+    gammas, alphas = (
+        ", ".join(f"{value:g}" for value in config[name])
+        for name in ("gammas", "alphas")
+    )
+    yield (
+        f"Tried were, for *{GUIDE}*, alpha, beta = {weights}; for *PFR* gamma = "
+        f"{gammas}; for *InFoRM, model* alpha = {alphas}."
+    )
     yield from _paired(runs, MATCHED, GUIDE, "auc", 4)
     yield from _paired(runs, ALIKE, GUIDE, "auc", 4)
     yield from _paired(runs, BALANCED, REDRESS, "ndcg", 3)

@@ -82,9 +82,9 @@ class SimilarityAttention(nn.Module):
                 self._dense = lap, similar, outside
             _, similar, outside = self._dense
             score = nn.functional.leaky_relu(to + source.T, self.negative_slope)
-            return (score * similar.to(h) + outside.to(h)).softmax(
-                dim=1
-            ) @ h + self.bias
+            score = score * similar.to(h) + outside.to(h)
+            out: Tensor = score.softmax(dim=1) @ h + self.bias
+            return out
         one = torch.ones_like(to)
         # Sums of a number at either end are inner products of two columns.
         ends = edge_dot(
