@@ -31,7 +31,7 @@ PYTEST_OPTIONS ?=
 PYTEST := -m pytest -n $(JOBS) --dist loadfile $(PYTEST_OPTIONS)
 COVERAGE ?=
 ifneq ($(COVERAGE),)
-PYTEST += --cov=pyg_glif --cov-report=term:skip-covered
+PYTEST += --cov=pyg_glif --cov=experiments --cov-report=term:skip-covered
 endif
 # The adversarial campaign: where it starts, how long it takes, one case to repeat.
 SEED ?= 0
@@ -46,10 +46,10 @@ $(READY): pyproject.toml constraints.txt
 	touch $@
 
 demo: $(READY)
-	$(PY) -m pyg_glif reproduce sentiment --seeds $(SEEDS) --out results/demo
+	$(PY) -m experiments sentiment --seeds $(SEEDS) --out results/demo
 
 demo-tables: $(READY)
-	$(PY) -m pyg_glif reproduce adult --variant invented --seeds $(SEEDS) --out results/demo-tables
+	$(PY) -m experiments adult --variant invented --seeds $(SEEDS) --out results/demo-tables
 
 # Processes share the cores: with a thread per core each, they would only get in each
 # other's way.
@@ -126,6 +126,9 @@ $(VENV)/.text: $(READY)
 	touch $@
 
 text: $(VENV)/.text
+
+# The benchmarks take data and settings of the experiments.
+benchmark: export PYTHONPATH = $(CURDIR)
 
 benchmark: $(READY)
 	$(PY) -m pip install --quiet -c constraints.txt -e ".[benchmark,text]"

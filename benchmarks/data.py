@@ -9,8 +9,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from experiments.counterfactuals import encode
 from pyg_glif._data import find_data
-from pyg_glif.text import encode
 
 
 def embedding_like(

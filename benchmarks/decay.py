@@ -26,7 +26,8 @@ from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 from torchmetrics.functional.classification import multiclass_accuracy
 
-from pyg_glif.datasets import Adult, Bios, German, Sentiment, Toxicity
+from experiments.datasets import Bios, German, Toxicity
+from pyg_glif.datasets import Adult, Sentiment
 from pyg_glif.distances import Euclidean, FairDistance
 from pyg_glif.graph import SimilarityGraph, suggest_tau
 from pyg_glif.metric_learning import FACE, SensitiveSVD, TaskEffect

@@ -12,9 +12,9 @@ import torch
 from common import PeakMemory, in_fresh_process, interleaved, spread, write
 from torch import Tensor, nn
 
+from experiments.baselines import GroupEqualityLoss, guide_head
+from experiments.datasets import SensitiveGraph
 from pyg_glif import glif_smooth
-from pyg_glif.baselines import GroupEqualityLoss, guide_head
-from pyg_glif.datasets import SensitiveGraph
 from pyg_glif.graph import SimilarityGraph, structural_similarity
 from pyg_glif.laplacian import LaplacianOperator
 

@@ -17,11 +17,11 @@ from common import PeakMemory, in_fresh_process, interleaved, write
 from data import embedding_like
 from torch import Tensor
 
+from experiments import Recipe
+from experiments.training import fit, logits_of
 from pyg_glif.baselines import Projection, lipschitz_projection
 from pyg_glif.datasets import Sentiment
 from pyg_glif.distances import FairDistance
-from pyg_glif.experiments import Recipe
-from pyg_glif.experiments.training import fit, logits_of
 from pyg_glif.lightning import FairClassifier
 from pyg_glif.metric_learning import SensitiveSVD
 

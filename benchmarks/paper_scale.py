@@ -21,10 +21,10 @@ from data import counterfactual_like, outputs
 from paper_descent import BATCH, PaperDescent, matrix_product, num_batches
 from torch import Tensor
 
+from experiments._paper import METHODS, RUNTIMES
 from pyg_glif import edge_weights, fair_radius_graph, glif_smooth, suggest_tau
 from pyg_glif.distances import FairDistance
 from pyg_glif.errors import ConvergenceError
-from pyg_glif.experiments._paper import METHODS, RUNTIMES
 from pyg_glif.metric_learning import FACE
 from pyg_glif.solvers import Solution
 

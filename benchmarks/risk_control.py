@@ -114,7 +114,8 @@ def table_of(name: str, alphas: dict[str, float]) -> Population:
     from sklearn.ensemble import HistGradientBoostingClassifier
     from sklearn.model_selection import train_test_split
 
-    from pyg_glif.datasets import Adult, German
+    from experiments.datasets import German
+    from pyg_glif.datasets import Adult
     from pyg_glif.graph import suggest_tau
     from pyg_glif.tables import FairTable
 

@@ -2,8 +2,8 @@
 
 The model as it is, GLIF in the metric of FACE, and the same with the task effect, on
 test texts of the experiments: along the radius at one strength, and at radius, strength
-and weight that validation texts chose. The other methods of ``pyg-glif reproduce`` are
-left out, so this takes a minute a seed.
+and weight that validation texts chose. The other methods of ``python -m experiments``
+are left out, so this takes a minute a seed.
 """
 
 import argparse
@@ -12,8 +12,8 @@ from typing import Any
 import report
 from common import write
 
-from pyg_glif.experiments import EXPERIMENTS
-from pyg_glif.experiments.training import same_numbers
+from experiments import EXPERIMENTS
+from experiments.training import same_numbers
 
 PARTS = ("Baseline", "GLIF", "GLIF + task effect")
 

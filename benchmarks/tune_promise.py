@@ -35,8 +35,9 @@ from sklearn.model_selection import (
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
+from experiments.datasets import German
 from pyg_glif import GLIFPostProcessor
-from pyg_glif.datasets import Adult, German
+from pyg_glif.datasets import Adult
 from pyg_glif.links import Logit
 from pyg_glif.tables import FairTable
 from pyg_glif.tuning import TuneResult, tune

@@ -23,6 +23,7 @@ import pyg_glif
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "_extensions"))
+sys.path.insert(0, str(HERE.parent))  # the experiments, which are not installed
 import inventories  # noqa: E402
 import pictures  # noqa: E402
 

@@ -12,8 +12,8 @@ Needs the extra ``text``. Reads a subset of Bias in Bios (not the paper's data) 
 folder that ``PYG_GLIF_DATA`` names, or any compressed CSV file with the columns
 ``text`` and ``occupation``. Never touches the network.
 
-    python examples/finetune_text.py
-    python examples/finetune_text.py --full --checkpoint path/to/bert --freeze 4
+    python -m examples.finetune_text
+    python -m examples.finetune_text --full --checkpoint path/to/bert --freeze 4
 """
 
 import argparse
@@ -38,12 +38,12 @@ from torch.utils.data import DataLoader
 from transformers import AutoModel, AutoTokenizer
 from transformers.utils.logging import disable_progress_bar
 
+from experiments.counterfactuals import swap_gender
+from experiments.counterfactuals.encoding import find_encoder
 from pyg_glif import GLIFPostProcessor, LaplacianLoss, edge_weights, fair_radius_graph
 from pyg_glif.distances import FairDistance
 from pyg_glif.metric_learning import FACE
 from pyg_glif.metrics import prediction_consistency
-from pyg_glif.text import swap_gender
-from pyg_glif.text.encoding import find_encoder
 from pyg_glif.tuning import tune
 
 FILE = Path(os.environ.get("PYG_GLIF_DATA", ""), "bios/bias_in_bios_subset.csv.gz")

@@ -10,7 +10,7 @@ training, and as the last layer where training sees samples of the graph.
 The "bail" graph is used if it is found in the folder named by the environment variable
 PYG_GLIF_DATA; a synthetic one otherwise.
 
-    python examples/gnn_head.py
+    python -m examples.gnn_head
 """
 
 import warnings
@@ -23,8 +23,8 @@ from torch_geometric.loader import NeighborLoader
 from torch_geometric.nn import GATConv, GCNConv, SAGEConv
 from torch_geometric.utils import to_undirected
 
+from experiments.datasets import SensitiveGraph
 from pyg_glif import FairKNNGraph, GLIFConv
-from pyg_glif.datasets import SensitiveGraph
 from pyg_glif.distances import SensitiveSubspace
 from pyg_glif.graph import SimilarityGraph
 from pyg_glif.transforms import FairSubgraph

@@ -17,6 +17,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from torch import Tensor
 from torch_geometric.data import Data
 
+import experiments.baselines as rivals
 from pyg_glif import (
     AnnotatorGraph,
     FairKNNGraph,
@@ -233,7 +234,7 @@ CASES: dict[str, Callable[[People], Any]] = {
     "GroupDisparity": lambda p: _metric(
         metrics.GroupDisparity(), p.score, p.edges, p.label, p.weight
     ),
-    "GroupEqualityLoss": lambda p: baselines.GroupEqualityLoss()(
+    "GroupEqualityLoss": lambda p: rivals.GroupEqualityLoss()(
         p.score, LaplacianOperator(p.edges, p.weight, N), p.label
     ),
     "GroupGap": lambda p: _metric(metrics.GroupGap(), p.score, p.label),
@@ -263,14 +264,14 @@ CASES: dict[str, Callable[[People], Any]] = {
     "RadiusIndex": lambda p: graph.RadiusIndex(p.x, TAU).query(p.x + 0.01),
     "SenSRLoss": lambda p: _sensei(p, baselines.SenSRLoss),
     "RankingERR": lambda p: _metric(metrics.RankingERR(3), p.x, p.score),
-    "RankingLoss": lambda p: baselines.RankingLoss(3)(p.p, p.x),
+    "RankingLoss": lambda p: rivals.RankingLoss(3)(p.p, p.x),
     "RankingNDCG": lambda p: _metric(metrics.RankingNDCG(3), p.x, p.score),
     "SenSeIRegularizer": lambda p: _sensei(p, baselines.SenSeIRegularizer),
     "SensitiveSVD": lambda p: (
         metric_learning.SensitiveSVD(num_components=1).fit(p.x).embed(p.x)
     ),
     "SensitiveSubspace": lambda p: graph.fair_radius_graph(p.x, TAU, distance=p.blind),
-    "SimilarityAttention": lambda p: _on(p, baselines.SimilarityAttention, F, 2),
+    "SimilarityAttention": lambda p: _on(p, rivals.SimilarityAttention, F, 2),
     "SimilarityGraph": lambda p: (
         graph.SimilarityGraph(p.edges, p.sq_dist, N, TAU).within(0.5).weights(0.5)
     ),
@@ -318,17 +319,17 @@ CASES: dict[str, Callable[[People], Any]] = {
     "ranking_err": lambda p: metrics.ranking_err(p.score, p.x, k=3),
     "group_gap": lambda p: metrics.group_gap(p.score, p.label),
     "group_std": lambda p: metrics.group_std(p.score, p.group),
-    "guide_head": lambda p: _on(p, baselines.guide_head, F),
-    "inform_debias": lambda p: baselines.inform_debias(
+    "guide_head": lambda p: _on(p, rivals.guide_head, F),
+    "inform_debias": lambda p: rivals.inform_debias(
         p.score, p.edges, alpha=0.5, edge_weight=p.weight
     ),
-    "inform_debias_graph": lambda p: baselines.inform_debias_graph(
+    "inform_debias_graph": lambda p: rivals.inform_debias_graph(
         lambda weight: p.score * weight.sum(),
         p.weight,
         LaplacianOperator(p.edges, p.weight, N),
         0.5,
     ),
-    "pairwise_fair_features": lambda p: baselines.pairwise_fair_features(
+    "pairwise_fair_features": lambda p: rivals.pairwise_fair_features(
         p.x, (p.edges, p.weight), (p.edges, None), num_components=2
     ),
     "knn_consistency": lambda p: metrics.knn_consistency(p.x, p.score),

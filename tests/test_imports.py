@@ -24,8 +24,7 @@ RANKS: dict[str, tuple[int, set[str] | int]] = {
     "distances": (1, set()),
     "laplacian": (1, set()),
     "pages": (1, set()),
-    "text": (1, set()),
-    "datasets": (2, {"text"}),
+    "datasets": (2, set()),
     "metric_learning": (2, {"distances"}),
     "graph": (2, {"distances", "laplacian"}),
     "links": (3, set()),
@@ -43,7 +42,6 @@ RANKS: dict[str, tuple[int, set[str] | int]] = {
     "lightning": (8, 7),
     "sklearn": (8, 7),
     "monitoring": (8, 7),
-    "experiments": (9, 8),
     "serve": (9, 8),
     "cli": (10, 9),
     "__main__": (11, {"cli"}),
@@ -113,6 +111,8 @@ def faults(source: str, module: str) -> list[str]:
         where = f"{module}:{line}"
         if target.startswith("."):
             out.append(f"{where} imports relatively")
+        if target.split(".")[0] == "experiments":
+            out.append(f"{where} imports the experiments, which no wheel holds")
         if target.split(".")[0] != PACKAGE:
             continue
         # 'from pyg_glif import graph' names the part, not its module.
@@ -257,6 +257,7 @@ def test_nothing_is_loaded_before_it_is_used(statement: str, absent: set[str]) -
         ("nn.a", "from pyg_glif.extra import x", ["'extra', which has no rank"]),
         ("nn.a", "from pyg_glif import GLIFConv", ["imports the top level"]),
         ("nn.a", "from .b import x", ["imports relatively"]),
+        ("nn.a", "import experiments.text", ["imports the experiments"]),
         ("nn.a", "import sklearn.cluster", ["loads 'sklearn.cluster'"]),
         ("nn.a", "if True:\n    from pandas import x", ["loads 'pandas'"]),
         ("nn.a", "class A:\n    import lightning", ["loads 'lightning'"]),

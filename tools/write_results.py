@@ -1,12 +1,12 @@
 """Turns the runs of experiments into the tables and figures of the documentation.
 
-    python tools/write_results.py results
+    python -m tools.write_results results
 
-reads the JSON files that ``pyg-glif reproduce`` wrote into a folder and writes
+reads the JSON files that ``python -m experiments`` wrote into a folder and writes
 ``docs/results``: tables, figures, and the runs themselves, an archive for each
 experiment in ``records``. From there figures are drawn again without running anything::
 
-    python tools/write_results.py docs/results/records
+    python -m tools.write_results docs/results/records
 
 The first seeds of the demonstrations, what ``make demo`` and ``make
 demo-tables`` run, are also written on their own. A part of the table of the census
@@ -21,10 +21,10 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-from pyg_glif.experiments import EXPERIMENTS, Run
-from pyg_glif.experiments._gnn import NETWORKS
-from pyg_glif.experiments._graph_report import compare_networks
-from pyg_glif.experiments.graphs import GraphExperiment
+from experiments import EXPERIMENTS, Run
+from experiments._gnn import NETWORKS
+from experiments._graph_report import compare_networks
+from experiments.graphs import GraphExperiment
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "docs" / "results"

@@ -11,11 +11,11 @@ import matplotlib.pyplot as plt
 import torch
 from sklearn.linear_model import LogisticRegression
 
+from experiments.counterfactuals import encode, swap_gender
+from experiments.datasets import Bios
 from pyg_glif import GLIFPostProcessor
-from pyg_glif.datasets import Bios
 from pyg_glif.links import Logit
 from pyg_glif.metric_learning import FACE
-from pyg_glif.text import encode, swap_gender
 
 # %%
 # Biographies

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from sklearn.ensemble import HistGradientBoostingClassifier
 
-from pyg_glif.datasets import German
+from experiments.datasets import German
 from pyg_glif.sklearn import GLIFClassifier
 
 # %%

@@ -14,8 +14,8 @@ import torch
 from torch_geometric.data import Data
 from torch_geometric.nn import GCNConv
 
+from experiments.datasets import SensitiveGraph
 from pyg_glif import FairKNNGraph, glif_smooth
-from pyg_glif.datasets import SensitiveGraph
 from pyg_glif.distances import SensitiveSubspace
 from pyg_glif.metrics import group_disparity
 

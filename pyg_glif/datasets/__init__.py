@@ -1,4 +1,4 @@
-"""Data sets of the paper's experiments, as PyG data sets without a graph."""
+"""Data sets of the tutorials, as PyG data sets without a graph."""
 
 import lazy_loader
 

@@ -7,11 +7,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from experiments.baselines import inform_debias
 from pyg_glif.baselines import (
     Auditor,
     SenSeIRegularizer,
     SenSRLoss,
-    inform_debias,
     lipschitz_projection,
 )
 from pyg_glif.distances import Euclidean, SensitiveSubspace

@@ -12,12 +12,7 @@ from hypothesis import given, settings, strategies as st
 from torch import Tensor, nn
 from torch.nn.functional import cosine_similarity, cross_entropy
 
-from pyg_glif.baselines import (
-    Auditor,
-    SenSeIRegularizer,
-    SenSRLoss,
-    free_directions,
-)
+from pyg_glif.baselines import Auditor, SenSeIRegularizer, SenSRLoss, free_directions
 from pyg_glif.distances import (
     CallableDistance,
     Euclidean,

@@ -349,7 +349,6 @@ LEAST = {
     "info": (),
     "monitor": ("x.npy", "--fit", "fit"),
     "plan": ("x.npy", "--people", "100"),
-    "reproduce": ("sentiment",),
     "serve": ("fit",),
     "smooth": ("x.npy", "--out", "f.npy"),
     "tune": ("x.npy",),
@@ -426,7 +425,7 @@ WRONG = {
     **dict.fromkeys(
         (
             *("--k", "--num-components", "--num-factors", "--workers", "--cores"),
-            *("--seeds", "--num-outputs", "--max-rows", "--max-bytes"),
+            *("--num-outputs", "--max-rows", "--max-bytes"),
             "--min-shared",
         ),
         ("0", "-1", "1.5", "nan", "x"),

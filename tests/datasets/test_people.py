@@ -9,9 +9,10 @@ import pandas as pd
 import pytest
 import torch
 
-from pyg_glif.datasets import Adult, German
-from pyg_glif.datasets.german import CODES
-from tests.datasets.laws import write_csv
+from experiments.datasets import German
+from experiments.datasets.german import CODES
+from pyg_glif.datasets import Adult
+from tests.experiments.datasets.laws import write_csv
 
 ADULT = [
     "age",

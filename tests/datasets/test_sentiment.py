@@ -600,7 +600,8 @@ def test_wheel_has_the_data_and_its_licences(tmp_path: Path) -> None:
     # A copy, because setuptools writes into the folder it builds from.
     source = tmp_path / "source"
     ignored = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(ROOT / "pyg_glif", source / "pyg_glif", ignore=ignored)
+    for package in ("pyg_glif", "experiments"):
+        shutil.copytree(ROOT / package, source / package, ignore=ignored)
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source / name)
     command = [sys.executable, "-m", "build", "--wheel", "--no-isolation"]
@@ -616,6 +617,8 @@ def test_wheel_has_the_data_and_its_licences(tmp_path: Path) -> None:
     with zipfile.ZipFile(wheel) as file:
         data = "pyg_glif/datasets/data"
         assert file.read(f"{data}/sentiment.npz") == PACKAGED.read_bytes()
+        inside = {name.split("/")[0].split("-")[0] for name in file.namelist()}
+        assert inside == {"pyg_glif"}  # the experiments are for clones
         licences = file.read(f"{data}/LICENSES.md").decode()
         kept = {name for name in file.namelist() if name.startswith("pyg_glif/pages/")}
     folder = ROOT / "pyg_glif" / "pages"

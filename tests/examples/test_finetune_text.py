@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from pyg_glif.text import swap_gender
+from experiments.counterfactuals import swap_gender
 
 transformers = pytest.importorskip("transformers", reason="needs the extra 'text'")
 tokenizers = pytest.importorskip("tokenizers", reason="needs the extra 'text'")

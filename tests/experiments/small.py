@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from pyg_glif.experiments import EXPERIMENTS, Recipe, SentimentConfig, TextConfig
+from experiments import EXPERIMENTS, Recipe, SentimentConfig, TextConfig
 
 RECIPE = Recipe(hidden_channels=32, num_steps=40, lr=1e-2, batch_size=200)
 

@@ -9,8 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from pyg_glif.distances import Euclidean
-from pyg_glif.experiments import (
+from experiments import (
     BIOS,
     EXPERIMENTS,
     SENTIMENT,
@@ -21,6 +20,7 @@ from pyg_glif.experiments import (
     Runtime,
     Trial,
 )
+from pyg_glif.distances import Euclidean
 from pyg_glif.graph import SimilarityGraph
 
 
@@ -113,7 +113,7 @@ def test_names_of_experiments_cost_no_import() -> None:
     assert list(EXPERIMENTS) == names
     assert all(EXPERIMENTS[name].name == name for name in EXPERIMENTS)
     code = (
-        "import sys; from pyg_glif.experiments.registry import EXPERIMENTS; "
+        "import sys; from experiments.registry import EXPERIMENTS; "
         "print(*EXPERIMENTS, 'torch' in sys.modules)"
     )
     found = subprocess.run(

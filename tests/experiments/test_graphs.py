@@ -8,10 +8,9 @@ import pytest
 import torch
 from sklearn.metrics import f1_score, roc_auc_score
 
-from pyg_glif._plain import plain
-from pyg_glif.experiments import EXPERIMENTS, Run, _paper as paper
-from pyg_glif.experiments._gnn import NETWORKS, GraphRecipe, energy, gathered
-from pyg_glif.experiments._graph_report import (
+from experiments import EXPERIMENTS, Run, _paper as paper
+from experiments._gnn import NETWORKS, GraphRecipe, energy, gathered
+from experiments._graph_report import (
     ALIKE,
     BALANCED,
     GUIDE,
@@ -21,8 +20,9 @@ from pyg_glif.experiments._graph_report import (
     VANILLA,
     compare_networks,
 )
-from pyg_glif.experiments.graphs import GraphConfig, GraphExperiment, GraphTrial
-from pyg_glif.experiments.records import versions
+from experiments.graphs import GraphConfig, GraphExperiment, GraphTrial
+from experiments.records import UNMATCHED, summarize_chosen, versions
+from pyg_glif._plain import plain
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch-scatter.*")
 
@@ -70,6 +70,17 @@ def run(folder):
 
 def _chosen(run):
     return {record.method: record for record in run.records if record.chosen}
+
+
+def _with_status(run, status, method=ALIKE):
+    """A run whose matched GLIF has another status."""
+    return replace(
+        run,
+        records=tuple(
+            replace(record, status=status) if record.method == method else record
+            for record in run.records
+        ),
+    )
 
 
 def test_every_method_has_one_chosen_record(run):
@@ -123,12 +134,77 @@ def test_a_factor_takes_glif_to_a_rival_that_shrinks_its_outputs(folder, monkeyp
         "unfairness_unit": 0.5 * plain.metrics["unfairness_unit"],
     }
     (alike,) = trial.alike()
-    _, outputs = trial.matched("unfairness_unit", trial.guided["unfairness_unit"])
+    _, outputs, _ = trial.matched("unfairness_unit", trial.guided["unfairness_unit"])
     assert alike.setting["factor"] < 1.0
     assert alike.metrics["unfairness"] == pytest.approx(trial.guided["unfairness"])
     assert alike.metrics["unfairness_unit"] <= trial.guided["unfairness_unit"]
     assert alike.metrics["auc"] == trial.auc(outputs, "test")
     assert alike.metrics["accuracy"] == trial.accuracy(outputs, "test")
+
+
+# No graph is fairer than zero.
+@pytest.mark.parametrize("share", [0.9, -1.0])
+def test_matched_says_whether_the_goal_was_reached(folder, monkeypatch, share):
+    monkeypatch.setenv("PYG_GLIF_DATA", str(folder))
+    trial = GraphTrial(SMALL, 0, progress=False)
+    (plain,) = trial.vanilla()
+    trial.balanced()
+    goal = share * plain.metrics["unfairness_unit"]
+    trial.guided = {**plain.metrics, "unfairness_unit": goal}
+    (record,) = trial.alike()
+    reached = record.metrics["unfairness_unit"] <= goal
+    assert record.status == ("CONVERGED" if reached else UNMATCHED)
+    assert reached == (share == 0.9)
+
+
+def _shifted(run, seed, **by_method):
+    """A run with another seed, and AUCs of some methods."""
+    aucs = {ALIKE: by_method["glif"], GUIDE: by_method["guide"]}
+    records = tuple(
+        replace(r, metrics={**r.metrics, "auc": aucs.get(r.method, r.metrics["auc"])})
+        for r in run.records
+    )
+    return replace(run, seed=seed, records=records)
+
+
+def test_unmatched_seeds_count_nowhere(run):
+    """Tables, leads and the comparison are those of the matched seeds alone."""
+    aucs = [(0.7, 0.6), (0.72, 0.65), (0.9, 0.1), (0.66, 0.68)]
+    runs = [_shifted(run, i, glif=a, guide=b) for i, (a, b) in enumerate(aucs)]
+    runs[2] = _with_status(runs[2], UNMATCHED)
+    gaps = np.array([a - b for a, b in np.array(aucs)[[0, 1, 3]]])
+    error = gaps.std(ddof=1) / np.sqrt(3)
+    lead = f"{gaps.mean():+.4f} ± {error:.4f}"
+
+    text = EXPERIMENTS["credit"].report(runs).to_markdown()
+    (row,) = [r for r in summarize_chosen(runs) if r.method == ALIKE]
+    assert row.num_seeds == 3
+    assert row.mean["auc"] == pytest.approx(np.mean([0.7, 0.72, 0.66]))
+    assert f"| {ALIKE} (3 of 4 seeds) |" in text
+    assert (
+        f"*{ALIKE}* less that of *{GUIDE}*, seed by seed: {lead} on average, "
+        "above zero in 2 of 3 (1 of 4 seeds are not matched)." in text
+    )
+
+    header, _, row = compare_networks([runs]).splitlines()
+    cells = dict(zip(_split(header), _split(row), strict=True))
+    assert cells["AUC, GLIF"] == f"{np.mean([0.7, 0.72, 0.66]):.4f}"
+    assert cells["AUC, GUIDE"] == f"{np.mean([0.6, 0.65, 0.68]):.4f}"
+    assert cells["GLIF less GUIDE"] == lead
+    assert cells["seeds ahead"] == "2 of 3"
+    assert cells["seeds matched"] == "3 of 4"
+
+
+def test_no_matched_seed_leaves_no_number(run):
+    runs = [_with_status(run, UNMATCHED)]
+    text = EXPERIMENTS["credit"].report(runs).to_markdown()
+    assert f"| {ALIKE}" not in text
+    assert f"*{ALIKE}* less that of *{GUIDE}*, seed by seed: no seed is matched" in text
+    header, _, row = compare_networks([runs]).splitlines()
+    cells = dict(zip(_split(header), _split(row), strict=True))
+    assert cells["AUC, GLIF"] == cells["GLIF less GUIDE"] == "-"
+    assert cells["seeds matched"] == "0 of 1"
+    assert list(EXPERIMENTS["credit"].draw(runs)) == ["trade_off", "front"]
 
 
 def test_inform_on_results_is_glif(run):
@@ -304,7 +380,7 @@ def test_networks_side_by_side_have_the_numbers_of_their_runs(run):
     assert cells["AUC as it is"] == f"{chosen[VANILLA]['auc']:.4f}"
     assert cells["AUC, GUIDE"] == f"{chosen[GUIDE]['auc']:.4f}"
     assert cells["AUC, GLIF"] == f"{chosen[ALIKE]['auc']:.4f}"
-    assert cells["GLIF less GUIDE"] == f"{ahead:+.4f}"
+    assert cells["GLIF less GUIDE"] == f"{ahead:+.4f} ± 0.0000"
     assert cells["seeds ahead"] == f"{2 * (ahead > 0)} of 2"
     assert cells["GDIF, GUIDE"] == f"{chosen[GUIDE]['disparity']:.3f}"
     assert cells["GDIF, GLIF"] == f"{chosen[ALIKE]['disparity']:.3f}"

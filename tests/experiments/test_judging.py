@@ -5,7 +5,7 @@ import pytest
 import torch
 from hypothesis import given, settings, strategies as st
 
-from pyg_glif.experiments._judging import (
+from experiments._judging import (
     NUM_BINS,
     JudgedPeople,
     log_odds,

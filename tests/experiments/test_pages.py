@@ -7,7 +7,10 @@ from types import ModuleType
 
 import pytest
 
-from pyg_glif.experiments import EXPERIMENTS, SENTIMENT, Record, Run
+from experiments import EXPERIMENTS, SENTIMENT, Record, Run
+from experiments._graph_report import ALIKE, GUIDE, MATCHED
+from experiments.graphs import GraphExperiment
+from experiments.records import UNMATCHED
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "docs" / "results"
@@ -86,22 +89,22 @@ def test_pages_of_graphs_are_of_all_records(tool: ModuleType) -> None:
         assert text == (RESULTS / page).read_text(), page
 
 
-def test_leads_that_are_told_exceed_two_standard_errors() -> None:
-    rows = (RESULTS / "graph_networks.md").read_text().splitlines()
-    head, _, *rows = ([cell.strip() for cell in r.split("|")[1:-1]] for r in rows)
-    leads: dict[str, set[str]] = {"ahead": set(), "behind": set(), "neither": set()}
-    for row in rows:
-        gap, error = map(float, row[head.index("GLIF less GUIDE")].split(" ± "))
-        kind = "ahead" if gap > 0 else "behind"
-        leads[kind if abs(gap) >= 2 * error else "neither"].add(" ".join(row[:2]))
-    # As the page has them; networks without a word are ahead.
-    assert leads["behind"] == {"bail gin", "bail mlp"}
-    assert leads["neither"] == {
-        "bail gcn", "bail sage", "german_graph gin", "nba gcn", "nba sage"
-    }  # fmt: skip
-    page = " ".join((ROOT / "docs" / "experiments_graphs.md").read_text().split())
-    assert (
-        "on bail with a GCN and GraphSAGE, on German with a GIN, and on NBA with a GCN "
-        "and GraphSAGE" in page
-    )
-    assert "**On bail with a GIN or an MLP GUIDE is ahead**" in page
+def test_matched_in_the_records_is_no_less_fair_than_guide(tool: ModuleType) -> None:
+    kept = tool.read([RESULTS / "records"]).values()
+    runs = [
+        run
+        for group in kept
+        for run in group
+        if isinstance(EXPERIMENTS[run.experiment], GraphExperiment)
+    ]
+    assert len(runs) == 4 * 4 * 10
+    for run in runs:
+        chosen = {record.method: record for record in run.records if record.chosen}
+        guide = chosen[GUIDE].metrics
+        for method, measures in (
+            (MATCHED, ["unfairness"]),
+            (ALIKE, ["unfairness", "unfairness_unit"]),
+        ):
+            record = chosen[method]
+            fair = all(record.metrics[m] <= guide[m] * (1 + 1e-9) for m in measures)
+            assert (record.status != UNMATCHED) == fair, (run.file_name, method)

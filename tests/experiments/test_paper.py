@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-import pyg_glif.experiments._paper as paper
+import experiments._paper as paper
 from pyg_glif.datasets import Sentiment
 from tests.oracles import smooth, system
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from pyg_glif.experiments import _plots as plots
-from pyg_glif.experiments.records import Summary
+from experiments import _plots as plots
+from experiments.records import Summary
 
 pytest.importorskip("matplotlib")
 

@@ -5,7 +5,7 @@ from statistics import mean, stdev
 
 import pytest
 
-from pyg_glif.experiments.records import (
+from experiments.records import (
     Record,
     Run,
     fairest,

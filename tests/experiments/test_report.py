@@ -2,8 +2,8 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from pyg_glif.experiments.records import Record, Run, summarize
-from pyg_glif.experiments.report import Report, ResultTable, describe, seeds_note
+from experiments.records import Record, Run, summarize
+from experiments.report import Report, ResultTable, describe, seeds_note
 
 
 def report() -> Report:

@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 import torch
 
-from pyg_glif.datasets import Sentiment
-from pyg_glif.experiments import (
+from experiments import (
     SENTIMENT,
     Run,
     SentimentConfig,
     SentimentExperiment,
 )
-from pyg_glif.experiments.sentiment import SentimentTrial
-from pyg_glif.experiments.training import Recipe, fit, logits_of
+from experiments.sentiment import SentimentTrial
+from experiments.training import Recipe, fit, logits_of
+from pyg_glif.datasets import Sentiment
 from pyg_glif.lightning import FairClassifier
 from tests.experiments.small import RECIPE, SENTIMENT as SMALL
 

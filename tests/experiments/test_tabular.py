@@ -11,8 +11,7 @@ import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.ensemble import HistGradientBoostingClassifier
 
-from pyg_glif.datasets import Adult
-from pyg_glif.experiments import (
+from experiments import (
     ADULT,
     GERMAN,
     Run,
@@ -20,9 +19,10 @@ from pyg_glif.experiments import (
     _people,
     _rivals as rivals,
 )
-from pyg_glif.experiments._arms import AS_IT_IS, ESTIMATOR
-from pyg_glif.experiments._people import Split
-from pyg_glif.experiments.tabular import TabularTrial
+from experiments._arms import AS_IT_IS, ESTIMATOR
+from experiments._people import Split
+from experiments.tabular import TabularTrial
+from pyg_glif.datasets import Adult
 from tests.experiments.small import RECIPE
 
 SMALL = replace(

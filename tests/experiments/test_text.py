@@ -9,9 +9,7 @@ import torch
 from sklearn.linear_model import LogisticRegression
 from torch_geometric.data import Data
 
-from pyg_glif.datasets import Bios
-from pyg_glif.distances import Euclidean
-from pyg_glif.experiments import (
+from experiments import (
     BIOS,
     EXPERIMENTS,
     TOXICITY,
@@ -21,9 +19,11 @@ from pyg_glif.experiments import (
     TextConfig,
     TextExperiment,
 )
-from pyg_glif.experiments._runtimes import SOLVERS, measure_runtimes
-from pyg_glif.experiments.text import JudgedTexts
-from pyg_glif.experiments.training import fit
+from experiments._runtimes import SOLVERS, measure_runtimes
+from experiments.datasets import Bios
+from experiments.text import JudgedTexts
+from experiments.training import fit
+from pyg_glif.distances import Euclidean
 from pyg_glif.lightning import FairClassifier
 from pyg_glif.metric_learning import FACE
 from tests.experiments.small import text_config
@@ -180,7 +180,7 @@ def test_networks_never_see_test_texts(
         seen.append(data)
         return fit(classifier, data, *args, **kwargs)
 
-    monkeypatch.setattr("pyg_glif.experiments.training.fit", spy)
+    monkeypatch.setattr("experiments.training.fit", spy)
     run_text(0, text_config("bios", root=cache, **SIZES["bios"]))
     data = Bios(cache, seed=0, **SIZES["bios"])[0]
     test = {tuple(row) for row in data.x[data.test_mask].tolist()}

@@ -9,8 +9,8 @@ import torch
 from numpy.typing import NDArray
 from torch_geometric import EdgeIndex
 
+from experiments.baselines import inform_debias
 from pyg_glif import GLIFConv, LaplacianLoss, glif_smooth, laplacian_penalty
-from pyg_glif.baselines import inform_debias
 from pyg_glif.solvers import CG, Auto
 
 from .harness import Campaign, Case, default_dtype

@@ -2,7 +2,7 @@
 
 import unicodedata
 
-from pyg_glif.text import (
+from experiments.counterfactuals import (
     find_identity_terms,
     has_gender,
     replace_identity_terms,

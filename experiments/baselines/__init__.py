@@ -1,0 +1,5 @@
+"""Rivals of the comparison on graphs: GUIDE, InFoRM, PFR and REDRESS."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

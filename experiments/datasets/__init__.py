@@ -1,0 +1,5 @@
+"""Data sets of the experiments whose files are not part of the project."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
