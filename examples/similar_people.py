@@ -22,10 +22,10 @@ def main() -> None:
 
     group = torch.randint(2, (NUM_PEOPLE,), generator=generator)
     merit = torch.randn(NUM_PEOPLE, NUM_FEATURES, generator=generator)
-    merit = distance.embed(merit) * torch.linspace(1.5, 0.2, NUM_FEATURES)
+    merit = merit * torch.linspace(1.5, 0.2, NUM_FEATURES)
     traits = torch.randn(NUM_PEOPLE, 2, generator=generator)
     traits[:, 0] += 2.0 * group
-    x = distance.embed(merit) + traits @ sensitive
+    x = merit + traits @ sensitive
 
     worth = distance.embed(x)[:, :4].sum(1)
     repaid = worth + 0.5 * torch.randn(NUM_PEOPLE, generator=generator) > 0

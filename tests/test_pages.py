@@ -17,7 +17,11 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 INSTALL = (ROOT / "docs" / "install.md").read_text(encoding="utf-8")
 INDEX = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
 # What people call them.
-SPOKEN = {"torch-geometric": "PyTorch Geometric", "numpy": "NumPy"}
+SPOKEN = {
+    "torch-geometric": "PyTorch Geometric",
+    "numpy": "NumPy",
+    "scipy": "SciPy",
+}
 
 
 def package(requirement: str) -> str:

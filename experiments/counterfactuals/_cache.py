@@ -9,6 +9,7 @@ import hashlib
 import os
 import re
 import tempfile
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -16,8 +17,6 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
-
-from pyg_glif._warn import warn_caller
 
 _FORMAT = "pyg_glif-encodings-1"
 
@@ -78,7 +77,7 @@ class EncodingCache:
             reason = str(error)
         if reason:
             msg = f"'{path}' is damaged and was removed ({reason})"
-            warn_caller(f"{msg}. Its texts are encoded again")
+            warnings.warn(f"{msg}. Its texts are encoded again", stacklevel=4)
             path.unlink(missing_ok=True)
             return []
         keys = [key.tobytes() for key in hashes.numpy()]

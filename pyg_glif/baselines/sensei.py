@@ -165,7 +165,7 @@ class SenSeIRegularizer(RobustTerm):
         >>> term(lambda x: x[:, 0], x).round(decimals=3)  # blind to the second feature
         tensor(0.)
         >>> term(lambda x: x[:, 1], x).round(decimals=2)
-        tensor(1.2400)
+        tensor(1.2500)
     """
 
     def __init__(

@@ -52,7 +52,7 @@ class SenSRLoss(RobustTerm):
         >>> blind = loss(lambda x: torch.stack([x[:, 0], 0 * x[:, 0]], 1), x, y)
         >>> unfair = loss(lambda x: torch.stack([x[:, 1], 0 * x[:, 0]], 1), x, y)
         >>> blind.round(decimals=2), unfair.round(decimals=2)
-        (tensor(0.7400), tensor(1.3700))
+        (tensor(0.7400), tensor(1.4100))
     """
 
     def __init__(

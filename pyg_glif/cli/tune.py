@@ -147,7 +147,6 @@ def run(args: argparse.Namespace) -> Outcome:
     from pyg_glif._optional import require
     from pyg_glif.cli._files import check_targets
     from pyg_glif.cli._people import check_inputs, input_files, read_people
-    from pyg_glif.tuning.aside import calibration_split
 
     check_inputs(args)
     if args.labels is None:
@@ -167,6 +166,8 @@ def run(args: argparse.Namespace) -> Outcome:
         require("matplotlib.figure", "--plot", "plots")
     people, rows = read_people(args), None
     if args.guarantee is not None:
+        from pyg_glif.tuning.aside import calibration_split
+
         # Whoever is set aside must not be seen by anything that is learned.
         rows = calibration_split(
             _promise(args), _labeled(args, people)[1], people.group_codes()

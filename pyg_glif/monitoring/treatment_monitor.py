@@ -193,7 +193,7 @@ class TreatmentMonitor:
         """
         people = served_people(disparity, group, id, nearest, time, self.groups)
         touched: dict[bytes, None] = {}
-        is_new = partial(self._is_new, touched)
+        is_new: Callable[[bytes], bool] = partial(self._is_new, touched)
         if self._journal is not None:
             is_new = self._journal.is_new
         with self._changing() as draft:

@@ -12,7 +12,12 @@ import torch
 from torch import Tensor
 
 from pyg_glif._arrays import to_labels
-from pyg_glif._validate import check_known, check_labels, check_num_groups
+from pyg_glif._validate import (
+    check_group,
+    check_known,
+    check_labels,
+    check_num_groups,
+)
 from pyg_glif.graph import SimilarityGraph
 from pyg_glif.laplacian import LaplacianOperator
 from pyg_glif.pages import number
@@ -260,8 +265,8 @@ def group_rates(
     Of a single output alone: of several classes none is the positive one.
     """
     if labels is not None:
-        labels = check_labels("labels", labels, both.size(1)).to(both.device)
-        if both.size(2) == 1:
+        labels = check_group("labels", labels, both.size(1)).to(both.device)
+        if both.size(2) == 1:  # -1 where a label is not known
             check_known("labels", labels.unique().tolist(), (-1, 0, 1))
     if unlike.decision is None or both.size(2) > 1:
         return

@@ -71,7 +71,7 @@ def _kind(schema: Schema, parts: Schema) -> tuple[str, Schema]:
         found = [_kind(one, parts) for one in schema["anyOf"]]
         words = dict.fromkeys(kind for kind, _ in found)
         return " or ".join(words), next((one for _, one in found if one), {})
-    kind = schema.get("type", "anything")
+    kind: Any = schema.get("type", "anything")
     if kind == "array":
         word, inner = _kind(schema.get("items", {}), parts)
         most = schema.get("maxItems")
@@ -81,8 +81,8 @@ def _kind(schema: Schema, parts: Schema) -> tuple[str, Schema]:
         return f"list of {size}{word}", inner
     names = {"string": "text", "integer": "whole number", "boolean": "true or false"}
     if isinstance(kind, list):
-        return " or ".join(names.get(one, one) for one in kind), {}
-    return names.get(kind, kind), schema if "properties" in schema else {}
+        return " or ".join(str(names.get(one, one)) for one in kind), {}
+    return str(names.get(kind, kind)), schema if "properties" in schema else {}
 
 
 def _curl(method: str, url: str, service: Service) -> str:

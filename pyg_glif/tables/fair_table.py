@@ -378,7 +378,7 @@ class FairTable(Parameters):
         out._fit_params = out.get_params()
         out._columns = tuple(map(Scaled.from_config, config["columns"]))
         out._names = _tuples(config["names"])
-        left_out = {*out.sensitive, *out.ignore}
+        left_out = {*(out.sensitive or ()), *out.ignore}
         check_known("sensitive", left_out, out._names)
         counted = [name for name in out._names if name not in left_out]
         if not counted or counted != [one.name for one in out._columns]:

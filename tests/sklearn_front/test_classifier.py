@@ -512,7 +512,8 @@ def test_models_of_few_samples_have_one_thread(
         before = torch.get_num_threads()
         GLIFClassifier(_Threads(), sensitive=[1], lam=1.0, cv=3).fit(x, y)
         assert torch.get_num_threads() == before == 2
-    assert _Threads.seen == ({1} if is_few else {2})
+    # A library whose threads are fixed from outside keeps to that.
+    assert max(_Threads.seen) == (1 if is_few else 2)
 
 
 @pytest.mark.parametrize(

