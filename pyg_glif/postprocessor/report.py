@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from torch import Tensor
 
+from pyg_glif._disclosure import is_shared
 from pyg_glif._optional import require
 from pyg_glif._plain import plain
 from pyg_glif.postprocessor._features import Features
@@ -315,8 +316,43 @@ class AuditReport:
         return replace(self, features=features)
 
     def without_people(self) -> "AuditReport":
-        """A copy of the report that names and lists nobody: numbers and charts only."""
-        return replace(self, lists=Lists(), ids=None, features=None, names_people=False)
+        """A copy of the report for readers who may not see single samples.
+
+        It names and lists none, and follows the disclosure rule: attributes with a
+        group of fewer than five samples, largest values, quantiles beyond which fewer
+        than five pairs lie, and bars of charts with fewer than five are left out.
+        """
+        small = {
+            name
+            for name, groups in self.groups.items()
+            if any(not is_shared(group.num_people) for group in groups)
+        }
+
+        def is_told(name: str) -> bool:
+            start, _, attribute = name.partition("_by_")
+            _, _, share = start.rpartition("_p")
+            if share.isdecimal():
+                beyond = self.facts["num_edges"] * (1.0 - int(share) / 100.0)
+                return is_shared(beyond)
+            return attribute not in small and not start.endswith("_max")
+
+        bins = {
+            name: [row for row in rows if _is_crowd(row)]
+            for name, rows in self.bins.items()
+            if is_told(name)
+        }
+        return replace(
+            self,
+            facts={k: v for k, v in self.facts.items() if k != "largest_movement"},
+            verdict=tuple(one for one in self.verdict if is_told(one.name)),
+            measures=tuple(one for one in self.measures if is_told(one.name)),
+            groups={k: v for k, v in self.groups.items() if k not in small},
+            bins={name: rows for name, rows in bins.items() if rows},
+            lists=Lists(),
+            ids=None,
+            features=None,
+            names_people=False,
+        )
 
     def with_facts(self, **facts: Any) -> "AuditReport":
         """A copy of the report with more facts, such as an accuracy."""
@@ -468,3 +504,9 @@ def _fields(one: Any) -> dict[str, Any]:
         name: value._asdict() if isinstance(value, Estimate) else value
         for name, value in values.items()
     }
+
+
+def _is_crowd(row: Mapping[str, Any]) -> bool:
+    """Whether a bar of a chart stands for nothing, or for enough samples or pairs."""
+    count = row.get("people", row.get("pairs", 0))
+    return count == 0 or is_shared(count)

@@ -56,8 +56,10 @@ class Corrected(BaseModel):
     y_fair: list[float] | list[list[float]] = Field(
         description="Corrected outputs; a newcomer without peers keeps theirs."
     )
-    num_peers: list[int] | None = Field(
-        None, description="Fitted people who are similar, where people are shown."
+    num_peers: list[int] = Field(
+        description="Fitted people who are similar. Where people are not shown, a "
+        "lower bound: 0 if the correction is withheld, else the least number that a "
+        "correction rests on."
     )
     withheld: list[bool] | None = Field(
         None,

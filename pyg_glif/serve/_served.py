@@ -145,6 +145,8 @@ class Served:
             y_fair = torch.where(_as_rows(uncorrected, y), y, y_fair)
             own_share = self.disclosure.rounded(sure.own_share)
             told = {
+                # Tells no more than 'withheld' does.
+                "num_peers": torch.where(uncorrected, 0, self.disclosure.min_shared),
                 "withheld": uncorrected,
                 "own_share": torch.where(uncorrected, 1.0, own_share),
             }

@@ -450,7 +450,26 @@ def test_a_report_without_people() -> None:
     shown = report.to_markdown() + report._repr_html_() + json.dumps(report.to_dict())
     assert "b|c" not in shown
     assert "script" not in shown
-    assert report.verdict == whole.verdict
+
+
+@pytest.mark.parametrize("few", [1, 4, 5, 20])
+def test_a_report_without_people_follows_the_disclosure_rule(few: int) -> None:
+    rng = torch.Generator().manual_seed(few)
+    x, y = torch.randn(60, 2, generator=rng), torch.rand(60, generator=rng)
+    post = GLIFPostProcessor(tau=0.6).fit(x, y)
+    sex = ["f"] * few + ["m"] * (60 - few)
+    report = post.audit(threshold=0.5, attributes={"sex": sex}).without_people()
+    content = report.to_dict()
+    assert ("sex" in json.dumps(content)) == (few >= 5)
+    assert not [name for name in content["facts"] if "largest" in name]
+    assert "lipschitz_ratio_max" not in {one["name"] for one in content["measures"]}
+    bars = [row for rows in content["charts"].values() for row in rows]
+    assert bars
+    for row in bars:
+        assert row.get("people", row.get("pairs", 0)) not in range(1, 5)
+    assert "lipschitz_ratio_p50" in {one["name"] for one in content["measures"]}
+    assert report.to_html().startswith("<!")
+    assert report.to_markdown().startswith("# ")
 
 
 def test_the_short_form_says_that_it_is_short() -> None:

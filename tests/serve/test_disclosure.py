@@ -116,8 +116,10 @@ def test_corrections_rest_on_five_samples_in_effect(
     bound = STEP / 2 * (np.abs(y - scene.mean) + spread) * (1 + 1e-6)
     assert (np.abs(fair - want) <= bound)[~few].all()
     assert np.mean(fair[~few] != y[~few]) > 0.9
-    # Neither counts nor anybody's own distance or score.
-    assert set(answer) == {"y_fair", "withheld", "certificate", "notes", "fit"}
+    # Neither counts nor any sample's own distance or score.
+    keys = {"y_fair", "num_peers", "withheld", "certificate", "notes", "fit"}
+    assert set(answer) == keys
+    assert answer["num_peers"] == np.where(few, 0, 5).tolist()
     assert set(answer["certificate"]) == {"own_share"}
     own = np.array(answer["certificate"]["own_share"])
     np.testing.assert_allclose(own[few], 1.0)
