@@ -162,7 +162,10 @@ def _answers(case: Case, post: GLIFPostProcessor, x: NDArray[np.float64]) -> Non
     _, info = post.transform(q, y, return_info=True)
     answer = served.correct(q, y)
     case.check(
-        set(answer.to_dict()) == {"y_fair", "withheld", "certificate"},
+        set(answer.to_dict()) == {"y_fair", "num_peers", "withheld", "certificate"}
+        # A bound that says no more than whether the correction is withheld.
+        and answer.to_dict()["num_peers"]
+        == [0 if few else least for few in answer.to_dict()["withheld"]],
         "an answer tells more",
         str(answer.to_dict()),
     )
