@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from experiments.counterfactuals import encode
-from pyg_glif._data import find_data
+from pyg_glif._utils.data_folder import find_data
 
 
 def embedding_like(

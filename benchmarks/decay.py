@@ -30,9 +30,9 @@ from experiments.datasets import Bios, German, Toxicity
 from pyg_glif.datasets import Adult, Sentiment
 from pyg_glif.distances import Euclidean, FairDistance
 from pyg_glif.graph import SimilarityGraph, suggest_tau
+from pyg_glif.methods.path import glif_path
 from pyg_glif.metric_learning import FACE, SensitiveSVD, TaskEffect
 from pyg_glif.metrics import group_std, prediction_consistency
-from pyg_glif.path import glif_path
 from pyg_glif.solvers import CG
 from pyg_glif.tables import FairTable
 

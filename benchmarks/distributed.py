@@ -156,7 +156,7 @@ def in_memory(path: Path, tau: float, limit: bool) -> dict[str, Any]:
 
 def in_blocks(path: Path, tau: float, kind: str, limit: bool) -> dict[str, Any]:
     """People, edges and outputs in blocks on disk."""
-    from pyg_glif.distributed import ShardedPeople, radius_graph, smooth
+    from pyg_glif.distributed import ShardedDataset, radius_graph, smooth
 
     folder = path.with_name(f"work-{path.stem}-{kind}-{int(limit)}")
     shutil.rmtree(folder, ignore_errors=True)
@@ -174,7 +174,7 @@ def in_blocks(path: Path, tau: float, kind: str, limit: bool) -> dict[str, Any]:
         for _, found in engine.run(resource.getrlimit, kinds, "limit"):
             assert found == (LIMIT, LIMIT)
     start = time.perf_counter()
-    people = ShardedPeople.build(folder / "people", path, engine=engine)
+    people = ShardedDataset.build(folder / "people", path, engine=engine)
     seconds["build"] = time.perf_counter() - start
     start = time.perf_counter()
     graph = radius_graph(people, tau, out=folder / "graph", engine=engine)

@@ -29,7 +29,7 @@ from common import RESULTS, interleaved, share, table, write
 from scipy.stats import norm
 
 from pyg_glif import GLIFPostProcessor
-from pyg_glif._betting import Capital, MeanSequence
+from pyg_glif.guarantees.betting import Capital, MeanSequence
 from pyg_glif.monitoring import DriftReference, TreatmentMonitor
 
 DOCS = Path(__file__).parents[1] / "docs" / "results"

@@ -32,8 +32,8 @@ from torch import Tensor
 
 from pyg_glif import GLIFPostProcessor
 from pyg_glif.links import Logit
+from pyg_glif.model_selection import RiskControl, TunePoint, tune
 from pyg_glif.solvers import SolveStatus
-from pyg_glif.tuning import RiskControl, TunePoint, tune
 
 PAGE = Path(__file__).parents[1] / "docs" / "results" / "guarantee_strength.md"
 DRAWS, DELTA, SHARE = 100, 0.1, 0.5

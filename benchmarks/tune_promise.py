@@ -39,8 +39,8 @@ from experiments.datasets import German
 from pyg_glif import GLIFPostProcessor
 from pyg_glif.datasets import Adult
 from pyg_glif.links import Logit
+from pyg_glif.model_selection import TuneResult, tune
 from pyg_glif.tables import FairTable
-from pyg_glif.tuning import TuneResult, tune
 
 SPLITS, NEW, MAX_LOSS = 20, 0.3, 0.01
 DESIGNS = ("validation", "out-of-fold", "out-of-fold, references")

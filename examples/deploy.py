@@ -21,11 +21,12 @@ import numpy as np
 import torch
 from sklearn.ensemble import HistGradientBoostingClassifier
 
+from pyg_glif.audit import Bootstrap
 from pyg_glif.links import Logit
 from pyg_glif.metric_learning import LogisticSubspace
 from pyg_glif.metrics import prediction_consistency
-from pyg_glif.postprocessor import Bootstrap, GLIFPostProcessor
-from pyg_glif.tuning import tune
+from pyg_glif.model_selection import tune
+from pyg_glif.postprocessing import GLIFPostProcessor
 
 NUMERIC = ("age", "education_num", "capital_gain", "capital_loss", "hours_per_week")
 CATEGORICAL = ("workclass", "marital_status", "occupation", "relationship")

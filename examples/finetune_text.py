@@ -44,7 +44,7 @@ from pyg_glif import GLIFPostProcessor, LaplacianLoss, edge_weights, fair_radius
 from pyg_glif.distances import FairDistance
 from pyg_glif.metric_learning import FACE
 from pyg_glif.metrics import prediction_consistency
-from pyg_glif.tuning import tune
+from pyg_glif.model_selection import tune
 
 FILE = Path(os.environ.get("PYG_GLIF_DATA", ""), "bios/bias_in_bios_subset.csv.gz")
 TRAIN, VAL, TEST = 0, 1, 2

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from experiments.registry import EXPERIMENTS
-from pyg_glif._plain import plain
+from pyg_glif._utils.json import plain
 
 _DESCRIPTION = """\
 Repeat an experiment of the paper, or one on a table or a graph of people: train,

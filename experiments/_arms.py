@@ -21,10 +21,10 @@ from experiments.experiment import Method
 from experiments.records import Record
 from pyg_glif.baselines import lipschitz_projection
 from pyg_glif.graph import suggest_tau
-from pyg_glif.postprocessor import GLIFPostProcessor
+from pyg_glif.model_selection import tune
+from pyg_glif.postprocessing import GLIFPostProcessor
 from pyg_glif.sklearn import GLIFClassifier
 from pyg_glif.tables import FairTable
-from pyg_glif.tuning import tune
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 from torch_geometric.nn import GCNConv, GINConv, SAGEConv
 
-from pyg_glif._pattern import Pattern, spmm
+from pyg_glif._utils.sparse import Pattern, spmm
 from pyg_glif.laplacian import LaplacianOperator
 
 #: One layer of each kind, as GUIDE and its rivals use it.

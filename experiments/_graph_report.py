@@ -7,7 +7,7 @@ from statistics import mean, stdev
 import experiments._paper as paper
 from experiments.records import Run, Summary, summarize_chosen, with_costs
 from experiments.report import Report, ResultTable, seeds_note
-from pyg_glif._markup import markdown_table
+from pyg_glif._utils.markup import markdown_table
 
 QUALITY = {
     "auc": "AUC",

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from experiments._paper import METHODS
 from experiments.records import Summary
-from pyg_glif._optional import require
+from pyg_glif._utils.optional import require
 
 # The palette of Okabe and Ito with two more, and a marker each for print without
 # colour.

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from torch import Tensor
 
-from pyg_glif._optional import find, require
+from pyg_glif._utils.optional import find, require
 
 #: Why rows are missing where fairlearn is.
 MISSING = (

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from experiments.records import Run, Runtime, Setting
-from pyg_glif._markup import markdown_table
+from pyg_glif._utils.markup import markdown_table
 from pyg_glif.distances import FairDistance
 from pyg_glif.functional import glif_smooth
 from pyg_glif.graph import SimilarityGraph

@@ -18,14 +18,14 @@ import experiments._plots as plots
 from experiments.records import Record, Run, Runtime, versions
 from experiments.report import Report
 from experiments.training import same_numbers
-from pyg_glif._plain import plain
-from pyg_glif._runtime import PeakMemory, Progress
-from pyg_glif._validate import (
+from pyg_glif._utils.json import plain
+from pyg_glif._utils.runtime import PeakMemory, Progress
+from pyg_glif._utils.validation import (
     check_count,
 )
 from pyg_glif.distances import FairDistance
 from pyg_glif.graph import SimilarityGraph
-from pyg_glif.path import glif_path
+from pyg_glif.methods.path import glif_path
 from pyg_glif.typing import Normalization
 
 #: What a method gives when it is run: one record for each setting.

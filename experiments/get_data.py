@@ -18,9 +18,9 @@ from urllib.request import urlopen
 import numpy as np
 from numpy.typing import NDArray
 
-from pyg_glif._data import VARIABLE, data_folder
-from pyg_glif._files import replacing
-from pyg_glif._markup import markdown_table
+from pyg_glif._utils.data_folder import VARIABLE, data_folder
+from pyg_glif._utils.files import replacing
+from pyg_glif._utils.markup import markdown_table
 
 _UCI = "https://archive.ics.uci.edu/ml/machine-learning-databases"
 _NIFTY = "https://raw.githubusercontent.com/chirag126/nifty/HEAD/dataset"

@@ -55,8 +55,8 @@ from experiments.records import (
     summarize_chosen,
 )
 from experiments.report import Report
-from pyg_glif._adjacency import to_adjacency
-from pyg_glif._validate import check_choice
+from pyg_glif._utils.adjacency import to_adjacency
+from pyg_glif._utils.validation import check_choice
 from pyg_glif.functional import glif_smooth
 from pyg_glif.graph import structural_similarity
 from pyg_glif.laplacian import LaplacianOperator

@@ -10,8 +10,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from pyg_glif._files import replacing
-from pyg_glif._plain import plain
+from pyg_glif._utils.files import replacing
+from pyg_glif._utils.json import plain
 
 #: Status of a record whose method could not be brought to what it is compared at.
 UNMATCHED = "UNMATCHED"

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.records import Run, Summary
-from pyg_glif._markup import markdown_table
+from pyg_glif._utils.markup import markdown_table
 
 
 @dataclass(frozen=True)

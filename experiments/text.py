@@ -43,8 +43,8 @@ from pyg_glif.errors import SimilarityWarning
 from pyg_glif.graph import SimilarityGraph
 from pyg_glif.metric_learning import FACE, TaskEffect
 from pyg_glif.metrics import prediction_consistency
-from pyg_glif.postprocessor import GLIFPostProcessor
-from pyg_glif.tuning import TunePoint, tune
+from pyg_glif.model_selection import TunePoint, tune
+from pyg_glif.postprocessing import GLIFPostProcessor
 from pyg_glif.typing import Normalization
 
 _DATASETS = {"bios": Bios, "toxicity": Toxicity}

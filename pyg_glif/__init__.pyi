@@ -1,39 +1,43 @@
 # Every public part, so that 'import pyg_glif' gives access to all of them.
 from . import (
+    audit as audit,
     baselines as baselines,
     cli as cli,
     datasets as datasets,
     distances as distances,
     distributed as distributed,
     errors as errors,
+    explain as explain,
+    fit as fit,
     functional as functional,
     graph as graph,
-    kinds as kinds,
+    guarantees as guarantees,
     laplacian as laplacian,
     lightning as lightning,
     links as links,
+    methods as methods,
     metric_learning as metric_learning,
     metrics as metrics,
+    model_selection as model_selection,
     monitoring as monitoring,
     nn as nn,
-    pages as pages,
-    path as path,
-    postprocessor as postprocessor,
+    postprocessing as postprocessing,
+    registry as registry,
+    reporting as reporting,
     serve as serve,
     sklearn as sklearn,
     solvers as solvers,
     tables as tables,
     transforms as transforms,
-    tuning as tuning,
     typing as typing,
 )
 from .functional import glif_smooth, glif_worst_case, laplacian_penalty
 from .graph import edge_weights, fair_knn_graph, fair_radius_graph, suggest_tau
+from .methods import glif_path
+from .model_selection import tune
 from .nn import GLIFConv, LaplacianLoss
-from .path import glif_path
-from .postprocessor import GLIFPostProcessor
+from .postprocessing import GLIFPostProcessor
 from .transforms import AnnotatorGraph, FairKNNGraph, FairRadiusGraph, GLIFSmooth
-from .tuning import tune
 
 __version__: str
 

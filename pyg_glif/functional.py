@@ -8,7 +8,7 @@ from typing import Any, Literal, overload
 import torch
 from torch import Tensor
 
-from pyg_glif._validate import (
+from pyg_glif._utils.validation import (
     check_choice,
     check_coefficient,
     check_count,

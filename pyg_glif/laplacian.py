@@ -28,11 +28,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pyg_glif._adjacency import to_adjacency
-from pyg_glif._lanczos import smallest_eigenvalue
-from pyg_glif._pattern import Pattern, column_energy, connected_components, spmm
-from pyg_glif._validate import check_batch, check_choice, check_count, check_rank
-from pyg_glif._whole import Whole, once
+from pyg_glif._utils.adjacency import to_adjacency
+from pyg_glif._utils.collectives import Collectives, once
+from pyg_glif._utils.lanczos import smallest_eigenvalue
+from pyg_glif._utils.sparse import Pattern, column_energy, connected_components, spmm
+from pyg_glif._utils.validation import (
+    check_batch,
+    check_choice,
+    check_count,
+    check_rank,
+)
 from pyg_glif.typing import Normalization
 
 #: Weight of everybody with themselves, as the authors have it (``W_ii = 1``).
@@ -74,7 +79,7 @@ class LaplacianOperator:
     """
 
     #: Sums over all people; of several processes that share a graph, over theirs.
-    whole: Whole = Whole()
+    whole: Collectives = Collectives()
 
     def __init__(
         self,

@@ -29,7 +29,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from pyg_glif._validate import (
+from pyg_glif._utils.validation import (
     check_choice,
     check_finite,
     check_floating,
@@ -37,19 +37,19 @@ from pyg_glif._validate import (
     check_tensor,
     check_unbatched,
 )
-from pyg_glif.kinds import Kind, register
+from pyg_glif.registry import Registered, register
 
 __all__ = ["Identity", "Link", "Log", "Logit", "Softmax"]
 
 
-class Link(Kind, ABC):
+class Link(Registered, ABC):
     r"""What a link must offer; subclass it for another output space.
 
     ``to_dual`` should check its input, both methods should be differentiable, and
     ``from_dual(to_dual(y_hat))`` should return ``y_hat``. Set ``by_row`` if the columns
     of a row belong together, as class probabilities do: one-dimensional outputs, one
     number per person, are then refused. A dataclass decorated by
-    :func:`pyg_glif.kinds.register` can be saved with a fit.
+    :func:`pyg_glif.registry.register` can be saved with a fit.
 
     Example:
         >>> class Sqrt(Link):

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from pyg_glif._data import VARIABLE, data_folder
+from pyg_glif._utils.data_folder import VARIABLE, data_folder
 
 # Where a checkout may have the data of the experiments beside it. The package itself
 # looks nowhere but where it is told.

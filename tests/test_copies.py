@@ -37,11 +37,11 @@ from pyg_glif.distances import Mahalanobis, SensitiveSubspace, TaskDistance
 from pyg_glif.graph import KNNIndex, RadiusIndex, SimilarityGraph
 from pyg_glif.laplacian import LaplacianOperator
 from pyg_glif.links import Logit
+from pyg_glif.model_selection import tune
 from pyg_glif.monitoring import DriftReference, TreatmentMonitor
 from pyg_glif.sklearn import GLIFClassifier, GLIFRegressor
 from pyg_glif.solvers import CG
 from pyg_glif.tables import FairTable
-from pyg_glif.tuning import tune
 
 SIZE = 1_600  # beyond what is compared without an index
 Use = Callable[[Any], Any]

@@ -39,12 +39,12 @@ from pyg_glif import (
     solvers,
     transforms,
 )
+from pyg_glif.audit import Bootstrap, audit
 from pyg_glif.laplacian import LaplacianOperator
+from pyg_glif.model_selection import tune
 from pyg_glif.monitoring import DriftReference, TreatmentMonitor
-from pyg_glif.postprocessor import Bootstrap, audit
 from pyg_glif.sklearn import GLIFClassifier, GLIFRegressor
 from pyg_glif.tables import FairTable
-from pyg_glif.tuning import tune
 
 N, F, TAU = 60, 3, 1.0
 

@@ -20,10 +20,10 @@ PACKAGE = "pyg_glif"
 RANKS: dict[str, tuple[int, set[str] | int]] = {
     "typing": (0, set()),
     "errors": (0, set()),
-    "kinds": (0, set()),
+    "registry": (0, set()),
     "distances": (1, set()),
     "laplacian": (1, set()),
-    "pages": (1, set()),
+    "reporting": (1, set()),
     "datasets": (2, set()),
     "metric_learning": (2, {"distances"}),
     "graph": (2, {"distances", "laplacian"}),
@@ -31,20 +31,24 @@ RANKS: dict[str, tuple[int, set[str] | int]] = {
     "tables": (3, set()),
     "solvers": (4, {"laplacian"}),
     "functional": (5, {"graph", "laplacian", "solvers", "links"}),
-    "path": (5, {"graph", "laplacian", "solvers", "links"}),
+    "methods": (5, {"graph", "laplacian", "solvers", "links"}),
     "nn": (6, 5),
     "transforms": (6, 5),
     "metrics": (6, {"distances", "laplacian", "graph", "solvers"}),
     "baselines": (6, 5),
-    "postprocessor": (7, 6),
-    "tuning": (7, 6),
     "distributed": (7, 6),
-    "lightning": (8, 7),
-    "sklearn": (8, 7),
-    "monitoring": (8, 7),
-    "serve": (9, 8),
-    "cli": (10, 9),
-    "__main__": (11, {"cli"}),
+    "fit": (7, 6),
+    "audit": (8, 7),
+    "guarantees": (8, 7),
+    "model_selection": (8, 7),
+    "explain": (9, 8),
+    "postprocessing": (10, 9),
+    "lightning": (11, 10),
+    "monitoring": (11, 10),
+    "sklearn": (11, 10),
+    "serve": (12, 11),
+    "cli": (13, 12),
+    "__main__": (14, {"cli"}),
 }
 # Heavy packages that only ranks from 7 on may import when they are loaded.
 HEAVY = {"lightning", "pytorch_lightning", "pandas", "sklearn", "altair"}
@@ -196,9 +200,9 @@ def test_every_name_of_a_stub_is_there(name: str) -> None:
 
 def test_a_function_is_not_hidden_by_the_module_it_lives_in() -> None:
     code = (
-        "import pyg_glif.metrics.local_lipschitz, pyg_glif.postprocessor.audit\n"
+        "import pyg_glif.metrics.local_lipschitz, pyg_glif.audit.audit\n"
         "from pyg_glif.metrics import local_lipschitz\n"
-        "from pyg_glif.postprocessor import audit\n"
+        "from pyg_glif.postprocessing import audit\n"
         "print(local_lipschitz.__name__, audit.__name__)\n"
     )
     assert fresh(code) == "local_lipschitz audit"
@@ -234,15 +238,15 @@ def test_nothing_is_loaded_before_it_is_used(statement: str, absent: set[str]) -
     ("module", "source", "expected"),
     [
         ("graph.radius", "from pyg_glif.distances import Euclidean", []),
-        ("graph.radius", "from pyg_glif._validate import check_rows", []),
+        ("graph.radius", "from pyg_glif._utils.validation import check_rows", []),
         ("graph.radius", "from pyg_glif import _validate", []),
         ("graph.radius", "from pyg_glif.graph.search import find", []),
         ("transforms.a", "from pyg_glif.transforms._storage import write_graph", []),
-        ("transforms.a", "from pyg_glif.path import glif_path", []),
+        ("transforms.a", "from pyg_glif.methods.path import glif_path", []),
         ("path", "from pyg_glif.links import Link", []),
         ("lightning.a", "import pytorch_lightning", []),
         ("graph.radius", "def f():\n    import sklearn", []),
-        ("_new", "from pyg_glif._validate import check_rows", []),
+        ("_new", "from pyg_glif._utils.validation import check_rows", []),
         ("_new", "from pyg_glif.graph import x", [":1 imports 'graph'"]),
         ("distances.a", "from pyg_glif.graph import x", [":1 imports 'graph'"]),
         ("distances.a", "import pyg_glif.graph.x", [":1 imports 'graph'"]),

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from pyg_glif.audit import Bootstrap
 from pyg_glif.distances import (
     CallableDistance,
     FairDistance,
@@ -19,7 +20,7 @@ from pyg_glif.distances import (
 from pyg_glif.graph import RadiusIndex
 from pyg_glif.laplacian import LaplacianOperator
 from pyg_glif.metric_learning import EXPLORE, FACE, LogisticSubspace, SensitiveSVD
-from pyg_glif.postprocessor import Bootstrap, GLIFPostProcessor
+from pyg_glif.postprocessing import GLIFPostProcessor
 from pyg_glif.transforms import AnnotatorGraph
 
 

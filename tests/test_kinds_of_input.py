@@ -20,6 +20,7 @@ from pyg_glif import (
     metrics,
     suggest_tau,
 )
+from pyg_glif.audit import Bootstrap, audit
 from pyg_glif.baselines import lipschitz_projection
 from pyg_glif.distances import (
     CallableDistance,
@@ -28,8 +29,7 @@ from pyg_glif.distances import (
     SensitiveSubspace,
 )
 from pyg_glif.graph import KNNIndex, RadiusIndex, SimilarityGraph
-from pyg_glif.postprocessor import Bootstrap, audit
-from pyg_glif.tuning import tune
+from pyg_glif.model_selection import tune
 
 # Truth values, so that every kind can hold them; no two rows alike in all of them.
 X = np.array([[(i >> b) & 1 for b in range(4)] for i in range(12)])

@@ -8,7 +8,7 @@ from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 from torch_geometric import EdgeIndex
 
-from pyg_glif._pattern import (
+from pyg_glif._utils.sparse import (
     connected_components as our_components,
     edge_dot,
     edge_energy,

@@ -20,7 +20,7 @@ from pyg_glif import (
 from pyg_glif.baselines import lipschitz_projection
 from pyg_glif.distances import CallableDistance, Mahalanobis, SensitiveSubspace
 from pyg_glif.graph import RadiusIndex, SimilarityGraph, annotator_graph, edge_sq_dist
-from pyg_glif.graph._screen import Workspace
+from pyg_glif.graph._pruning import Workspace
 from pyg_glif.metric_learning import EXPLORE, FACE, LogisticSubspace, SensitiveSVD
 from pyg_glif.metrics import (
     bootstrap_interval,
@@ -32,8 +32,8 @@ from pyg_glif.metrics import (
     local_lipschitz,
     prediction_consistency,
 )
+from pyg_glif.model_selection import tune
 from pyg_glif.solvers import CG, Cholesky, CoordinateDescent
-from pyg_glif.tuning import tune
 from tests.oracles_radius import brute_force_edges
 
 

@@ -9,7 +9,7 @@ value that can be read as a page, a table, plain data or pictures.
 import torch
 
 from pyg_glif import GLIFPostProcessor
-from pyg_glif.postprocessor import Bootstrap
+from pyg_glif.audit import Bootstrap
 
 # %%
 # Scores

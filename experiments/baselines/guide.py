@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import Function
 
-from pyg_glif._pattern import edge_dot, spmm
-from pyg_glif._validate import check_scalar
+from pyg_glif._utils.sparse import edge_dot, spmm
+from pyg_glif._utils.validation import check_scalar
 from pyg_glif.laplacian import LaplacianOperator
 from pyg_glif.solvers import Definition, group_sizes
 

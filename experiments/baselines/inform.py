@@ -7,8 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pyg_glif._arrays import like, to_tensor
-from pyg_glif._validate import (
+from pyg_glif._utils.arrays import like, to_tensor
+from pyg_glif._utils.validation import (
     check_coefficient,
     check_count,
     check_edges,

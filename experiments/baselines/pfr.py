@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pyg_glif._validate import check_count, check_features, check_share
+from pyg_glif._utils.validation import check_count, check_features, check_share
 from pyg_glif.laplacian import LaplacianOperator
 
 

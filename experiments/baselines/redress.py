@@ -18,7 +18,7 @@ the weight is zero, and so memory is :math:`O(k^2)` per person.
 import torch
 from torch import Tensor, nn
 
-from pyg_glif._validate import (
+from pyg_glif._utils.validation import (
     check_count,
     check_features,
     check_same_rows,

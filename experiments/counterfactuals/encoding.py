@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from experiments.counterfactuals._cache import EncodingCache, hash_text
-from pyg_glif._optional import folder_of, require
-from pyg_glif._runtime import Progress
-from pyg_glif._validate import check_count, check_texts
+from pyg_glif._utils.optional import folder_of, require
+from pyg_glif._utils.runtime import Progress
+from pyg_glif._utils.validation import check_count, check_texts
 
 #: Encodes a batch of texts, ``[B, D]``.
 Encoder: TypeAlias = Callable[[list[str]], Tensor]

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from experiments.counterfactuals._forms import MARKS, compose, is_word, spelled_like
 from experiments.counterfactuals._pronouns import role_of_her, role_of_his
-from pyg_glif._validate import check_kind, check_texts
+from pyg_glif._utils.validation import check_kind, check_texts
 
 #: Words with one counterpart each. "her" and "his" have two each.
 PRONOUNS = {

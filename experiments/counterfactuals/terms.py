@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from experiments.counterfactuals._forms import MARKS, compose, spelled_like
-from pyg_glif._validate import check_kind, check_texts
+from pyg_glif._utils.validation import check_kind, check_texts
 
 
 class IdentityTerm(NamedTuple):

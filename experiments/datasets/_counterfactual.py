@@ -13,7 +13,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from experiments.counterfactuals import encode
-from pyg_glif._validate import (
+from pyg_glif._utils.validation import (
     check_choice,
     check_count,
     check_scalar,

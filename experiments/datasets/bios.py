@@ -21,7 +21,7 @@ from experiments.datasets._counterfactual import (
     number_names,
     stratified_split,
 )
-from pyg_glif._validate import check_count
+from pyg_glif._utils.validation import check_count
 from pyg_glif.datasets._files import Transform, find_array, read_table
 
 FILE, COLUMNS = "bias_in_bios_subset.csv.gz", ("text", "occupation", "gender", "part")

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from pyg_glif.datasets._files import Transform
-from pyg_glif.datasets._people import Frame, PeopleDataset, read_people
+from pyg_glif.datasets._tabular import Frame, PeopleDataset, read_people
 
 FILE = "german.csv.gz"
 #: What the codes of the source mean, by its documentation.

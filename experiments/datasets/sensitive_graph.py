@@ -11,7 +11,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.utils import to_undirected
 
-from pyg_glif._validate import check_choice, check_count
+from pyg_glif._utils.validation import check_choice, check_count
 from pyg_glif.datasets._files import BuiltDataset, Transform, read_table
 
 _PARTS = ("train", "val", "test")

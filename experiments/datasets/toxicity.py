@@ -24,7 +24,7 @@ from experiments.datasets._counterfactual import (
     keep,
     stratified_split,
 )
-from pyg_glif._validate import check_count
+from pyg_glif._utils.validation import check_count
 from pyg_glif.datasets._files import NUMBERS, Transform, find_array, read_table
 
 JIGSAW = "jigsaw_test_balanced.csv.gz"

@@ -7,11 +7,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pyg_glif._runtime import Progress
+from pyg_glif._utils.runtime import Progress
 from pyg_glif.baselines._dual import Array, Index, WorkingSet
 from pyg_glif.baselines._violations import Scan, Violated, coinciding_groups
 from pyg_glif.errors import ConvergenceError
-from pyg_glif.graph.tiles import PairDistances
+from pyg_glif.graph.pairwise import PairDistances
 
 # What a pair may exceed, relative to the size of the outputs: a share of rtol, and
 # what can be reached in float64.

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pyg_glif.graph.tiles import EmbeddedDistances, PairDistances, slices
+from pyg_glif.graph.pairwise import EmbeddedDistances, PairDistances, slices
 
 _PER_ROW = 4  # pairs of one person that a scan reports
 _TINY = torch.finfo(torch.float64).tiny

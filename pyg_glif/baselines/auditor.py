@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from pyg_glif._validate import (
+from pyg_glif._utils.validation import (
     check_coefficient,
     check_count,
     check_embedding,

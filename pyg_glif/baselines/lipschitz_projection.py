@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from pyg_glif._arrays import like
-from pyg_glif._runtime import without_autocast
-from pyg_glif._validate import (
+from pyg_glif._utils.arrays import like
+from pyg_glif._utils.runtime import without_autocast
+from pyg_glif._utils.validation import (
     check_count,
     check_features,
     check_outputs,
@@ -17,7 +17,7 @@ from pyg_glif._validate import (
 )
 from pyg_glif.baselines._constraint_generation import ConstraintGeneration
 from pyg_glif.distances import FairDistance
-from pyg_glif.graph.tiles import pair_distances
+from pyg_glif.graph.pairwise import pair_distances
 
 
 class Projection(NamedTuple):

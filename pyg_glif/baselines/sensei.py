@@ -6,8 +6,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from pyg_glif._runtime import Unwritten
-from pyg_glif._validate import (
+from pyg_glif._utils.runtime import Unwritten
+from pyg_glif._utils.validation import (
     check_embedding,
     check_features,
     check_kind,

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from pyg_glif._validate import check_callable, check_features, check_same_rows
+from pyg_glif._utils.validation import check_callable, check_features, check_same_rows
 from pyg_glif.baselines.auditor import Auditor, WorstCase
 from pyg_glif.baselines.sensei import RobustTerm
 from pyg_glif.distances import FairDistance

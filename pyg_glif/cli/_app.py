@@ -17,8 +17,8 @@ from importlib import import_module
 from typing import Any, NoReturn
 
 from pyg_glif import cli
-from pyg_glif._plain import plain
-from pyg_glif.cli._command import COMMON, Outcome, UsageError, add, nearest_name
+from pyg_glif._utils.json import plain
+from pyg_glif.cli._options import COMMON, Outcome, UsageError, add, nearest_name
 
 _EPILOG = """\
 examples:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pyg_glif._outcomes import outcome_like
-from pyg_glif.cli._command import UsageError, listed, nearest_name
+from pyg_glif._utils.target_names import outcome_like
+from pyg_glif.cli._options import UsageError, listed, nearest_name
 
 if TYPE_CHECKING:
     from pyg_glif.tables import FairTable

@@ -12,9 +12,9 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from pyg_glif._files import replacing
-from pyg_glif._optional import require
-from pyg_glif.cli._command import UsageError
+from pyg_glif._utils.files import replacing
+from pyg_glif._utils.optional import require
+from pyg_glif.cli._options import UsageError
 from pyg_glif.cli._tables import Reading, suffix_of
 
 # Packages that write a file, by its suffix, and the extra that brings them.

@@ -8,8 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pyg_glif._arrays import to_tensor
-from pyg_glif.cli._command import (
+from pyg_glif._utils.arrays import to_tensor
+from pyg_glif.cli._dataset import People
+from pyg_glif.cli._options import (
     NEAREST,
     RADIUS,
     UsageError,
@@ -18,14 +19,13 @@ from pyg_glif.cli._command import (
     name_of,
     progress,
 )
-from pyg_glif.cli._people import People
 from pyg_glif.cli._tables import ArrayTable, FileTable, Reading, open_table
 from pyg_glif.distances import FairDistance, Mahalanobis, SensitiveSubspace
 from pyg_glif.graph import SimilarityGraph, suggest_tau
-from pyg_glif.kinds import build, registered
 from pyg_glif.links import Link
 from pyg_glif.metric_learning import FACE, LogisticSubspace, SensitiveSVD
-from pyg_glif.postprocessor import GLIFPostProcessor
+from pyg_glif.postprocessing import GLIFPostProcessor
+from pyg_glif.registry import build, registered
 
 
 class _Scale:

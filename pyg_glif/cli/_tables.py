@@ -26,9 +26,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pyg_glif._optional import require
-from pyg_glif.cli._cells import Notation, remedy, typed
-from pyg_glif.cli._command import UsageError, listed, words_of
+from pyg_glif._utils.optional import require
+from pyg_glif.cli._dtypes import Notation, remedy, typed
+from pyg_glif.cli._options import UsageError, listed, words_of
 
 #: Suffixes of tables and arrays.
 SUFFIXES = (

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pyg_glif.cli._command import (
+from pyg_glif.cli._options import (
     DECISION,
     METRIC,
     PEOPLE,
@@ -27,8 +27,8 @@ from pyg_glif.cli._command import (
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from pyg_glif.cli._people import People
-    from pyg_glif.postprocessor import AuditReport
+    from pyg_glif.audit import AuditReport
+    from pyg_glif.cli._dataset import People
 
 #: Suffixes of reports.
 REPORTS = (".md", ".html", ".json")
@@ -69,8 +69,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Outcome:
     """Audits the people of the files, and prints or writes the report."""
+    from pyg_glif.cli._dataset import check_inputs, input_files, read_people
     from pyg_glif.cli._files import check_targets
-    from pyg_glif.cli._people import check_inputs, input_files, read_people
 
     check_inputs(args)
     check_metric(args)
@@ -78,8 +78,8 @@ def run(args: argparse.Namespace) -> Outcome:
     check_targets({"--out": (args.out, REPORTS)}, input_files(args))
     people = read_people(args)
 
+    from pyg_glif.audit import audit
     from pyg_glif.cli._similarity import fair_distance, similarity_graph
-    from pyg_glif.postprocessor import audit
 
     after = _after(args, people) if args.after else None
     distance = fair_distance(args, people)
@@ -107,7 +107,7 @@ def run(args: argparse.Namespace) -> Outcome:
 
 def audit_options(args: argparse.Namespace, people: "People") -> dict[str, Any]:
     """Keywords for an audit, from the options: of files and of fits alike."""
-    from pyg_glif.postprocessor import audit
+    from pyg_glif.audit import audit
 
     k = args.nearest
     if k is None:  # few people have fewer others than the default asks for
@@ -132,9 +132,9 @@ def completed(
     after: "Tensor | None",
 ) -> "AuditReport":
     """The report with what the files say: columns, accuracy, people."""
-    from pyg_glif import _fingerprints
-    from pyg_glif.cli._people import input_files
-    from pyg_glif.tuning import tune
+    from pyg_glif._utils import fingerprints as _fingerprints
+    from pyg_glif.cli._dataset import input_files
+    from pyg_glif.model_selection import tune
 
     report = replace(
         report,
@@ -179,7 +179,7 @@ def write_report(path: str, report: "AuditReport") -> None:
     """Writes a report in the format of the suffix."""
     import json
 
-    from pyg_glif._plain import plain
+    from pyg_glif._utils.json import plain
     from pyg_glif.cli._files import write_text
 
     if path.lower().endswith(".json"):
@@ -193,8 +193,8 @@ def write_report(path: str, report: "AuditReport") -> None:
 
 def _after(args: argparse.Namespace, people: "People") -> "Tensor":
     """Reads the outputs of ``--after``, which must be of the same people."""
-    from pyg_glif._arrays import to_tensor
-    from pyg_glif.cli._people import check_same_ids
+    from pyg_glif._utils.arrays import to_tensor
+    from pyg_glif.cli._dataset import check_same_ids
     from pyg_glif.cli._tables import Reading, open_table
 
     table = open_table(args.after, Reading.of(args))

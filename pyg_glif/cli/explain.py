@@ -4,10 +4,11 @@ import argparse
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from pyg_glif.cli._command import PEOPLE, READING, Outcome, UsageError, add
+from pyg_glif.cli._options import PEOPLE, READING, Outcome, UsageError, add
 
 if TYPE_CHECKING:
-    from pyg_glif.postprocessor import Explanation, GLIFPostProcessor
+    from pyg_glif.explain import Explanation
+    from pyg_glif.postprocessing import GLIFPostProcessor
 
 #: Suffixes of letters.
 LETTERS = (".txt", ".json")
@@ -66,9 +67,9 @@ def run(args: argparse.Namespace) -> Outcome:
     """Explains one person, or every row of a file."""
     import json
 
-    from pyg_glif._plain import plain
+    from pyg_glif._utils.json import plain
+    from pyg_glif.cli._dataset import check_inputs
     from pyg_glif.cli._files import check_targets, write_text
-    from pyg_glif.cli._people import check_inputs
     from pyg_glif.cli.smooth import load_fit
 
     check_inputs(args)
@@ -126,7 +127,7 @@ def _newcomers(
     args: argparse.Namespace, post: "GLIFPostProcessor", saved: dict[str, Any]
 ) -> "list[tuple[Any, Explanation]]":
     """Rows of a file."""
-    from pyg_glif.cli._people import read_people
+    from pyg_glif.cli._dataset import read_people
 
     args.data, args.outputs_file = args.new, None
     args.features = args.categories = None

@@ -4,7 +4,7 @@ import argparse
 import platform
 from typing import Any
 
-from pyg_glif.cli._command import Outcome, aligned
+from pyg_glif.cli._options import Outcome, aligned
 
 SUMMARY = "versions, optional parts, where data is looked for"
 DESCRIPTION = "Versions, optional parts found or missing, where data is looked for."
@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> Outcome:
     """Collects versions, hardware and data; imports no optional package."""
     import torch
 
-    from pyg_glif._data import VARIABLE, data_folder
+    from pyg_glif._utils.data_folder import VARIABLE, data_folder
 
     folder = data_folder()
     found: dict[str, Any] = {

@@ -5,7 +5,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pyg_glif.cli._command import (
+from pyg_glif.cli._options import (
     CHANCE,
     FINITE,
     PEOPLE,
@@ -17,9 +17,9 @@ from pyg_glif.cli._command import (
 )
 
 if TYPE_CHECKING:
-    from pyg_glif.cli._people import People
+    from pyg_glif.cli._dataset import People
     from pyg_glif.monitoring import TreatmentMonitor
-    from pyg_glif.postprocessor import GLIFPostProcessor
+    from pyg_glif.postprocessing import GLIFPostProcessor
 
 SUMMARY = "watch whether served people are treated like their peers"
 DESCRIPTION = """\
@@ -95,10 +95,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Outcome:
     """Counts the people of a log, and says what is known by now."""
-    from pyg_glif._files import replacing
-    from pyg_glif._optional import require
+    from pyg_glif._utils.files import replacing
+    from pyg_glif._utils.optional import require
+    from pyg_glif.cli._dataset import check_inputs, input_files, read_people
     from pyg_glif.cli._files import check_targets
-    from pyg_glif.cli._people import check_inputs, input_files, read_people
     from pyg_glif.cli.smooth import load_fit
 
     check_inputs(args)

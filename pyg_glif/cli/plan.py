@@ -4,7 +4,7 @@ import argparse
 import math
 from dataclasses import asdict
 
-from pyg_glif.cli._command import COUNT, NON_NEGATIVE, POSITIVE, Number, Outcome, names
+from pyg_glif.cli._options import COUNT, NON_NEGATIVE, POSITIVE, Number, Outcome, names
 
 SUMMARY = "say what a run with many people will take, from a sample of them"
 DESCRIPTION = """\

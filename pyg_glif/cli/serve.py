@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from pyg_glif.cli._command import (
+from pyg_glif.cli._options import (
     CHANCE,
     COUNT,
     FINITE,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import socket
 
     from pyg_glif.monitoring import TreatmentMonitor
-    from pyg_glif.postprocessor import GLIFPostProcessor
+    from pyg_glif.postprocessing import GLIFPostProcessor
     from pyg_glif.serve import Register
 
 SUMMARY = "serve a fit: corrections for programs, pages for people"
@@ -172,7 +172,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Outcome:
     """Serves until it is told to stop."""
-    from pyg_glif._optional import require
+    from pyg_glif._utils.optional import require
 
     uvicorn = require("uvicorn", "pyg-glif serve", "serve")
     token = os.environ.get(_TOKEN) if args.token is None else args.token
@@ -208,7 +208,7 @@ def run(args: argparse.Namespace) -> Outcome:
 
 def _check(args: argparse.Namespace, token: str | None) -> None:
     """Raises on options that do not go together."""
-    from pyg_glif.cli._people import check_inputs
+    from pyg_glif.cli._dataset import check_inputs
 
     check_inputs(args)
     if args.people == "-":
@@ -269,7 +269,7 @@ def read_register(args: argparse.Namespace, post: "GLIFPostProcessor") -> "Regis
     Errors end up in the log of a service, and hold no cell.
     """
     from pyg_glif.cli._tables import CellError
-    from pyg_glif.serve.register import RegisterError
+    from pyg_glif.serve.sample_metadata import RegisterError
 
     try:
         return _read_register(args, post)
@@ -286,7 +286,7 @@ def read_register(args: argparse.Namespace, post: "GLIFPostProcessor") -> "Regis
 def _read_register(args: argparse.Namespace, post: "GLIFPostProcessor") -> "Register":
     """The same, with errors of any kind."""
     from pyg_glif.cli._tables import Reading, open_table
-    from pyg_glif.serve.register import Register, RegisterError
+    from pyg_glif.serve.sample_metadata import Register, RegisterError
 
     table = open_table(args.people, Reading.of(args))
     wanted = [*([args.id] if args.id else []), *(args.attributes or [])]
@@ -313,7 +313,7 @@ def _check_same(path: str, outputs: list[str], frame: Any, post: Any) -> None:
     import numpy as np
     import pandas as pd
 
-    from pyg_glif.serve.register import RegisterError
+    from pyg_glif.serve.sample_metadata import RegisterError
 
     if not outputs:
         return

@@ -6,8 +6,8 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pyg_glif.cli._blocks import ENGINE, check as check_engine, run_in_blocks
-from pyg_glif.cli._command import (
+from pyg_glif.cli._distributed import ENGINE, check as check_engine, run_in_blocks
+from pyg_glif.cli._options import (
     DECISION,
     LINK,
     METRIC,
@@ -37,8 +37,8 @@ from pyg_glif.cli._command import (
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from pyg_glif.cli._people import People
-    from pyg_glif.postprocessor import GLIFPostProcessor
+    from pyg_glif.cli._dataset import People
+    from pyg_glif.postprocessing import GLIFPostProcessor
 
 SUMMARY = "make outputs treat similar people alike, and write them"
 DESCRIPTION = """\
@@ -130,8 +130,8 @@ def run(args: argparse.Namespace) -> Outcome:
     check_engine(args)
     if args.engine is not None:
         return run_in_blocks(args)
+    from pyg_glif.cli._dataset import check_inputs, input_files
     from pyg_glif.cli._files import check_targets
-    from pyg_glif.cli._people import check_inputs, input_files
     from pyg_glif.cli._tables import STREAM, SUFFIXES as TABLES, suffix_of
     from pyg_glif.cli.audit import REPORTS
 
@@ -201,14 +201,14 @@ def _is_text(out: str) -> bool:
 
 def _fit(args: argparse.Namespace) -> "tuple[dict[str, Any], People, bytes | None]":
     """Smooths everybody together."""
-    from pyg_glif.cli._people import read_people
+    from pyg_glif.cli._dataset import read_people
 
     people = read_people(args)
     people.named(people.y)  # says now what could not be written later
 
     from pyg_glif.cli._similarity import fair_distance, link, neighbours
     from pyg_glif.cli.audit import audit_options, completed, write_report
-    from pyg_glif.postprocessor import GLIFPostProcessor
+    from pyg_glif.postprocessing import GLIFPostProcessor
 
     post = GLIFPostProcessor(
         distance=fair_distance(args, people),
@@ -244,7 +244,7 @@ def _correct(
     args: argparse.Namespace,
 ) -> "tuple[dict[str, Any], People, bytes | None]":
     """Corrects newcomers against a fit."""
-    from pyg_glif.cli._people import read_people
+    from pyg_glif.cli._dataset import read_people
 
     post, saved = load_fit(args, "--post")
     people = read_people(args, saved)
@@ -339,7 +339,7 @@ def load_fit(
     args: argparse.Namespace, option: str
 ) -> "tuple[GLIFPostProcessor, dict[str, Any]]":
     """Loads the fit that an option names, and columns and table saved with it."""
-    from pyg_glif.postprocessor import GLIFPostProcessor
+    from pyg_glif.postprocessing import GLIFPostProcessor
 
     path = getattr(args, name_of(option))
     post = GLIFPostProcessor.load(path, progress=progress(args))

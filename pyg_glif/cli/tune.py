@@ -5,7 +5,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pyg_glif.cli._command import (
+from pyg_glif.cli._options import (
     CHANCE,
     COUNT,
     DECISION,
@@ -32,8 +32,8 @@ from pyg_glif.cli._command import (
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from pyg_glif.cli._people import People
-    from pyg_glif.tuning import TuneResult
+    from pyg_glif.cli._dataset import People
+    from pyg_glif.model_selection import TuneResult
 
 SUMMARY = "choose radius and strength by what they cost"
 DESCRIPTION = """\
@@ -143,10 +143,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Outcome:
     """Sweeps, prints the front, and the call that uses the choice."""
-    from pyg_glif._files import replacing
-    from pyg_glif._optional import require
+    from pyg_glif._utils.files import replacing
+    from pyg_glif._utils.optional import require
+    from pyg_glif.cli._dataset import check_inputs, input_files, read_people
     from pyg_glif.cli._files import check_targets
-    from pyg_glif.cli._people import check_inputs, input_files, read_people
 
     check_inputs(args)
     if args.labels is None:
@@ -166,7 +166,7 @@ def run(args: argparse.Namespace) -> Outcome:
         require("matplotlib.figure", "--plot", "plots")
     people, rows = read_people(args), None
     if args.guarantee is not None:
-        from pyg_glif.tuning.aside import calibration_split
+        from pyg_glif.model_selection.calibration_split import calibration_split
 
         # Whoever is set aside must not be seen by anything that is learned.
         rows = calibration_split(
@@ -201,7 +201,7 @@ def _sweep(
     Scales and directions are learned from ``rows``, by default from all.
     """
     from pyg_glif.cli._similarity import fair_distance, link
-    from pyg_glif.tuning import tune
+    from pyg_glif.model_selection import tune
 
     label, there = _labeled(args, people)
     if people.mask is None and not bool(there.all()):
@@ -238,7 +238,7 @@ def _check_promise(args: argparse.Namespace) -> None:
 
 def _promise(args: argparse.Namespace) -> Any:
     """The promise that the options ask for."""
-    from pyg_glif.tuning import RiskControl
+    from pyg_glif.model_selection import RiskControl
 
     risk = ("loss", "unlike") if args.risk == "both" else args.risk or "loss"
     return RiskControl(
@@ -248,7 +248,7 @@ def _promise(args: argparse.Namespace) -> Any:
 
 def _keep(args: argparse.Namespace, people: "People", found: "TuneResult") -> None:
     """Saves the fit that the promise is about, if there is one."""
-    from pyg_glif.postprocessor import GLIFPostProcessor
+    from pyg_glif.postprocessing import GLIFPostProcessor
 
     promise = found.guarantee
     if promise is None or promise.chosen is None:

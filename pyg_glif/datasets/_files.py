@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data, InMemoryDataset
 
-from pyg_glif._data import VARIABLE, data_folder
+from pyg_glif._utils.data_folder import VARIABLE, data_folder
 
 _READERS = {
     (1, 0): np.lib.format.read_array_header_1_0,

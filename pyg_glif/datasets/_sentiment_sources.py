@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from torch import Tensor, from_numpy
 
-from pyg_glif._validate import check_features
+from pyg_glif._utils.validation import check_features
 from pyg_glif.datasets._files import read_table
 
 _LEXICON = ("positive-words.txt", "negative-words.txt")

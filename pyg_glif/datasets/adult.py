@@ -5,10 +5,10 @@ import os
 import torch
 from torch import Tensor
 
-from pyg_glif._validate import check_choice
+from pyg_glif._utils.validation import check_choice
 from pyg_glif.datasets._files import Transform
-from pyg_glif.datasets._invented import invent_people
-from pyg_glif.datasets._people import Frame, PeopleDataset, Series, read_people
+from pyg_glif.datasets._synthetic import invent_people
+from pyg_glif.datasets._tabular import Frame, PeopleDataset, Series, read_people
 
 FILE, UNKNOWN = "adult.csv.gz", "?"
 SPLITS = ("train", "test")

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from pyg_glif._validate import check_choice, check_count
+from pyg_glif._utils.validation import check_choice, check_count
 from pyg_glif.datasets._files import LocalDataset, Transform
 from pyg_glif.datasets._sentiment_sources import (
     FILES,

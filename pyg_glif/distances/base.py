@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from pyg_glif._validate import check_comparable, check_finite, check_rows
-from pyg_glif.kinds import Kind
+from pyg_glif._utils.validation import check_comparable, check_finite, check_rows
+from pyg_glif.registry import Registered
 
 
 def row_product(x: Tensor, matrix: Tensor) -> Tensor:  # [N, F], [F, R] -> [N, R]
@@ -22,7 +22,7 @@ def row_product(x: Tensor, matrix: Tensor) -> Tensor:  # [N, F], [F, R] -> [N, R
     return x @ matrix
 
 
-class FairDistance(nn.Module, Kind, ABC):
+class FairDistance(nn.Module, Registered, ABC):
     r"""Base class of distances that say how similar two people are.
 
     A fair distance is the Euclidean distance after an embedding
@@ -106,7 +106,7 @@ class FairDistance(nn.Module, Kind, ABC):
 
         A class whose constructor needs arguments overrides this, and, unless these
         keywords are enough to build it again, :meth:`from_config`. With
-        :func:`pyg_glif.kinds.register` it can then be saved with a fit.
+        :func:`pyg_glif.registry.register` it can then be saved with a fit.
         """
         for name, one in inspect.signature(type(self)).parameters.items():
             named = one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)

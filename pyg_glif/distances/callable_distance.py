@@ -4,7 +4,7 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
-from pyg_glif._validate import (
+from pyg_glif._utils.validation import (
     check_callable,
     check_finite,
     check_floating,

@@ -2,9 +2,9 @@
 
 from torch import Tensor
 
-from pyg_glif._validate import check_rows
+from pyg_glif._utils.validation import check_rows
 from pyg_glif.distances.base import FairDistance
-from pyg_glif.kinds import register
+from pyg_glif.registry import register
 
 
 @register

@@ -6,13 +6,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pyg_glif._validate import (
+from pyg_glif._utils.validation import (
     check_features,
     check_not_empty,
     check_scalar,
 )
 from pyg_glif.distances.base import FairDistance, row_product
-from pyg_glif.kinds import register
+from pyg_glif.registry import register
 
 
 @register

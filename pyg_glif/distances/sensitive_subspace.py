@@ -6,15 +6,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pyg_glif._complement import complement, orthonormalize
-from pyg_glif._validate import (
+from pyg_glif._utils.complement import complement, orthonormalize
+from pyg_glif._utils.validation import (
     check_features,
     check_not_empty,
     check_scalar,
     check_subspace_rank,
 )
 from pyg_glif.distances.base import FairDistance, row_product
-from pyg_glif.kinds import register
+from pyg_glif.registry import register
 
 # How far products of directions may be off, in float32 and over many features.
 _ORTHONORMAL = 1e-4

@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pyg_glif._arrays import to_tensor
-from pyg_glif._validate import (
+from pyg_glif._utils.arrays import to_tensor
+from pyg_glif._utils.validation import (
     check_callable,
     check_embedding,
     check_finite,
@@ -19,7 +19,7 @@ from pyg_glif._validate import (
 )
 from pyg_glif.distances.base import FairDistance, row_product
 from pyg_glif.distances.euclidean import Euclidean
-from pyg_glif.kinds import build, describe, register
+from pyg_glif.registry import build, describe, register
 
 _BASE, _HEAD = "distance.", "head."
 

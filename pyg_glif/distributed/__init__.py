@@ -3,9 +3,9 @@
 from pyg_glif.distributed.engine import Engine, InProcess
 from pyg_glif.distributed.graph import ShardedGraph, radius_graph
 from pyg_glif.distributed.index import ShardedIndex
-from pyg_glif.distributed.people import ShardedPeople
 from pyg_glif.distributed.planning import Plan, plan
 from pyg_glif.distributed.ray_engine import RayEngine
+from pyg_glif.distributed.sharded_dataset import ShardedDataset
 from pyg_glif.distributed.smoothing import ShardedSolution, smooth
 
 __all__ = [
@@ -13,9 +13,9 @@ __all__ = [
     "InProcess",
     "Plan",
     "RayEngine",
+    "ShardedDataset",
     "ShardedGraph",
     "ShardedIndex",
-    "ShardedPeople",
     "ShardedSolution",
     "plan",
     "radius_graph",

@@ -17,12 +17,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pyg_glif._runtime import without_autocast
-from pyg_glif._validate import check_count
+from pyg_glif._utils.runtime import without_autocast
+from pyg_glif._utils.validation import check_count
 from pyg_glif.distances import FairDistance
 from pyg_glif.distributed._ids import check_unique
 from pyg_glif.distributed._inputs import Piece, Rows, Table
-from pyg_glif.distributed._splitters import Splitters
+from pyg_glif.distributed._kd_partition import Splitters
 from pyg_glif.distributed._store import Record, Store, as_tensor
 from pyg_glif.distributed.engine import Engine
 from pyg_glif.graph.blocks import (
@@ -33,7 +33,7 @@ from pyg_glif.graph.blocks import (
     largest_norm,
     sample_step,
 )
-from pyg_glif.kinds import describe
+from pyg_glif.registry import describe
 
 #: What a folder of people calls itself.
 KIND = "people"

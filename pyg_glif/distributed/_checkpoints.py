@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pyg_glif.distributed._group import Member
+from pyg_glif.distributed._communicator import Member
 from pyg_glif.distributed._store import Store
 
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 import torch
 from torch import Tensor
 
-from pyg_glif.distributed._group import Member
+from pyg_glif.distributed._communicator import Member
 
 _TIMEOUT = timedelta(minutes=10)  # for what members wait on each other
 

@@ -10,9 +10,9 @@ import numpy as np
 from fsspec.implementations.local import LocalFileSystem
 from numpy.typing import NDArray
 
-from pyg_glif import _fingerprints
-from pyg_glif._arrays import to_tensor
-from pyg_glif._optional import require
+from pyg_glif._utils import fingerprints as _fingerprints
+from pyg_glif._utils.arrays import to_tensor
+from pyg_glif._utils.optional import require
 from pyg_glif.distributed._store import Store, digest_of
 
 #: One path or URL, with ``*`` for several, or a list of them.

@@ -7,19 +7,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pyg_glif._optional import require
-from pyg_glif._runtime import Progress
+from pyg_glif._utils.optional import require
+from pyg_glif._utils.runtime import Progress
 from pyg_glif.distributed._ids import as_texts, positions_of
 from pyg_glif.distributed._inputs import Paths, Table
 from pyg_glif.distributed._store import Scratch, Store
-from pyg_glif.distributed.people import ShardedPeople
+from pyg_glif.distributed.sharded_dataset import ShardedDataset
 
 _FILE_ROWS = 1 << 20  # of an output file
 _READ_ROWS = 1 << 18  # of outputs that are read at once
 
 
 def outputs_table(
-    people: ShardedPeople,
+    people: ShardedDataset,
     y_hat: Paths,
     outputs: str | Sequence[str] | None,
     id: str | None,
@@ -38,7 +38,7 @@ def outputs_table(
 
 
 def write_blocks(
-    people: ShardedPeople,
+    people: ShardedDataset,
     table: Table,
     contents: list[str],
     work: Store,
@@ -70,7 +70,7 @@ def write_blocks(
     return columns
 
 
-def _places(people: ShardedPeople, table: Table) -> Iterator[NDArray[np.int64]]:
+def _places(people: ShardedDataset, table: Table) -> Iterator[NDArray[np.int64]]:
     """Positions among the people of the rows of each piece."""
     pieces = list(table.pieces(_READ_ROWS))
     if table.id is None or people.id_column is None or _same_order(people, table):
@@ -90,7 +90,7 @@ def _places(people: ShardedPeople, table: Table) -> Iterator[NDArray[np.int64]]:
     yield from positions_of("y_hat", known, people.num_people, given)
 
 
-def _same_order(people: ShardedPeople, table: Table) -> bool:
+def _same_order(people: ShardedDataset, table: Table) -> bool:
     """Whether ids come in the order of the people."""
     known = (ids for _, ids in people.ids())
     rest: NDArray[Any] = np.empty(0, dtype=object)
@@ -107,7 +107,7 @@ def _same_order(people: ShardedPeople, table: Table) -> bool:
 
 
 def write_outputs(
-    people: ShardedPeople,
+    people: ShardedDataset,
     store: Store,
     columns: list[str],
     key: str,

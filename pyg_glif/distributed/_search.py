@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from pyg_glif._runtime import without_autocast
+from pyg_glif._utils.runtime import without_autocast
 from pyg_glif.distributed._store import Store
 from pyg_glif.distributed.engine import Engine
-from pyg_glif.distributed.people import ShardedPeople
+from pyg_glif.distributed.sharded_dataset import ShardedDataset
 from pyg_glif.errors import DamagedFileError
 from pyg_glif.graph.blocks import BlockSearch
 
@@ -124,7 +124,7 @@ class Search:
 class Job:
     """What all tasks of a search have in common."""
 
-    people: ShardedPeople
+    people: ShardedDataset
     store: Store
     key: str
     tau: float

@@ -29,8 +29,8 @@ from fsspec.implementations.local import LocalFileSystem
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pyg_glif import _fingerprints
-from pyg_glif._files import replacing
+from pyg_glif._utils import fingerprints as _fingerprints
+from pyg_glif._utils.files import replacing
 from pyg_glif.errors import DamagedFileError
 
 #: Of the layout on disk; raised when a reader of the old one would go wrong.

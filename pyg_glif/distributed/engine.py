@@ -5,9 +5,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
-from pyg_glif._runtime import Progress
-from pyg_glif._validate import check_count
-from pyg_glif.distributed._group import Group, Member, alone
+from pyg_glif._utils.runtime import Progress
+from pyg_glif._utils.validation import check_count
+from pyg_glif.distributed._communicator import Group, Member, alone
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")

@@ -10,13 +10,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pyg_glif import _fingerprints
-from pyg_glif._runtime import available_memory, without_autocast
-from pyg_glif._validate import check_choice, check_scalar
+from pyg_glif._utils import fingerprints as _fingerprints
+from pyg_glif._utils.runtime import available_memory, without_autocast
+from pyg_glif._utils.validation import check_choice, check_scalar
 from pyg_glif.distributed._search import Job, Search, TaskCount
 from pyg_glif.distributed._store import FORMAT, Located, Store, contents_of
 from pyg_glif.distributed.engine import Engine, as_engine
-from pyg_glif.distributed.people import ShardedPeople
+from pyg_glif.distributed.sharded_dataset import ShardedDataset
 from pyg_glif.errors import MemoryBudgetError
 from pyg_glif.graph.blocks import Strategy, sample_of, width_for
 
@@ -34,7 +34,7 @@ class ShardedGraph:
     Args:
         store (Store): The folder.
         manifest (dict): What it says about itself.
-        people (ShardedPeople): Whose graph it is.
+        people (ShardedDataset): Whose graph it is.
         tasks (TaskCount, optional): What the search that made it did.
     """
 
@@ -42,7 +42,7 @@ class ShardedGraph:
         self,
         store: Store,
         manifest: dict[str, Any],
-        people: ShardedPeople,
+        people: ShardedDataset,
         tasks: TaskCount | None = None,
     ) -> None:
         self.store, self.manifest = store, manifest
@@ -51,19 +51,19 @@ class ShardedGraph:
 
     @classmethod
     def open(
-        cls, path: str | PathLike[str], people: ShardedPeople | None = None
+        cls, path: str | PathLike[str], people: ShardedDataset | None = None
     ) -> "ShardedGraph":
         """Opens what :func:`radius_graph` made.
 
         Args:
             path (str or PathLike): The folder, or a URL that fsspec knows.
-            people (ShardedPeople, optional): Whose graph it is.
+            people (ShardedDataset, optional): Whose graph it is.
                 (default: as the folder says)
         """
         store = Store(path)
         manifest = store.manifest(_KIND)
         if people is None:
-            people = ShardedPeople.open(manifest["people"])
+            people = ShardedDataset.open(manifest["people"])
         if people.contents != manifest["people_contents"]:
             msg = f"'{store.url}' must be the graph of these people"
             raise ValueError(f"{msg} (got one of others). Call 'radius_graph' again")
@@ -123,7 +123,7 @@ class ShardedGraph:
 
 @without_autocast()
 def radius_graph(
-    people: ShardedPeople,
+    people: ShardedDataset,
     tau: float,
     *,
     out: str | PathLike[str],
@@ -140,7 +140,7 @@ def radius_graph(
     that were damaged are made anew.
 
     Args:
-        people (ShardedPeople): The people.
+        people (ShardedDataset): The people.
         tau (float): Radius in units of the distance (not squared).
         out (str or PathLike): The folder to write, or a URL that fsspec knows.
         strategy (str, optional): As in :func:`~pyg_glif.fair_radius_graph`.
@@ -158,7 +158,7 @@ def radius_graph(
         >>> import tempfile, numpy as np
         >>> folder = tempfile.mkdtemp()
         >>> np.save(f"{folder}/rows.npy", np.array([[0.0], [1.0], [3.0]], "float32"))
-        >>> people = ShardedPeople.build(f"{folder}/people", f"{folder}/rows.npy")
+        >>> people = ShardedDataset.build(f"{folder}/people", f"{folder}/rows.npy")
         >>> graph = radius_graph(people, tau=1.0, out=f"{folder}/graph")
         >>> graph.to_edges()
         (tensor([[0, 1],
@@ -200,7 +200,7 @@ def _files_of(store: Store, manifest: dict[str, Any]) -> Iterator[Located]:
 
 
 def _check_room(
-    people: ShardedPeople,
+    people: ShardedDataset,
     sample: Any,
     tau: float,
     store: Store,

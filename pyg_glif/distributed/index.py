@@ -8,12 +8,12 @@ from typing import Any, Literal, NamedTuple, cast, overload
 import torch
 from torch import Tensor
 
-from pyg_glif._runtime import without_autocast
-from pyg_glif._validate import check_features, check_finite, check_same_rows
+from pyg_glif._utils.runtime import without_autocast
+from pyg_glif._utils.validation import check_features, check_finite, check_same_rows
 from pyg_glif.distributed._store import Store
 from pyg_glif.distributed.engine import Engine, as_engine
 from pyg_glif.distributed.graph import ShardedGraph
-from pyg_glif.distributed.people import ShardedPeople
+from pyg_glif.distributed.sharded_dataset import ShardedDataset
 from pyg_glif.distributed.smoothing import ShardedSolution
 from pyg_glif.graph.blocks import (
     Block,
@@ -24,9 +24,9 @@ from pyg_glif.graph.blocks import (
     width_for,
 )
 from pyg_glif.graph.weights import edge_weights
-from pyg_glif.kinds import build as build_kind
 from pyg_glif.laplacian import LaplacianOperator, entries_beside
 from pyg_glif.links import Link, dual_of_people, outputs_of_people
+from pyg_glif.registry import build as build_kind
 from pyg_glif.typing import Normalization
 
 _BLOCKS = 16  # that one task compares newcomers with
@@ -49,11 +49,11 @@ class ShardedIndex:
 
     Example:
         >>> import tempfile, numpy as np, torch
-        >>> from pyg_glif.distributed import ShardedPeople, radius_graph, smooth
+        >>> from pyg_glif.distributed import ShardedDataset, radius_graph, smooth
         >>> folder = tempfile.mkdtemp()
         >>> np.save(f"{folder}/rows.npy", np.array([[0.0], [1.0], [3.0]], "float32"))
         >>> np.save(f"{folder}/y.npy", np.array([0.0, 3.0, 5.0], "float32"))
-        >>> people = ShardedPeople.build(f"{folder}/people", f"{folder}/rows.npy")
+        >>> people = ShardedDataset.build(f"{folder}/people", f"{folder}/rows.npy")
         >>> graph = radius_graph(people, tau=1.0, out=f"{folder}/graph")
         >>> fair = smooth(graph, f"{folder}/y.npy", theta=0.0, out=f"{folder}/fair")
         >>> ShardedIndex(fair).correct(torch.tensor([[4.0]]), torch.tensor([1.0]))
@@ -239,7 +239,7 @@ class _Known:
 class _Job:
     """What all tasks have in common."""
 
-    people: ShardedPeople
+    people: ShardedDataset
     store: Store
     tau: float
     z: Tensor  # [M, D]

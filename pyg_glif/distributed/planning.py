@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pyg_glif._runtime import without_autocast
-from pyg_glif._validate import check_count, check_scalar
+from pyg_glif._utils.runtime import without_autocast
+from pyg_glif._utils.validation import check_count, check_scalar
 from pyg_glif.distances import FairDistance
 from pyg_glif.distributed._inputs import Paths, Table
 from pyg_glif.graph.blocks import (
@@ -122,7 +122,7 @@ def plan(
 
     Args:
         rows (str or sequence of str): Parquet or ``.npy`` files, as for
-            :meth:`ShardedPeople.build`; a sample is read.
+            :meth:`ShardedDataset.build`; a sample is read.
         people (float): How many people the run will have.
         workers (int): Machines. (default: :obj:`1`)
         cores (int): Cores of each. (default: :obj:`1`)
@@ -275,14 +275,14 @@ def _ordered(frame: Frame, z: Tensor) -> tuple[Block, float]:
 def _write_seconds(z: Tensor) -> float:
     """Seconds of one core per row to put rows into blocks."""
     from pyg_glif.distributed.engine import InProcess
-    from pyg_glif.distributed.people import ShardedPeople
+    from pyg_glif.distributed.sharded_dataset import ShardedDataset
 
     z = z[:16_000]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "rows.npy"
         np.save(path, z.numpy())
         start = time.process_time()
-        ShardedPeople.build(
+        ShardedDataset.build(
             Path(folder) / "people",
             path,
             block_rows=max(256, len(z) // 4),

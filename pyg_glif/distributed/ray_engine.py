@@ -10,11 +10,11 @@ from typing import Any, Literal, TypeVar
 import torch
 from torch import Tensor
 
-from pyg_glif._optional import require
-from pyg_glif._runtime import Progress
-from pyg_glif._validate import check_choice, check_count
+from pyg_glif._utils.optional import require
+from pyg_glif._utils.runtime import Progress
+from pyg_glif._utils.validation import check_choice, check_count
+from pyg_glif.distributed._communicator import Member
 from pyg_glif.distributed._gloo import ByGloo, LostMemberError, NoGlooError
-from pyg_glif.distributed._group import Member
 from pyg_glif.distributed.engine import Engine
 
 _T = TypeVar("_T")

@@ -10,22 +10,27 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pyg_glif import _fingerprints
-from pyg_glif._optional import require
-from pyg_glif._runtime import available_memory
-from pyg_glif._validate import check_choice, check_count, check_kind, check_scalar
+from pyg_glif._utils import fingerprints as _fingerprints
+from pyg_glif._utils.optional import require
+from pyg_glif._utils.runtime import available_memory
+from pyg_glif._utils.validation import (
+    check_choice,
+    check_count,
+    check_kind,
+    check_scalar,
+)
 from pyg_glif.distributed._checkpoints import Checkpoints
-from pyg_glif.distributed._group import Member
+from pyg_glif.distributed._communicator import Member
 from pyg_glif.distributed._inputs import are_paths, as_files
 from pyg_glif.distributed._outputs import outputs_table, write_blocks, write_outputs
-from pyg_glif.distributed._part import Shard, part_of
+from pyg_glif.distributed._partition import Shard, part_of
 from pyg_glif.distributed._store import FORMAT, Located, Store
 from pyg_glif.distributed.engine import Engine, as_engine
 from pyg_glif.distributed.graph import ShardedGraph
-from pyg_glif.distributed.people import ShardedPeople
+from pyg_glif.distributed.sharded_dataset import ShardedDataset
 from pyg_glif.graph.weights import decay_of
-from pyg_glif.kinds import describe
 from pyg_glif.links import Link, dual_of_people, outputs_of_people
+from pyg_glif.registry import describe
 from pyg_glif.solvers import CG, SolveStatus
 from pyg_glif.typing import Normalization
 
@@ -173,10 +178,10 @@ def smooth(
 
     Example:
         >>> import tempfile, numpy as np
-        >>> from pyg_glif.distributed import ShardedPeople, radius_graph
+        >>> from pyg_glif.distributed import ShardedDataset, radius_graph
         >>> folder = tempfile.mkdtemp()
         >>> rows = np.array([[0.0], [1.0], [3.0]], "float32")
-        >>> people = ShardedPeople.build(f"{folder}/people", rows)
+        >>> people = ShardedDataset.build(f"{folder}/people", rows)
         >>> graph = radius_graph(people, tau=1.0, out=f"{folder}/graph")
         >>> y_hat = np.array([0.0, 3.0, 5.0], "float32")
         >>> fair = smooth(graph, y_hat, lam=1.0, theta=0.0, out=f"{folder}/fair")
@@ -351,7 +356,9 @@ def _solve(member: Member, job: _Job) -> dict[str, Any]:
     }
 
 
-def _fit_records(store: Store, people: ShardedPeople, key: str) -> list[dict[str, Any]]:
+def _fit_records(
+    store: Store, people: ShardedDataset, key: str
+) -> list[dict[str, Any]]:
     """The files of the solution in k-d order, which newcomers need."""
     fit = store.child("fit")
     blocks = range(people.num_blocks)

@@ -1,12 +1,12 @@
 """The similarity graph: exact searches, weights, annotators."""
 
 from pyg_glif.graph.annotators import annotator_graph
-from pyg_glif.graph.index import RadiusIndex
 from pyg_glif.graph.knn import fair_knn_graph
 from pyg_glif.graph.knn_index import KNNIndex
 from pyg_glif.graph.radius import fair_radius_graph
-from pyg_glif.graph.similarity import SimilarityGraph
-from pyg_glif.graph.structure import structural_similarity
+from pyg_glif.graph.radius_index import RadiusIndex
+from pyg_glif.graph.similarity_graph import SimilarityGraph
+from pyg_glif.graph.structural_similarity import structural_similarity
 from pyg_glif.graph.suggest import suggest_tau
 from pyg_glif.graph.weights import (
     decay_of,

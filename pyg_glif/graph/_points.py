@@ -9,7 +9,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from pyg_glif._validate import check_finite
+from pyg_glif._utils.validation import check_finite
 from pyg_glif.distances import Euclidean, FairDistance
 
 #: How to search: with bounds on a few coordinates first, without, or as a sample says.

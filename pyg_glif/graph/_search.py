@@ -14,13 +14,13 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from pyg_glif._pattern import csr_tensor
-from pyg_glif._runtime import Crew, Progress
+from pyg_glif._utils.runtime import Crew, Progress
+from pyg_glif._utils.sparse import csr_tensor
+from pyg_glif.graph._batch_query import Sweep
 from pyg_glif.graph._decide import decide
+from pyg_glif.graph._knn_candidates import Pool, kth_smallest, loosened
 from pyg_glif.graph._points import Points
-from pyg_glif.graph._pool import Pool, kth_smallest, loosened
-from pyg_glif.graph._screen import BLOCK_ENTRIES, Screen, Tile, Workspace
-from pyg_glif.graph._sweep import Sweep
+from pyg_glif.graph._pruning import BLOCK_ENTRIES, Screen, Tile, Workspace
 
 #: Pairs ``(i, j, sq_dist)``; within one set of points each pair comes once.
 Pairs = tuple[Tensor, Tensor, Tensor]

@@ -17,13 +17,13 @@ import torch
 from torch import Tensor
 
 from pyg_glif.graph._decide import decide
-from pyg_glif.graph._ordering import (
+from pyg_glif.graph._kd_order import (
     bound_coordinates,
     bound_errors,
     compact_order,
     principal_basis,
 )
-from pyg_glif.graph._plan import choose_width
+from pyg_glif.graph._memory import PairSample, sample_pairs
 from pyg_glif.graph._points import (
     Points,
     Strategy,
@@ -33,14 +33,14 @@ from pyg_glif.graph._points import (
     product_rounding,
     sample_step,
 )
-from pyg_glif.graph._screen import LEAF_SIZE, Reach, Screen, Tile, box_coordinates
+from pyg_glif.graph._pruning import LEAF_SIZE, Reach, Screen, Tile, box_coordinates
 from pyg_glif.graph._search import (
     Pairs,
     finish,
     plain_cross_pairs,
     plain_pairs,
 )
-from pyg_glif.graph.estimate import PairSample, sample_pairs
+from pyg_glif.graph._strategy import choose_width
 
 __all__ = [
     "Block",

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from pyg_glif._runtime import Progress, without_autocast
-from pyg_glif._validate import (
+from pyg_glif._utils.runtime import Progress, without_autocast
+from pyg_glif._utils.validation import (
     check_batch,
     check_choice,
     check_count,
@@ -17,12 +17,12 @@ from pyg_glif._validate import (
 )
 from pyg_glif.distances import FairDistance
 from pyg_glif.graph._decide import called_within, decide, exact_squares, sq_dist_error
-from pyg_glif.graph._plan import choose_basis
+from pyg_glif.graph._knn_candidates import Nearest, Pool, kth_smallest
+from pyg_glif.graph._memory import check_nearest, sample_nearest
 from pyg_glif.graph._points import Points, Strategy, as_distance, coordinates
-from pyg_glif.graph._pool import Nearest, Pool, kth_smallest
-from pyg_glif.graph._screen import Screen
+from pyg_glif.graph._pruning import Screen
 from pyg_glif.graph._search import plain_nearest, projected_nearest
-from pyg_glif.graph.estimate import check_nearest, sample_nearest
+from pyg_glif.graph._strategy import choose_basis
 from pyg_glif.graph.radius import both_directions
 
 _CALLABLE_TILE = 256

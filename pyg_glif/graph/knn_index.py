@@ -7,8 +7,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from pyg_glif._runtime import without_autocast
-from pyg_glif._validate import (
+from pyg_glif._utils.runtime import without_autocast
+from pyg_glif._utils.validation import (
     check_comparable,
     check_count,
     check_features,
@@ -17,12 +17,12 @@ from pyg_glif._validate import (
 )
 from pyg_glif.distances import FairDistance
 from pyg_glif.graph._decide import called_within, decide, exact_squares
-from pyg_glif.graph._plan import choose_basis
+from pyg_glif.graph._knn_candidates import Pool, loosened
+from pyg_glif.graph._memory import sample_nearest
 from pyg_glif.graph._points import Points, as_distance, coordinates, own
-from pyg_glif.graph._pool import Pool, loosened
-from pyg_glif.graph._screen import Screen
+from pyg_glif.graph._pruning import Screen
 from pyg_glif.graph._search import plain_nearest, projected_nearest
-from pyg_glif.graph.estimate import sample_nearest
+from pyg_glif.graph._strategy import choose_basis
 from pyg_glif.graph.knn import search_nearest, tie_slack
 
 _TILE = 256

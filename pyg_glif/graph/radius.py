@@ -6,8 +6,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from pyg_glif._runtime import Progress, without_autocast
-from pyg_glif._validate import (
+from pyg_glif._utils.runtime import Progress, without_autocast
+from pyg_glif._utils.validation import (
     check_batch,
     check_choice,
     check_count,
@@ -16,15 +16,15 @@ from pyg_glif._validate import (
 )
 from pyg_glif.distances import FairDistance
 from pyg_glif.graph._decide import called_within
-from pyg_glif.graph._plan import choose_basis
-from pyg_glif.graph._points import Points, Strategy, as_distance, coordinates
-from pyg_glif.graph._search import Pairs, plain_pairs, projected_pairs
-from pyg_glif.graph.estimate import (
+from pyg_glif.graph._memory import (
     check_memory,
     check_search,
     free_memory,
     sample_pairs,
 )
+from pyg_glif.graph._points import Points, Strategy, as_distance, coordinates
+from pyg_glif.graph._search import Pairs, plain_pairs, projected_pairs
+from pyg_glif.graph._strategy import choose_basis
 
 _CALLABLE_TILE = 512
 

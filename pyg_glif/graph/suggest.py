@@ -5,8 +5,8 @@ import math
 import torch
 from torch import Tensor
 
-from pyg_glif._runtime import without_autocast
-from pyg_glif._validate import (
+from pyg_glif._utils.runtime import without_autocast
+from pyg_glif._utils.validation import (
     check_batch,
     check_count,
     check_features,
@@ -15,8 +15,8 @@ from pyg_glif._validate import (
 )
 from pyg_glif.distances import FairDistance
 from pyg_glif.graph._decide import exact_distances
+from pyg_glif.graph._memory import PairSample, sample_pairs
 from pyg_glif.graph._points import as_distance, coordinates
-from pyg_glif.graph.estimate import PairSample, sample_pairs
 from pyg_glif.graph.knn import search_nearest
 from pyg_glif.graph.knn_index import KNNIndex
 

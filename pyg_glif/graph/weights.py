@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from pyg_glif._validate import (
+from pyg_glif._utils.validation import (
     check_coefficient,
     check_edges,
     check_finite,

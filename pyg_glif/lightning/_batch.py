@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Batch, Data
 
-from pyg_glif._validate import (
+from pyg_glif._utils.validation import (
     check_floating,
     check_group,
     check_mask,

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from pyg_glif._validate import check_callable
+from pyg_glif._utils.validation import check_callable
 
 # What a term may ask for, by the names of its parameters.
 _OFFERED = ("model", "x", "y", "logits", "f", "index", "edge_index", "edge_weight")

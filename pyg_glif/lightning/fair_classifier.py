@@ -9,7 +9,7 @@ from torch.nn import functional as F  # noqa: N812  (torch's own habit)
 from torch_geometric.data import Data
 from torchmetrics import Metric
 
-from pyg_glif._validate import (
+from pyg_glif._utils.validation import (
     check_attribute,
     check_choice,
     check_count,
@@ -19,7 +19,7 @@ from pyg_glif._validate import (
     check_width,
     full_precision,
 )
-from pyg_glif._warn import warn_caller
+from pyg_glif._utils.warn import warn_caller
 from pyg_glif.errors import SimilarityWarning
 from pyg_glif.lightning._batch import Rows, to_rows
 from pyg_glif.lightning._terms import Terms, parameters_of

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 from torch_geometric.data import Data
 
-from pyg_glif._validate import (
+from pyg_glif._utils.validation import (
     check_attribute,
     check_count,
     check_features,

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from pyg_glif._validate import (
+from pyg_glif._utils.validation import (
     check_one_process,
     check_outputs,
     check_same_rows,
@@ -16,7 +16,7 @@ from pyg_glif.errors import NotFittedError
 from pyg_glif.lightning._batch import to_rows
 from pyg_glif.lightning.resolve import Callback, LightningModule, Trainer
 from pyg_glif.metrics import laplacian_energy, local_lipschitz
-from pyg_glif.postprocessor import GLIFPostProcessor
+from pyg_glif.postprocessing import GLIFPostProcessor
 from pyg_glif.solvers import Solution
 
 _QUANTILE = 0.99  # of the edges; the largest ratio is noise for near duplicates

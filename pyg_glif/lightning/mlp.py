@@ -4,7 +4,7 @@ from itertools import pairwise
 
 from torch import nn
 
-from pyg_glif._validate import check_count, check_scalar
+from pyg_glif._utils.validation import check_count, check_scalar
 
 
 class MLP(nn.Sequential):

@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from pyg_glif._optional import find
+from pyg_glif._utils.optional import find
 
 __all__ = ["Callback", "LightningDataModule", "LightningModule", "Trainer"]
 

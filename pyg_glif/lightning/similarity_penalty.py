@@ -5,8 +5,13 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from pyg_glif._runtime import Unwritten
-from pyg_glif._validate import check_choice, check_kind, check_scalar, full_precision
+from pyg_glif._utils.runtime import Unwritten
+from pyg_glif._utils.validation import (
+    check_choice,
+    check_kind,
+    check_scalar,
+    full_precision,
+)
 from pyg_glif.distances import FairDistance
 from pyg_glif.graph import SimilarityGraph
 from pyg_glif.laplacian import LaplacianOperator

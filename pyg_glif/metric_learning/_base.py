@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pyg_glif._arrays import to_labels
-from pyg_glif._validate import (
+from pyg_glif._utils.arrays import to_labels
+from pyg_glif._utils.validation import (
     check_features,
 )
 from pyg_glif.distances import SensitiveSubspace

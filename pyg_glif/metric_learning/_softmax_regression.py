@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pyg_glif._runtime import Progress
+from pyg_glif._utils.runtime import Progress
 from pyg_glif.metric_learning._base import column_means, row_chunks, scatter_matrix
 
 

@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pyg_glif._arrays import column_names, to_tensor
-from pyg_glif._runtime import Progress
-from pyg_glif._validate import (
+from pyg_glif._utils.arrays import column_names, to_tensor
+from pyg_glif._utils.runtime import Progress
+from pyg_glif._utils.validation import (
     check_comparable,
     check_count,
     check_judgements,
@@ -18,7 +18,7 @@ from pyg_glif._validate import (
     check_scalar,
     check_tensor,
 )
-from pyg_glif._warn import warn_caller
+from pyg_glif._utils.warn import warn_caller
 from pyg_glif.distances import Mahalanobis
 from pyg_glif.errors import ConvergenceError, ConvergenceWarning
 from pyg_glif.metric_learning._base import features, row_chunks

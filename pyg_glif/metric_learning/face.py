@@ -6,9 +6,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pyg_glif._arrays import column_names
-from pyg_glif._runtime import Progress
-from pyg_glif._validate import (
+from pyg_glif._utils.arrays import column_names
+from pyg_glif._utils.runtime import Progress
+from pyg_glif._utils.validation import (
     check_comparable_rows,
     check_count,
     check_group,

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from pyg_glif._arrays import column_names
-from pyg_glif._validate import (
+from pyg_glif._utils.arrays import column_names
+from pyg_glif._utils.validation import (
     check_attributes,
     check_count,
     check_not_empty,
@@ -17,7 +17,7 @@ from pyg_glif._validate import (
     check_subspace_rank,
     check_two_classes,
 )
-from pyg_glif._warn import warn_caller
+from pyg_glif._utils.warn import warn_caller
 from pyg_glif.distances import SensitiveSubspace
 from pyg_glif.errors import ConvergenceError, ConvergenceWarning
 from pyg_glif.metric_learning._base import features, labels

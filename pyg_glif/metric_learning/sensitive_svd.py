@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
-from pyg_glif._arrays import column_names
-from pyg_glif._validate import check_count, check_not_empty
+from pyg_glif._utils.arrays import column_names
+from pyg_glif._utils.validation import check_count, check_not_empty
 from pyg_glif.distances import SensitiveSubspace
 from pyg_glif.metric_learning._base import (
     SubspaceFit,

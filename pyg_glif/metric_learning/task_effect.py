@@ -7,8 +7,8 @@ from typing import Any, Literal, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from pyg_glif._arrays import column_names, to_labels, to_tensor
-from pyg_glif._validate import (
+from pyg_glif._utils.arrays import column_names, to_labels, to_tensor
+from pyg_glif._utils.validation import (
     check_callable,
     check_choice,
     check_count,

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pyg_glif._validate import check_group, check_indices, check_outputs
+from pyg_glif._utils.validation import check_group, check_indices, check_outputs
 from pyg_glif.laplacian import LaplacianOperator
 from pyg_glif.solvers import Definition, group_energies, group_sizes
 

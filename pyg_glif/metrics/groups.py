@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pyg_glif._validate import (
+from pyg_glif._utils.validation import (
     as_floats,
     as_labels,
     check_comparisons,

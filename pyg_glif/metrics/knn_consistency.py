@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor
 
-from pyg_glif._arrays import like
-from pyg_glif._runtime import without_autocast
-from pyg_glif._validate import (
+from pyg_glif._utils.arrays import like
+from pyg_glif._utils.runtime import without_autocast
+from pyg_glif._utils.validation import (
     check_count,
     check_features,
     check_outputs,

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pyg_glif._validate import check_outputs
+from pyg_glif._utils.validation import check_outputs
 from pyg_glif.laplacian import LaplacianOperator
 from pyg_glif.typing import Normalization
 

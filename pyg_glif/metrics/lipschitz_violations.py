@@ -6,8 +6,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from pyg_glif._runtime import Progress, without_autocast
-from pyg_glif._validate import (
+from pyg_glif._utils.runtime import Progress, without_autocast
+from pyg_glif._utils.validation import (
     check_count,
     check_features,
     check_finite,
@@ -20,7 +20,7 @@ from pyg_glif._validate import (
     check_scalar,
 )
 from pyg_glif.distances import FairDistance
-from pyg_glif.graph.tiles import (
+from pyg_glif.graph.pairwise import (
     EmbeddedDistances,
     PairDistances,
     Tile,

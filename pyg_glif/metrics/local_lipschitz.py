@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from pyg_glif._validate import (
+from pyg_glif._utils.validation import (
     check_count,
     check_edge_values,
     check_edges,

@@ -11,7 +11,7 @@ from torch import Tensor
 from torchmetrics import Metric
 from torchmetrics.utilities.data import dim_zero_cat
 
-from pyg_glif._validate import (
+from pyg_glif._utils.validation import (
     check_choice,
     check_count,
     check_features,

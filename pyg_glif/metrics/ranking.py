@@ -5,17 +5,17 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from pyg_glif._adjacency import to_adjacency
-from pyg_glif._pattern import Pattern
-from pyg_glif._runtime import Progress, without_autocast
-from pyg_glif._validate import (
+from pyg_glif._utils.adjacency import to_adjacency
+from pyg_glif._utils.runtime import Progress, without_autocast
+from pyg_glif._utils.sparse import Pattern
+from pyg_glif._utils.validation import (
     check_choice,
     check_count,
     check_features,
     check_outputs,
     check_same_rows,
 )
-from pyg_glif.graph.tiles import slices
+from pyg_glif.graph.pairwise import slices
 
 # Similarities of one block of rows with everybody: 32 MiB in float64.
 _BLOCK_ENTRIES = 1 << 22

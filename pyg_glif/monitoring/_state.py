@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pyg_glif._betting import Array
-from pyg_glif._validate import check_count, check_kind, check_scalar
+from pyg_glif._utils.validation import check_count, check_kind, check_scalar
+from pyg_glif.guarantees.betting import Array
 from pyg_glif.monitoring._stream import Stream
 
 #: Of settings, tally and streams, wherever they are kept.

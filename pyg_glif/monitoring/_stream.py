@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from pyg_glif._betting import Array, Capital, MeanSequence
+from pyg_glif.guarantees.betting import Array, Capital, MeanSequence
 
 # Moments that are remembered; when they are full, every other one is dropped.
 _MOMENTS = 128

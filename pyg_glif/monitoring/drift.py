@@ -7,12 +7,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from pyg_glif._betting import mean_bound, share_bound
-from pyg_glif._validate import check_count, check_num_rows, check_scalar, check_share
+from pyg_glif._utils.validation import (
+    check_count,
+    check_num_rows,
+    check_scalar,
+    check_share,
+)
 from pyg_glif.graph import KNNIndex, SimilarityGraph
+from pyg_glif.guarantees.betting import mean_bound, share_bound
 
 if TYPE_CHECKING:
-    from pyg_glif.postprocessor import GLIFPostProcessor
+    from pyg_glif.postprocessing import GLIFPostProcessor
 
 # Where distances have no limit of their own: so many times what 19 of 20 are below.
 _REACH = 2.0

@@ -15,33 +15,34 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from pyg_glif._plain import plain
-from pyg_glif._runtime import Lock
-from pyg_glif._validate import (
+from pyg_glif._utils.json import plain
+from pyg_glif._utils.runtime import Lock
+from pyg_glif._utils.validation import (
     check_choice,
     check_count,
     check_kind,
     check_scalar,
     check_tensor,
 )
-from pyg_glif._warn import warn_caller
+from pyg_glif._utils.warn import warn_caller
 from pyg_glif.errors import ClockWarning
-from pyg_glif.monitoring._figure import drawn
 from pyg_glif.monitoring._journal import Journal
-from pyg_glif.monitoring._people import Served, served_people
+from pyg_glif.monitoring._plot import drawn
+from pyg_glif.monitoring._records import Served, served_people
 from pyg_glif.monitoring._state import FORMAT, State, checked_recent
 from pyg_glif.monitoring._stream import Stream
 from pyg_glif.monitoring.drift import DriftReference
 
 if TYPE_CHECKING:
-    from pyg_glif.postprocessor import GLIFPostProcessor, TransformInfo
+    from pyg_glif.fit import TransformInfo
+    from pyg_glif.postprocessing import GLIFPostProcessor
 
 
 class TreatmentMonitor:
     r"""Raises an alarm if served people are treated unlike their peers, at any time.
 
     Everybody who is served has a disparity to their peers in :math:`[0, 1]`
-    (:meth:`Peers.disparity <pyg_glif.postprocessor.Peers.disparity>`). As long as no
+    (:meth:`Peers.disparity <pyg_glif.fit.Peers.disparity>`). As long as no
     person's expected disparity, given all before them, exceeds ``epsilon``, an alarm is
     ever raised with probability at most ``alpha``, however often anybody looks. If the
     expected disparity is one and the same number throughout, :attr:`interval` holds it

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch_geometric.nn import MessagePassing
 
-from pyg_glif._validate import check_choice, check_kind, check_scalar
+from pyg_glif._utils.validation import check_choice, check_kind, check_scalar
 from pyg_glif.functional import glif_smooth
 from pyg_glif.laplacian import LaplacianOperator
 from pyg_glif.links import Link

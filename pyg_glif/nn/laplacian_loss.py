@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from torch import Tensor, nn
 
-from pyg_glif._validate import check_choice, check_count, check_scalar
+from pyg_glif._utils.validation import check_choice, check_count, check_scalar
 from pyg_glif.functional import laplacian_penalty
 from pyg_glif.typing import Normalization
 

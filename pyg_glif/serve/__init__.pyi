@@ -1,4 +1,4 @@
 from .app import create_app
-from .register import Register
+from .sample_metadata import Register
 
 __all__ = ["Register", "create_app"]

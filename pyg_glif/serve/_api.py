@@ -14,13 +14,13 @@ from starlette.responses import JSONResponse, Response
 from torch import Tensor
 
 import pyg_glif.serve._schemas as schemas
-from pyg_glif._plain import plain
+from pyg_glif._utils.json import plain
 from pyg_glif.serve._batching import BusyError
-from pyg_glif.serve._desk import Desk
-from pyg_glif.serve._guard import App, Receive, Scope, Send
+from pyg_glif.serve._loaded_fit import Answer
 from pyg_glif.serve._metrics import CONTENT_TYPE
-from pyg_glif.serve._served import Answer
+from pyg_glif.serve._middleware import App, Receive, Scope, Send
 from pyg_glif.serve._service import Service
+from pyg_glif.serve._state import Desk
 
 _REFUSALS: dict[int | str, dict[str, Any]] = {
     code: {"model": schemas.Refusal, "description": why}

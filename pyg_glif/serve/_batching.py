@@ -22,8 +22,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pyg_glif.postprocessor import TransformInfo
-from pyg_glif.serve._served import Answer, Served
+from pyg_glif.fit import TransformInfo
+from pyg_glif.serve._loaded_fit import Answer, Served
 
 #: Rows that are searched for at once; more of them take as long per row.
 MAX_BATCH = 256

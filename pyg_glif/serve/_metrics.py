@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from pyg_glif.monitoring import TreatmentMonitor
-from pyg_glif.serve._served import Answer, Served
+from pyg_glif.serve._loaded_fit import Answer, Served
 
 #: The type of the text that :meth:`Metrics.text` returns.
 CONTENT_TYPE = CONTENT_TYPE_LATEST

@@ -17,7 +17,7 @@ from jinja2 import ChoiceLoader, PackageLoader
 from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from pyg_glif.pages import (
+from pyg_glif.reporting import (
     ASSETS,
     Figure,
     asset,
@@ -28,11 +28,11 @@ from pyg_glif.pages import (
     interval_chart,
     number,
 )
-from pyg_glif.serve._desk import Desk
-from pyg_glif.serve._guard import COOKIE
-from pyg_glif.serve._later import Later
+from pyg_glif.serve._background import Later
+from pyg_glif.serve._middleware import COOKIE
 from pyg_glif.serve._reference import routes_of
 from pyg_glif.serve._service import Service
+from pyg_glif.serve._state import Desk
 
 # Scripts and styles, by name: nothing else is read, whatever a path says.
 _OWN = ("desk.css", "desk.js")
@@ -239,7 +239,7 @@ def _vega(stopped: Callable[[], bool]) -> str:
     Putting it together takes seconds, and in this process nobody would be answered
     meanwhile.
     """
-    code = "import sys, pyg_glif.pages as p; sys.stdout.write(p.asset('vega.js'))"
+    code = "import sys, pyg_glif.reporting as p; sys.stdout.write(p.asset('vega.js'))"
     here = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "PYTHONUTF8": "1"}
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, env=here, check=True, stdout=subprocess.PIPE)

@@ -16,7 +16,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from pyg_glif.serve._served import ColumnForm, Served
+from pyg_glif.serve._loaded_fit import ColumnForm, Served
 
 # Faults of one request that are told, the rest are counted; and letters of a name.
 _MOST, _LONGEST = 20, 100

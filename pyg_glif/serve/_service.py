@@ -11,11 +11,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pyg_glif._plain import plain
-from pyg_glif.postprocessor import AuditReport, Explanation
-from pyg_glif.serve._later import Later
+from pyg_glif._utils.json import plain
+from pyg_glif.audit import AuditReport
+from pyg_glif.explain import Explanation
+from pyg_glif.serve._background import Later
+from pyg_glif.serve._loaded_fit import Served
 from pyg_glif.serve._schemas import Requests
-from pyg_glif.serve._served import Served
 from pyg_glif.serve._settings import Settings
 from pyg_glif.serve._what_if import WhatIf
 

@@ -4,8 +4,8 @@ import hashlib
 import hmac
 from dataclasses import dataclass, field
 
-from pyg_glif._disclosure import MIN_SHARED, Disclosure
-from pyg_glif._validate import check_choice, check_count, check_scalar
+from pyg_glif._utils.disclosure import MIN_SHARED, Disclosure
+from pyg_glif._utils.validation import check_choice, check_count, check_scalar
 
 #: Names under which a machine calls itself.
 LOOPBACK = ("127.0.0.1", "localhost", "::1")

@@ -9,8 +9,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pyg_glif.path import PathPoint, glif_path
-from pyg_glif.serve._served import Served
+from pyg_glif.methods.path import PathPoint, glif_path
+from pyg_glif.serve._loaded_fit import Served
 
 #: A person is affected if their output moves by more than this share of the range of
 #: all outputs.

@@ -9,17 +9,17 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pyg_glif._disclosure import MIN_SHARED
-from pyg_glif._optional import require
+from pyg_glif._utils.disclosure import MIN_SHARED
+from pyg_glif._utils.optional import require
 from pyg_glif.errors import SimilarityWarning
 from pyg_glif.serve._settings import LOOPBACK, Settings
-from pyg_glif.serve.register import Register
+from pyg_glif.serve.sample_metadata import Register
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
     from pyg_glif.monitoring import TreatmentMonitor
-    from pyg_glif.postprocessor import GLIFPostProcessor
+    from pyg_glif.postprocessing import GLIFPostProcessor
 
 _log = logging.getLogger("pyg_glif.serve")
 
@@ -100,10 +100,10 @@ def create_app(
     from starlette.responses import JSONResponse, Response
 
     from pyg_glif.serve._api import RequestFaultError, api, directly
-    from pyg_glif.serve._desk import Desk
-    from pyg_glif.serve._guard import Guard
+    from pyg_glif.serve._middleware import Guard
     from pyg_glif.serve._pages import pages
     from pyg_glif.serve._schemas import faults
+    from pyg_glif.serve._state import Desk
 
     settings = Settings(
         token=token,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from uvicorn import Config
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
-from pyg_glif.serve._guard import MAX_HEAD
+from pyg_glif.serve._middleware import MAX_HEAD
 
 if TYPE_CHECKING:
     from fastapi import FastAPI

@@ -22,25 +22,21 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
-from pyg_glif._arrays import to_labels
-from pyg_glif._files import damage_in
-from pyg_glif._plain import is_held
-from pyg_glif._validate import check_count, check_kind, check_scalar
+from pyg_glif._utils.arrays import to_labels
+from pyg_glif._utils.files import damage_in
+from pyg_glif._utils.json import is_held
+from pyg_glif._utils.validation import check_count, check_kind, check_scalar
+from pyg_glif.audit import AuditReport, Bootstrap, audit
+from pyg_glif.explain import Explanation
 from pyg_glif.graph import SimilarityGraph, decay_of, suggest_tau
 from pyg_glif.links import Link, dual_of_people
-from pyg_glif.postprocessor import (
-    AuditReport,
-    Bootstrap,
-    Explanation,
-    GLIFPostProcessor,
-    audit,
-)
-from pyg_glif.sklearn._people import Form, People, check_takes_text, ids_of
-from pyg_glif.sklearn._promise import fit_with_guarantee
-from pyg_glif.sklearn._rehearsal import Rehearsal, fitted_in_two
-from pyg_glif.sklearn._versions import is_frozen, routing_enabled, traits
+from pyg_glif.model_selection import Guarantee, RiskControl, TuneResult, tune
+from pyg_glif.postprocessing import GLIFPostProcessor
+from pyg_glif.sklearn._input import Form, People, check_takes_text, ids_of
+from pyg_glif.sklearn._nested_cv import Rehearsal, fitted_in_two
+from pyg_glif.sklearn._risk_control import fit_with_guarantee
+from pyg_glif.sklearn._sklearn_compat import is_frozen, routing_enabled, traits
 from pyg_glif.tables import FairTable
-from pyg_glif.tuning import Guarantee, RiskControl, TuneResult, tune
 
 _Self = TypeVar("_Self", bound="GLIFEstimator")
 
@@ -304,7 +300,7 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             difference (float, optional): Two people are treated unlike if their
                 outputs are further apart. (default: :obj:`None`, if decisions differ)
             tolerance (float or dict, optional): Share of pairs that may be treated
-                unlike, see :func:`~pyg_glif.postprocessor.audit`.
+                unlike, see :func:`~pyg_glif.audit.audit`.
                 (default: :obj:`None`)
             k (int, optional): Number of nearest others for consistency.
                 (default: :obj:`5`)

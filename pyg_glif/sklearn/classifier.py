@@ -13,11 +13,11 @@ from sklearn.utils import assert_all_finite, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from torch import Tensor
 
-from pyg_glif._validate import check_choice
+from pyg_glif._utils.validation import check_choice
 from pyg_glif.links import Link, Logit, Softmax
+from pyg_glif.model_selection import RiskControl
 from pyg_glif.sklearn._base import GLIFEstimator
-from pyg_glif.sklearn._versions import is_frozen
-from pyg_glif.tuning import RiskControl
+from pyg_glif.sklearn._sklearn_compat import is_frozen
 from pyg_glif.typing import Normalization
 
 # Nothing is certain beyond this, whatever the model says.
@@ -63,8 +63,9 @@ class GLIFClassifier(ClassifierMixin, GLIFEstimator):  # type: ignore[misc]
         lam (float or str): Strength. ``"tune"`` takes the fairest of five that loses at
             most ``max_loss``, in cross-validation; the strongest of them lets peers
             weigh ten times as much as the person, on average. (default: ``"tune"``)
-        max_loss (float): Accuracy that may be lost; :func:`~pyg_glif.tuning.tune` says
-            how sure that is. (default: :obj:`0.005`)
+        max_loss (float): Accuracy that may be lost;
+            :func:`~pyg_glif.model_selection.tune` says how sure that is.
+            (default: :obj:`0.005`)
         link (str or Link): What is averaged: ``"logit"``, log-odds (several classes:
             log-probabilities), or ``"identity"``, probabilities.
             (default: ``"logit"``)
@@ -87,8 +88,8 @@ class GLIFClassifier(ClassifierMixin, GLIFEstimator):  # type: ignore[misc]
         guarantee (RiskControl, optional): A promise to newcomers in place of
             ``max_loss``. Some people are set aside; model, table and correction are
             fitted to the others, and the strength is the fairest that those set aside
-            certify, see :class:`~pyg_glif.tuning.RiskControl`. Peers are those of the
-            correction. (default: :obj:`None`)
+            certify, see :class:`~pyg_glif.model_selection.RiskControl`. Peers are
+            those of the correction. (default: :obj:`None`)
 
     Attributes:
         estimator_ (object): The trained model.

@@ -12,7 +12,7 @@ from sklearn.model_selection import KFold, check_cv
 from sklearn.utils import assert_all_finite, column_or_1d
 from torch import Tensor
 
-from pyg_glif._validate import check_choice
+from pyg_glif._utils.validation import check_choice
 from pyg_glif.links import Link, Log
 from pyg_glif.sklearn._base import GLIFEstimator
 from pyg_glif.typing import Normalization

@@ -15,9 +15,9 @@ from pyg_glif.solvers.cholesky import Cholesky
 from pyg_glif.solvers.coordinate_descent import CoordinateDescent
 from pyg_glif.solvers.disagreement import Disagreement, smooth_worst_case
 from pyg_glif.solvers.implicit import smooth
+from pyg_glif.solvers.multi_lam import solve_parts, solve_together
 from pyg_glif.solvers.preconditioner import Jacobi
 from pyg_glif.solvers.system import System
-from pyg_glif.solvers.together import solve_parts, solve_together
 from pyg_glif.solvers.uncertainty import Noise, NoiseRoot, noise_root, own_shares
 
 __all__ = [

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pyg_glif._validate import check_count, check_scalar
-from pyg_glif.kinds import register
+from pyg_glif._utils.validation import check_count, check_scalar
+from pyg_glif.registry import register
 from pyg_glif.solvers.base import Attempt, Solver
 from pyg_glif.solvers.cg import CG
 from pyg_glif.solvers.cholesky import Cholesky

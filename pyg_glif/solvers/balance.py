@@ -45,8 +45,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from pyg_glif._pattern import edge_energy
-from pyg_glif._validate import (
+from pyg_glif._utils.sparse import edge_energy
+from pyg_glif._utils.validation import (
     check_choice,
     check_count,
     check_finite,

@@ -9,11 +9,11 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
-from pyg_glif._validate import check_choice
-from pyg_glif._warn import warn_caller
-from pyg_glif._whole import Whole
+from pyg_glif._utils.collectives import Collectives
+from pyg_glif._utils.validation import check_choice
+from pyg_glif._utils.warn import warn_caller
 from pyg_glif.errors import ConvergenceError, ConvergenceWarning
-from pyg_glif.kinds import Kind
+from pyg_glif.registry import Registered
 from pyg_glif.solvers.balance import Balance
 from pyg_glif.solvers.system import System
 
@@ -112,7 +112,7 @@ class Solution:
     balance: Balance | None = None
     uncertainty: Uncertainty | None = None
 
-    def to(self, dtype: torch.dtype, whole: Whole | None = None) -> "Solution":
+    def to(self, dtype: torch.dtype, whole: Collectives | None = None) -> "Solution":
         """The solution in another type, the error of the conversion in its bound.
 
         ``whole`` adds up over people whom other processes hold, if there are any.
@@ -121,7 +121,7 @@ class Solution:
             return self
         value = self.value.to(dtype)
         gap = self.value.detach().double() - value.detach().double()
-        whole = Whole() if whole is None else whole
+        whole = Collectives() if whole is None else whole
         error = whole.norm(gap)
         size = int(whole.sum(torch.tensor(gap.size(0))))
         # Norms of N entries are rounded N times.
@@ -150,7 +150,7 @@ class Attempt(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Solver(Kind, ABC):
+class Solver(Registered, ABC):
     """Base of all solvers: small immutable objects named after their algorithm.
 
     A subclass implements :meth:`attempt`; :meth:`solve` recomputes the residual from
@@ -263,7 +263,7 @@ class Solver(Kind, ABC):
         warn_caller(msg, ConvergenceWarning)
 
 
-def _odd_scale(y: Tensor, whole: Whole) -> Tensor | None:  # [N, C] -> [C] int32
+def _odd_scale(y: Tensor, whole: Collectives) -> Tensor | None:  # [N, C] -> [C] int32
     """Binary exponents of columns, if one is so large or small that squares are not."""
     if y.numel() == 0:
         return None

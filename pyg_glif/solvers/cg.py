@@ -18,8 +18,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pyg_glif._validate import check_choice, check_count, check_kind, check_scalar
-from pyg_glif.kinds import register
+from pyg_glif._utils.validation import (
+    check_choice,
+    check_count,
+    check_kind,
+    check_scalar,
+)
+from pyg_glif.registry import register
 from pyg_glif.solvers.base import Attempt, Solver, SolveStatus
 from pyg_glif.solvers.preconditioner import ComponentMeans, Jacobi
 from pyg_glif.solvers.system import System, add_exactly

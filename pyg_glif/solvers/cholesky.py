@@ -7,10 +7,10 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from pyg_glif._runtime import available_memory
-from pyg_glif._validate import check_scalar
+from pyg_glif._utils.runtime import available_memory
+from pyg_glif._utils.validation import check_scalar
 from pyg_glif.errors import MemoryBudgetError
-from pyg_glif.kinds import register
+from pyg_glif.registry import register
 from pyg_glif.solvers.base import Attempt, Solver, SolveStatus
 from pyg_glif.solvers.preconditioner import ComponentMeans
 from pyg_glif.solvers.system import System, add_exactly

@@ -6,10 +6,15 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from pyg_glif._pattern import csr_tensor
-from pyg_glif._runtime import Progress
-from pyg_glif._validate import check_choice, check_count, check_kind, check_scalar
-from pyg_glif.kinds import register
+from pyg_glif._utils.runtime import Progress
+from pyg_glif._utils.sparse import csr_tensor
+from pyg_glif._utils.validation import (
+    check_choice,
+    check_count,
+    check_kind,
+    check_scalar,
+)
+from pyg_glif.registry import register
 from pyg_glif.solvers.base import Attempt, Solver, SolveStatus
 from pyg_glif.solvers.system import System
 

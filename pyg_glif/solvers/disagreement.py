@@ -33,7 +33,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pyg_glif._validate import check_choice
+from pyg_glif._utils.validation import check_choice
 from pyg_glif.laplacian import LaplacianOperator
 from pyg_glif.solvers.base import Solver
 from pyg_glif.solvers.implicit import smooth

@@ -21,9 +21,9 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from pyg_glif._pattern import edge_dot, spmm, unwrapped
-from pyg_glif._runtime import not_compiled
-from pyg_glif._validate import check_choice, check_finite
+from pyg_glif._utils.runtime import not_compiled
+from pyg_glif._utils.sparse import edge_dot, spmm, unwrapped
+from pyg_glif._utils.validation import check_choice, check_finite
 from pyg_glif.laplacian import LaplacianOperator
 from pyg_glif.solvers.base import Solution, Solver
 from pyg_glif.solvers.system import LARGEST_ENTRY, System

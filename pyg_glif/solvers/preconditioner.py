@@ -7,14 +7,14 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from pyg_glif._pattern import csr_tensor
-from pyg_glif.kinds import Kind, register
+from pyg_glif._utils.sparse import csr_tensor
+from pyg_glif.registry import Registered, register
 from pyg_glif.solvers.system import System
 
 
 @register
 @dataclass(frozen=True)
-class Jacobi(Kind):
+class Jacobi(Registered):
     r"""Scales the system to unit diagonal: :math:`S^{-1/2} M S^{-1/2}`.
 
     Evens out unequal degrees; the eigenvalues then lie in

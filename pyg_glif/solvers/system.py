@@ -23,9 +23,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from pyg_glif._lanczos import smallest_eigenvalue
-from pyg_glif._pattern import Pattern, unwrapped
-from pyg_glif._whole import Whole, once
+from pyg_glif._utils.collectives import Collectives, once
+from pyg_glif._utils.lanczos import smallest_eigenvalue
+from pyg_glif._utils.sparse import Pattern, unwrapped
 from pyg_glif.laplacian import LaplacianOperator
 
 _UNIT = 2.0**-53  # largest relative error of one float64 operation
@@ -81,7 +81,7 @@ class System:
         return self.op.num_nodes
 
     @property
-    def whole(self) -> Whole:
+    def whole(self) -> Collectives:
         """Sums over all people."""
         return self.op.whole
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from pyg_glif._validate import check_count, check_scalar
+from pyg_glif._utils.validation import check_count, check_scalar
 from pyg_glif.laplacian import LaplacianOperator
 from pyg_glif.solvers.base import Solver, Uncertainty
 from pyg_glif.solvers.implicit import smooth

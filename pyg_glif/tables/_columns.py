@@ -8,8 +8,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from pyg_glif._arrays import column_names
-from pyg_glif._validate import check_known
+from pyg_glif._utils.arrays import column_names
+from pyg_glif._utils.validation import check_known
 
 REMEDY = "Name columns that do not count in 'ignore'"
 Kind = Literal["number", "date", "duration", "category"]

@@ -14,10 +14,10 @@ with the columns of :math:`\mathbf{U}` whose canonical correlation
 coordinates then explains more than 1% of the variance of any combination of attributes
 among the samples it was fitted to. Of all linear maps that remove these directions this
 one moves samples least, in the mean square. The result lies in the complement of
-:math:`K` directions and has :math:`D - K` coordinates (:mod:`pyg_glif._complement`), in
-whole multiples of a unit far above rounding errors and far below all differences: what
-they should not tell, such as which category somebody has where all have the same
-coordinates, cannot be read off their last digits.
+:math:`K` directions and has :math:`D - K` coordinates
+(:mod:`pyg_glif._utils.complement`), in whole multiples of a unit far above rounding
+errors and far below all differences: what they should not tell, such as which
+category somebody has where all have the same coordinates, cannot be read off their last digits.
 
 :class:`~pyg_glif.metric_learning.LogisticSubspace` removes the direction in which a
 regression looks. The other directions are correlated with it, and another regression
@@ -34,8 +34,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pyg_glif._complement import complement, orthonormalize
-from pyg_glif._validate import check_share
+from pyg_glif._utils.complement import complement, orthonormalize
+from pyg_glif._utils.validation import check_share
 from pyg_glif.tables._columns import check_array
 
 Matrix = NDArray[np.float64]

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from pyg_glif._validate import (
+from pyg_glif._utils.validation import (
     check_choice,
     check_count,
     check_kind,

@@ -6,15 +6,15 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pyg_glif._arrays import to_tensor
-from pyg_glif._runtime import Progress
-from pyg_glif._validate import (
+from pyg_glif._utils.arrays import to_tensor
+from pyg_glif._utils.runtime import Progress
+from pyg_glif._utils.validation import (
     check_callable,
     check_finite,
     check_num_rows,
     check_rank,
 )
-from pyg_glif._warn import warn_caller
+from pyg_glif._utils.warn import warn_caller
 from pyg_glif.errors import SimilarityWarning
 from pyg_glif.tables._columns import Column, take, with_column
 from pyg_glif.tables._effects import Effects, Inquiry, Rows

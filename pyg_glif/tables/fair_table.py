@@ -12,10 +12,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pyg_glif._arrays import column_order
-from pyg_glif._params import Parameters
-from pyg_glif._plain import is_held
-from pyg_glif._validate import (
+from pyg_glif._utils.arrays import column_order
+from pyg_glif._utils.json import is_held
+from pyg_glif._utils.params import ParamsMixin
+from pyg_glif._utils.validation import (
     check_choice,
     check_count,
     check_exclusive,
@@ -23,7 +23,7 @@ from pyg_glif._validate import (
     check_known,
     check_scalar,
 )
-from pyg_glif._warn import warn_caller
+from pyg_glif._utils.warn import warn_caller
 from pyg_glif.errors import NotFittedError, SimilarityWarning
 from pyg_glif.tables._columns import (
     REMEDY,
@@ -55,7 +55,7 @@ _NUM_SHOWN = 5
 _FEWEST_COLUMNS, _DOMINANT = 3, 0.95
 
 
-class FairTable(Parameters):
+class FairTable(ParamsMixin):
     r"""Puts the columns of a table on a scale in which distances mean something.
 
     Who is similar is a question about the task. With ``scale="effect"``, the default,
@@ -113,7 +113,7 @@ class FairTable(Parameters):
     Frames are of pandas or polars. Columns may hold numbers, dates (as numbers of
     days), truth values, text and categories, and missing values, which count as a value
     of their own. Several classes give one coordinate each per column: centred
-    log-probabilities. Parameters follow scikit-learn, whose ``clone`` works. No method
+    log-probabilities. ParamsMixin follow scikit-learn, whose ``clone`` works. No method
     but ``fit`` changes the object.
 
     Example:

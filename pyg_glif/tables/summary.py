@@ -3,7 +3,7 @@
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from pyg_glif._markup import cell, escaped, markdown_table
+from pyg_glif._utils.markup import cell, escaped, markdown_table
 
 _HEADER = ("column", "kind", "scaled by", "reach", "share", "missing", "note")
 _ALIGN = "lllrrrl"

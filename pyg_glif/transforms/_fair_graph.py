@@ -6,7 +6,7 @@ from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.transforms import BaseTransform
 
-from pyg_glif._validate import check_kind, check_scalar
+from pyg_glif._utils.validation import check_kind, check_scalar
 from pyg_glif.distances import Euclidean, FairDistance
 from pyg_glif.graph import SimilarityGraph
 from pyg_glif.transforms.storage import Nodes, check_graph_name, shown_place

@@ -10,7 +10,7 @@ from torch_geometric.data import Data, HeteroData
 from torch_geometric.data.datapipes import functional_transform
 from torch_geometric.transforms import BaseTransform
 
-from pyg_glif._validate import (
+from pyg_glif._utils.validation import (
     check_annotators,
     check_choice,
 )

@@ -3,7 +3,7 @@
 from torch import Tensor
 from torch_geometric.data.datapipes import functional_transform
 
-from pyg_glif._validate import check_choice, check_count, check_scalar
+from pyg_glif._utils.validation import check_choice, check_count, check_scalar
 from pyg_glif.distances import FairDistance
 from pyg_glif.graph import SimilarityGraph
 from pyg_glif.transforms._fair_graph import FairGraph

@@ -6,7 +6,7 @@ from torch_geometric.data.datapipes import functional_transform
 from torch_geometric.transforms import BaseTransform
 from torch_geometric.utils import subgraph
 
-from pyg_glif._validate import check_attribute, check_edges, check_kind
+from pyg_glif._utils.validation import check_attribute, check_edges, check_kind
 from pyg_glif.transforms.storage import check_graph_name, graph_keys
 
 

@@ -4,7 +4,7 @@ from torch_geometric.data import Data, HeteroData
 from torch_geometric.data.datapipes import functional_transform
 from torch_geometric.transforms import BaseTransform
 
-from pyg_glif._validate import check_choice, check_kind, check_scalar
+from pyg_glif._utils.validation import check_choice, check_kind, check_scalar
 from pyg_glif.functional import glif_smooth
 from pyg_glif.links import Link
 from pyg_glif.solvers import Auto, Solver

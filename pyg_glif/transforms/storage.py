@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Batch, Data, HeteroData
 
-from pyg_glif._validate import (
+from pyg_glif._utils.validation import (
     check_attribute,
     check_kind,
     check_node_rows,

@@ -16,15 +16,15 @@ import numpy as np
 import pytest
 
 from pyg_glif import GLIFPostProcessor
-from pyg_glif._runtime import Progress
+from pyg_glif._utils.runtime import Progress
+from pyg_glif.audit import audit
 from pyg_glif.cli import main, smooth
 from pyg_glif.cli._app import _parser, commands
-from pyg_glif.cli._command import Outcome, alike, encoding, names as list_of_names
+from pyg_glif.cli._options import Outcome, alike, encoding, names as list_of_names
 from pyg_glif.graph import SimilarityGraph
 from pyg_glif.metric_learning import FACE, LogisticSubspace, SensitiveSVD
-from pyg_glif.postprocessor import audit
+from pyg_glif.model_selection import tune
 from pyg_glif.sklearn import GLIFClassifier
-from pyg_glif.tuning import tune
 from tests.cli.calls import Shell, people, write_csv
 
 COMMANDS = commands()

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pyg_glif.cli._cells import Notation, typed
+from pyg_glif.cli._dtypes import Notation, typed
 from tests.cli.calls import Call, Shell, numbers, people, read_csv
 
 #: Decimal sign, sign of groups.

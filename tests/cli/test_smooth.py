@@ -162,7 +162,7 @@ def test_formats_mix(shell: Shell, table: Table) -> None:
 def test_a_missing_package_is_named_before_the_work(
     shell: Shell, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from pyg_glif import _optional
+    from pyg_glif._utils import optional as _optional
 
     def nothing(name: str) -> object:
         raise ImportError(name)

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from pyg_glif import GLIFPostProcessor
-from pyg_glif.cli._cells import typed
+from pyg_glif.cli._dtypes import typed
 from pyg_glif.cli._files import write_table
 from pyg_glif.cli._tables import open_table
 from pyg_glif.tables import FairTable

@@ -8,8 +8,8 @@ import torch
 
 from pyg_glif import GLIFPostProcessor
 from pyg_glif.distances import Mahalanobis
-from pyg_glif.tuning import RiskControl, tune
-from pyg_glif.tuning.aside import calibration_split
+from pyg_glif.model_selection import RiskControl, tune
+from pyg_glif.model_selection.calibration_split import calibration_split
 from tests.cli.calls import Shell, Table, numbers, people, read_csv, smooth, write_csv
 
 PEOPLE = ("people.csv", "--outputs", "score", "--id", "name", "--attributes", "sex")
@@ -159,7 +159,7 @@ def test_tune_refuses(
 def test_a_plot_needs_matplotlib_and_says_so_first(
     shell: Shell, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from pyg_glif import _optional
+    from pyg_glif._utils import optional as _optional
 
     def nothing(name: str) -> object:
         raise ImportError(name)

@@ -18,7 +18,7 @@ from pyg_glif.distances import (
     SensitiveSubspace,
     TaskDistance,
 )
-from pyg_glif.kinds import build, describe
+from pyg_glif.registry import build, describe
 
 WIDTH = 5
 

@@ -24,7 +24,7 @@ import numpy as np
 import torch
 
 from pyg_glif import fair_radius_graph
-from pyg_glif.distributed import RayEngine, ShardedPeople, radius_graph, smooth
+from pyg_glif.distributed import RayEngine, ShardedDataset, radius_graph, smooth
 from pyg_glif.solvers import CG
 from tests.distributed import faults
 from tests.distributed.people import degree_radius, embedding_like
@@ -97,7 +97,7 @@ class Campaign:
     def built(self, engine):
         """The people, in blocks."""
         rows, folder = self.folder / "x.npy", self.folder / "people"
-        return ShardedPeople.build(folder, rows, block_rows=1000, engine=engine)
+        return ShardedDataset.build(folder, rows, block_rows=1000, engine=engine)
 
     def search(self, name, engine):
         """Their graph, in a folder of this name."""

@@ -83,11 +83,11 @@ class Killer(threading.Thread):
 
 SEARCH = """
 import sys
-from pyg_glif.distributed import RayEngine, ShardedPeople, radius_graph
+from pyg_glif.distributed import RayEngine, ShardedDataset, radius_graph
 people, tau, out, temp = sys.argv[1:5]
 engine = RayEngine(num_workers=2, num_cpus=2, object_store_memory=100 << 20,
                    _temp_dir=temp)
-graph = radius_graph(ShardedPeople.open(people), float(tau), out=out, engine=engine)
+graph = radius_graph(ShardedDataset.open(people), float(tau), out=out, engine=engine)
 print(graph.tasks.run, graph.tasks.reused, graph.num_edges)
 """
 

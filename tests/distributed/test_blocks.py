@@ -16,9 +16,9 @@ from pyg_glif import GLIFPostProcessor, fair_radius_graph
 from pyg_glif.distances import CallableDistance, Euclidean, SensitiveSubspace
 from pyg_glif.distributed import (
     InProcess,
+    ShardedDataset,
     ShardedGraph,
     ShardedIndex,
-    ShardedPeople,
     ShardedSolution,
     _search as search_module,
     plan,
@@ -56,7 +56,7 @@ def people(folder):
     x = embedding_like(NUM, WIDTH)
     ids = np.array([f"p{i}" for i in np.random.default_rng(1).permutation(NUM)])
     rows = write_rows(folder / "rows", x, ids, group=130)
-    built = ShardedPeople.build(
+    built = ShardedDataset.build(
         folder / "people", rows, features="emb", id="id", block_rows=260
     )
     tau = degree_radius(x, 12)
@@ -82,7 +82,7 @@ def test_blocks_hold_everybody_once(people):
     built, _, x, ids, _ = people
     assert built.num_blocks > 4
     assert repr(built) == (
-        f"ShardedPeople(num_people={NUM}, num_features={WIDTH}, "
+        f"ShardedDataset(num_people={NUM}, num_features={WIDTH}, "
         f"num_blocks={built.num_blocks})"
     )
     place = np.concatenate([built.place(b) for b in range(built.num_blocks)])
@@ -112,7 +112,7 @@ def test_radius_graph_is_that_of_one_machine(cloud, dtype, strategy, tmp_path):
     x = CLOUDS[cloud](700, 80).astype(dtype)
     np.save(tmp_path / "x.npy", x)
     tau = degree_radius(x, 10)
-    people = ShardedPeople.build(tmp_path / "p", tmp_path / "x.npy", block_rows=150)
+    people = ShardedDataset.build(tmp_path / "p", tmp_path / "x.npy", block_rows=150)
     graph = radius_graph(people, tau, out=tmp_path / "g", strategy=strategy)
     edges, sq = graph.to_edges()
     here = fair_radius_graph(torch.from_numpy(x), tau)[0]
@@ -144,7 +144,7 @@ def test_radius_graph_of_any_people(
     batch = None if num_graphs is None else random.integers(0, num_graphs, num)
     ids = np.arange(num)
     rows = write_rows(folder, x, ids, files=1, batch=batch)
-    people = ShardedPeople.build(
+    people = ShardedDataset.build(
         folder / "p",
         rows,
         features="emb",
@@ -161,13 +161,13 @@ def test_radius_graph_in_fair_space(tmp_path):
     x = embedding_like(400, 12)
     np.save(tmp_path / "x.npy", x)
     distance = SensitiveSubspace(torch.eye(12)[:2])
-    people = ShardedPeople.build(
+    people = ShardedDataset.build(
         tmp_path / "p", tmp_path / "x.npy", distance=distance, block_rows=90
     )
     edges, _ = radius_graph(people, 0.5, out=tmp_path / "g").to_edges()
     expected, _ = brute_force_edges(x[:, 2:].astype(np.float64), 0.5, None)
     np.testing.assert_array_equal(edges.numpy(), expected)
-    again = ShardedPeople.open(tmp_path / "p").distance
+    again = ShardedDataset.open(tmp_path / "p").distance
     torch.testing.assert_close(
         again.embed(torch.from_numpy(x)), distance.embed(torch.from_numpy(x))
     )
@@ -239,12 +239,12 @@ def test_smooth_keeps_who_is_alone_and_sums_of_everybody(people, folder):
 def test_arrays_in_memory_are_taken_like_files(tmp_path):
     random = np.random.default_rng(7)
     x, y = random.normal(size=(60, 3)), random.random(60)
-    people = ShardedPeople.build(tmp_path / "p", x, block_rows=20)
-    again = ShardedPeople.build(tmp_path / "p", torch.from_numpy(x), block_rows=20)
+    people = ShardedDataset.build(tmp_path / "p", x, block_rows=20)
+    again = ShardedDataset.build(tmp_path / "p", torch.from_numpy(x), block_rows=20)
     assert again.manifest == people.manifest
-    other = ShardedPeople.build(tmp_path / "p", x + 1.0, block_rows=20)
+    other = ShardedDataset.build(tmp_path / "p", x + 1.0, block_rows=20)
     assert other.manifest["key"] != people.manifest["key"]
-    people = ShardedPeople.build(tmp_path / "p", x, block_rows=20)
+    people = ShardedDataset.build(tmp_path / "p", x, block_rows=20)
     graph = radius_graph(people, 1.0, out=tmp_path / "g")
     np.testing.assert_array_equal(
         graph.to_edges()[0].numpy(), brute_force_edges(x, 1.0, None)[0]
@@ -327,7 +327,7 @@ def small(tmp_path):
     tau = degree_radius(x, 8)
 
     def build():
-        return ShardedPeople.build(tmp_path / "p", tmp_path / "x.npy", block_rows=120)
+        return ShardedDataset.build(tmp_path / "p", tmp_path / "x.npy", block_rows=120)
 
     def search():
         return radius_graph(build(), tau, out=tmp_path / "g")
@@ -459,7 +459,7 @@ def test_remote_folders_hold_the_same(tmp_path):
     x = embedding_like(300, 10)
     np.save(tmp_path / "x.npy", x)
     tau = degree_radius(x, 6)
-    people = ShardedPeople.build("memory://glif/p", tmp_path / "x.npy", block_rows=80)
+    people = ShardedDataset.build("memory://glif/p", tmp_path / "x.npy", block_rows=80)
     graph = radius_graph(people, tau, out="memory://glif/g")
     expected, _ = brute_force_edges(x.astype(np.float64), tau, None)
     np.testing.assert_array_equal(graph.to_edges()[0].numpy(), expected)
@@ -478,7 +478,7 @@ def test_nan_in_shard_17_is_named(tmp_path):
     x[17 * 20 + 11, 4] = np.nan
     rows = write_rows(tmp_path, x, np.arange(400), files=20)
     with pytest.raises(ValueError, match=r"got nan in row 11 of .*rows-17\.parquet"):
-        ShardedPeople.build(tmp_path / "p", rows, features="emb", id="id")
+        ShardedDataset.build(tmp_path / "p", rows, features="emb", id="id")
 
 
 class OddRow(Euclidean):
@@ -493,14 +493,14 @@ def test_coordinates_that_are_no_numbers_are_named(tmp_path):
     rows = np.full((200, 8), 3.0, np.float32)
     np.save(tmp_path / "x.npy", rows)
     # Finite, though their sum is not.
-    built = ShardedPeople.build(
+    built = ShardedDataset.build(
         tmp_path / "p", tmp_path / "x.npy", distance=OddRow(), block_rows=50
     )
     assert built.num_people == 200
     rows[130] = 5.0
     np.save(tmp_path / "x.npy", rows)
     with pytest.raises(ValueError, match=r"as finite numbers \(got row 130 of"):
-        ShardedPeople.build(
+        ShardedDataset.build(
             tmp_path / "p", tmp_path / "x.npy", distance=OddRow(), block_rows=50
         )
 
@@ -531,7 +531,7 @@ def test_mismatched_shards_are_named(tmp_path):
     np.save(tmp_path / "b.npy", np.zeros((5, 4), np.float32))
     message = r"'rows' must have the same columns .*3 numbers .*a\.npy.*4 .*b\.npy"
     with pytest.raises(ValueError, match=message):
-        ShardedPeople.build(tmp_path / "p", [tmp_path / "a.npy", tmp_path / "b.npy"])
+        ShardedDataset.build(tmp_path / "p", [tmp_path / "a.npy", tmp_path / "b.npy"])
 
 
 @pytest.mark.parametrize("kind", ["numbers", "texts"])
@@ -542,19 +542,19 @@ def test_duplicate_ids_are_named(tmp_path, kind):
         ids = np.array([f"p{i}" for i in ids])
     rows = write_rows(tmp_path, x, ids)
     with pytest.raises(ValueError, match=r"'id' must be different .*7'? in rows 7 and"):
-        ShardedPeople.build(tmp_path / "p", rows, features="emb", id="id")
+        ShardedDataset.build(tmp_path / "p", rows, features="emb", id="id")
 
 
 def test_missing_ids_are_named(tmp_path):
     x = embedding_like(30, 4)
     rows = write_rows(tmp_path, x, np.arange(30), files=1)
     with pytest.raises(ValueError, match="must have the column 'who'"):
-        ShardedPeople.build(tmp_path / "p", rows, features="emb", id="who")
+        ShardedDataset.build(tmp_path / "p", rows, features="emb", id="who")
     table = pq.read_table(tmp_path / "rows-00.parquet")
     gaps = pa.array([None if i == 9 else i for i in range(30)])
     pq.write_table(table.set_column(0, "id", gaps), tmp_path / "rows-00.parquet")
     with pytest.raises(ValueError, match=r"must have id in every row .*none in row 9"):
-        ShardedPeople.build(tmp_path / "p", rows, features="emb", id="id")
+        ShardedDataset.build(tmp_path / "p", rows, features="emb", id="id")
 
 
 def test_outputs_must_be_of_the_same_people(people, folder):
@@ -579,19 +579,19 @@ def test_folders_of_other_versions_and_kinds_are_refused(small):
     with pytest.raises(DamagedFileError, match="must be a folder of edges"):
         ShardedGraph.open(folder / "p")
     with pytest.raises(FileNotFoundError, match="got no manifest"):
-        ShardedPeople.open(folder / "nowhere")
+        ShardedDataset.open(folder / "nowhere")
     store = Store(folder / "p")
     manifest = store.read_json("manifest.json")
     store.write_json("manifest.json", {**manifest, "format": 99})
     with pytest.raises(DamagedFileError, match=rf"format {FORMAT} \(got 99\). Build"):
-        ShardedPeople.open(folder / "p")
+        ShardedDataset.open(folder / "p")
     path = folder / "p" / "manifest.json"
     path.write_text(path.read_text().replace("99", str(FORMAT)))
     with pytest.raises(DamagedFileError, match=r"manifest\.json' must be as it was"):
-        ShardedPeople.open(folder / "p")
+        ShardedDataset.open(folder / "p")
     graph = search()
     np.save(folder / "other.npy", np.zeros((3, 20), np.float32))
-    other = ShardedPeople.build(folder / "q", folder / "other.npy")
+    other = ShardedDataset.build(folder / "q", folder / "other.npy")
     with pytest.raises(ValueError, match="must be the graph of these people"):
         ShardedGraph.open(folder / "g", other)
     assert json.loads((folder / "g" / "manifest.json").read_text())["data"]["versions"]
@@ -623,4 +623,4 @@ def test_build_rejects(tmp_path, kwargs, error, message):
     np.save(tmp_path / "x.npy", np.zeros((3, 2), np.float32))
     arguments = {"out": tmp_path / "p", "rows": tmp_path / "x.npy"} | kwargs
     with pytest.raises(error, match=message):
-        ShardedPeople.build(**arguments)
+        ShardedDataset.build(**arguments)

@@ -11,8 +11,8 @@ import torch
 from pyg_glif.distributed import (
     InProcess,
     RayEngine,
+    ShardedDataset,
     ShardedIndex,
-    ShardedPeople,
     radius_graph,
     smooth,
 )
@@ -66,7 +66,7 @@ def people(cluster, folder):
     ids = np.arange(NUM) * 3
     rows = write_rows(folder / "rows", x, ids, group=300)
     options = {"features": "emb", "id": "id", "block_rows": 160}
-    built = ShardedPeople.build(
+    built = ShardedDataset.build(
         folder / "people", rows, engine=RayEngine(num_workers=2), **options
     )
     tau = degree_radius(x, 12)
@@ -94,7 +94,7 @@ def assert_same(fair, other):
 
 def test_build_on_ray_writes_the_same_files(people, folder):
     built, _, _, _, (rows, options) = people
-    here = ShardedPeople.build(folder / "here", rows, engine=InProcess(), **options)
+    here = ShardedDataset.build(folder / "here", rows, engine=InProcess(), **options)
     assert here.manifest["blocks"] == built.manifest["blocks"]
 
 
@@ -182,7 +182,7 @@ def test_errors_of_tasks_are_told_as_they_are(people, folder):
     with pytest.raises(DamagedFileError, match=r"00003\.bounds\.npy"):
         radius_graph(built, tau, out=folder / "d", engine=RayEngine(num_workers=2))
     rows, options = people[4]
-    again = ShardedPeople.build(
+    again = ShardedDataset.build(
         folder / "people", rows, engine=RayEngine(num_workers=2), **options
     )
     graph = radius_graph(again, tau, out=folder / "d", engine=RayEngine(num_workers=2))

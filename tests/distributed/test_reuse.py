@@ -11,9 +11,9 @@ import torch
 from pyg_glif.distances import Mahalanobis
 from pyg_glif.distributed import (
     InProcess,
+    ShardedDataset,
     ShardedGraph,
     ShardedIndex,
-    ShardedPeople,
     radius_graph,
     smooth,
 )
@@ -61,8 +61,8 @@ def test_any_change_gives_what_a_new_folder_gives(what, tmp_path):
 def test_tensors_of_the_distance_are_part_of_the_key(scale, tmp_path):
     one, other = (Mahalanobis(s * torch.eye(3)) for s in (1.0, scale))
     rows = a_call().rows
-    ShardedPeople.build(tmp_path / "p", rows, distance=one)
-    built = ShardedPeople.build(tmp_path / "p", rows, distance=other)
+    ShardedDataset.build(tmp_path / "p", rows, distance=one)
+    built = ShardedDataset.build(tmp_path / "p", rows, distance=other)
     z = torch.cat([built.block(b).points.z for b in range(built.num_blocks)])
     place = np.concatenate([built.place(b) for b in range(built.num_blocks)])
     expected = np.sqrt(scale) * rows[place]
@@ -88,11 +88,11 @@ def test_the_same_call_writes_nothing(tmp_path):
 def test_a_graph_follows_samples_to_another_folder(tmp_path):
     rows = a_call().rows
     for name in ("old", "moved"):
-        people = ShardedPeople.build(tmp_path / name, rows)
+        people = ShardedDataset.build(tmp_path / name, rows)
         graph = radius_graph(people, 0.8, out=tmp_path / "g")
         fair = smooth(graph, rows[:, 0], out=tmp_path / "f")
     assert graph.tasks.run == 0
-    ShardedPeople.build(tmp_path / "old", 2 * rows)
+    ShardedDataset.build(tmp_path / "old", 2 * rows)
     index = ShardedIndex.open(fair.store.url)
     assert index.graph.people.store.url == str(tmp_path / "moved")
 
@@ -183,10 +183,10 @@ def test_rows_that_change_while_they_are_read_are_refused(stage, tmp_path):
     np.save(path, rows)
     engine = Between("after", stage, lambda: np.save(path, rows[::-1]))
     with pytest.raises(ValueError, match=r"'rows' must stay as it is .*x\.npy"):
-        ShardedPeople.build(tmp_path / "p", path, engine=engine)
+        ShardedDataset.build(tmp_path / "p", path, engine=engine)
     for now in (rows, rows[::-1]):
         np.save(path, now)
-        built = ShardedPeople.build(tmp_path / "p", path)
+        built = ShardedDataset.build(tmp_path / "p", path)
         place = np.concatenate([built.place(b) for b in range(built.num_blocks)])
         z = torch.cat([built.block(b).points.z for b in range(built.num_blocks)])
         np.testing.assert_array_equal(z.numpy(), now[place])
@@ -225,11 +225,11 @@ def test_folders_with_other_data_are_refused_and_left_alone(
     folders, step, out, message
 ):
     before, where = contents(folders), folders / out
-    people = ShardedPeople.open(folders / "people")
+    people = ShardedDataset.open(folders / "people")
     graph = ShardedGraph.open(folders / "graph")
     inputs = folders / "inputs"
     steps = {
-        "build": lambda: ShardedPeople.build(where, inputs / "rows.npy"),
+        "build": lambda: ShardedDataset.build(where, inputs / "rows.npy"),
         "search": lambda: radius_graph(people, 0.7, out=where),
         "solve": lambda: smooth(graph, inputs / "outputs.npy", out=where),
     }
@@ -249,10 +249,10 @@ def test_whole_numbers_from_2_to_the_63_are_refused(column, tmp_path):
     message = rf"must be below 2\^63 .*got {2**63 + 7} in row 5 "
     if column != "outputs":
         with pytest.raises(ValueError, match=message):
-            ShardedPeople.build(tmp_path / "p", rows, **options)
+            ShardedDataset.build(tmp_path / "p", rows, **options)
         assert not contents(tmp_path / "p")
         return
-    people = ShardedPeople.build(tmp_path / "p", rows, **options)
+    people = ShardedDataset.build(tmp_path / "p", rows, **options)
     graph = radius_graph(people, 0.8, out=tmp_path / "g")
     scores = write_scores(tmp_path / "y.parquet", x[:, :1], large)
     with pytest.raises(ValueError, match=message):

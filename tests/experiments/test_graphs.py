@@ -22,7 +22,7 @@ from experiments._graph_report import (
 )
 from experiments.graphs import GraphConfig, GraphExperiment, GraphTrial
 from experiments.records import UNMATCHED, summarize_chosen, versions
-from pyg_glif._plain import plain
+from pyg_glif._utils.json import plain
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch-scatter.*")
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings, strategies as st
 
 from pyg_glif.distances import CallableDistance, SensitiveSubspace
 from pyg_glif.graph import RadiusIndex, fair_radius_graph
-from pyg_glif.graph._plan import choose_basis
+from pyg_glif.graph._strategy import choose_basis
 
 
 def _squares(z_new, z):
@@ -195,8 +195,8 @@ def test_within_is_the_query_of_a_smaller_index(generator):
 @pytest.mark.parametrize("entries", [1, 1 << 14, 1 << 22])
 def test_a_few_newcomers_of_different_clusters(num_new, entries, monkeypatch):
     generator = torch.Generator().manual_seed(num_new)
-    monkeypatch.setattr("pyg_glif.graph._sweep._BLOCK_ENTRIES", entries)
-    monkeypatch.setattr("pyg_glif.graph._sweep._LEAVES", 4)
+    monkeypatch.setattr("pyg_glif.graph._batch_query._BLOCK_ENTRIES", entries)
+    monkeypatch.setattr("pyg_glif.graph._batch_query._LEAVES", 4)
     centres = 4.0 * torch.randn(12, 80, generator=generator)
     spread = torch.arange(1, 81) ** -1.0
     label = torch.randint(12, (5000 + num_new,), generator=generator)

@@ -110,7 +110,7 @@ def test_alarm_is_raised_once_and_stays() -> None:
 
 
 def test_false_alarms_are_as_rare_as_promised_and_a_naive_test_fails() -> None:
-    from pyg_glif._betting import Capital, MeanSequence
+    from pyg_glif.guarantees.betting import Capital, MeanSequence
 
     rng, num, limit, mean = np.random.default_rng(2), 2000, 0.05, 0.05
     test, held = Capital(limit, num), MeanSequence(0.05, np.full(num, mean), num)

@@ -18,7 +18,7 @@ from torch_geometric.explain.algorithm.utils import clear_masks, set_masks
 from torch_geometric.nn import GCNConv, Sequential, SimpleConv
 from torch_geometric.utils import add_self_loops
 
-from pyg_glif._optional import find
+from pyg_glif._utils.optional import find
 from pyg_glif.laplacian import LaplacianOperator
 from pyg_glif.links import Log, Logit, Softmax
 from pyg_glif.nn import GLIFConv

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from pyg_glif.serve._batching import MAX_BATCH, Batcher
-from pyg_glif.serve._served import Answer
+from pyg_glif.serve._loaded_fit import Answer
 
 
 class Doubled:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pyg_glif.serve._served import identity
+from pyg_glif.serve._loaded_fit import identity
 from tests.serve.live import Live, ask
 from tests.serve.people import LAM, Numbers
 

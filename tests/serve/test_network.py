@@ -16,7 +16,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from pyg_glif.cli import main
 from pyg_glif.serve import create_app
-from pyg_glif.serve._guard import MAX_HEAD, MAX_OPEN
+from pyg_glif.serve._middleware import MAX_HEAD, MAX_OPEN
 from pyg_glif.serve.network import Bounds, bound, config
 from tests.serve.conftest import QUIET
 from tests.serve.live import Live
@@ -65,7 +65,7 @@ def port(request: pytest.FixtureRequest, fit: Path) -> Iterator[int]:
     """A service with a token, under each of the protocols, that is in a hurry."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("pyg_glif.serve.network.HEAD_SECONDS", 0.4)
-        patch.setattr("pyg_glif.serve._guard.PATIENCE", 0.4)
+        patch.setattr("pyg_glif.serve._middleware.PATIENCE", 0.4)
         with served(create_app(fit, token=TOKEN), request.param) as found:
             yield found
 

@@ -257,7 +257,7 @@ def test_an_application_can_be_started_again(fit: Path) -> None:
 
 
 def test_a_body_must_keep_coming(fit: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pyg_glif.serve._guard.PATIENCE", 0.05)
+    monkeypatch.setattr("pyg_glif.serve._middleware.PATIENCE", 0.05)
     app = create_app(fit)
     sent: list[Any] = []
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from pyg_glif import GLIFPostProcessor
-from pyg_glif.serve._served import Served
+from pyg_glif.serve._loaded_fit import Served
 from tests.serve.people import LAM, Numbers
 
 

@@ -7,7 +7,7 @@ import torch
 from pyg_glif import GLIFPostProcessor
 from pyg_glif.graph.weights import DECAY
 from pyg_glif.serve import Register
-from pyg_glif.serve._served import Served
+from pyg_glif.serve._loaded_fit import Served
 from pyg_glif.serve._what_if import AFFECTED, WhatIf
 from tests.oracles_inductive import fitted_weights
 from tests.serve.people import LAM, TAU, Numbers

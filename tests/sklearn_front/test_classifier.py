@@ -24,8 +24,8 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from pyg_glif.errors import SimilarityWarning
 from pyg_glif.graph.weights import DECAY
 from pyg_glif.links import Logit
+from pyg_glif.model_selection import RiskControl
 from pyg_glif.sklearn import GLIFClassifier, GLIFRegressor
-from pyg_glif.tuning import RiskControl
 from tests.sklearn_front.people import (
     Untrainable,
     frame,

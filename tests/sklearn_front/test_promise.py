@@ -10,8 +10,8 @@ from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.estimator_checks import check_parameters_default_constructible
 
+from pyg_glif.model_selection import RiskControl
 from pyg_glif.sklearn import GLIFClassifier
-from pyg_glif.tuning import RiskControl
 from tests.sklearn_front.people import frame, pipeline
 
 

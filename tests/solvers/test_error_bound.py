@@ -10,8 +10,8 @@ from torch import Tensor
 
 from pyg_glif import glif_smooth
 from pyg_glif.errors import ConvergenceError, ConvergenceWarning
+from pyg_glif.fit._inductive import GroundedOperator, Ties
 from pyg_glif.laplacian import LaplacianOperator
-from pyg_glif.postprocessor._inductive import GroundedOperator, Ties
 from pyg_glif.solvers import (
     CG,
     Auto,

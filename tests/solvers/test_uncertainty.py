@@ -9,7 +9,7 @@ from pyg_glif import GLIFConv, GLIFPostProcessor, glif_smooth
 from pyg_glif.links import Logit
 from pyg_glif.solvers import CG, Auto, Cholesky, CoordinateDescent, Noise
 from tests import oracles
-from tests.postprocessor.people import people
+from tests.postprocessing.people import people
 from tests.problems import PROBLEMS, random_graph
 
 SOLVERS = {
@@ -262,7 +262,7 @@ def test_return_std_is_the_spread_of_noisy_fits(params, with_std, generator):
 
 
 def test_return_std_with_info_and_many_people(monkeypatch):
-    from pyg_glif.postprocessor import _fitted
+    from pyg_glif.postprocessing import _fitted
 
     p = people(num=80)
     post = p.fit()

@@ -11,9 +11,9 @@ import torch
 from numpy.typing import NDArray
 
 from pyg_glif import GLIFPostProcessor
-from pyg_glif._disclosure import Disclosure
+from pyg_glif._utils.disclosure import Disclosure
 from pyg_glif.links import Logit
-from pyg_glif.serve._served import Served
+from pyg_glif.serve._loaded_fit import Served
 
 from .harness import Campaign, Case
 

@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 
 from pyg_glif import GLIFPostProcessor, fair_radius_graph, glif_path
-from pyg_glif.tuning import tune
+from pyg_glif.model_selection import tune
 
 from .harness import Campaign, Case
 from .points import Distances

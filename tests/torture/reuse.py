@@ -21,8 +21,8 @@ import torch
 from pyg_glif.distances import Euclidean, FairDistance, Mahalanobis, SensitiveSubspace
 from pyg_glif.distributed import (
     Engine,
+    ShardedDataset,
     ShardedIndex,
-    ShardedPeople,
     radius_graph,
     smooth,
 )
@@ -140,7 +140,7 @@ def run_call(
     """Everything that a call gives."""
     rows, y_hat = _written(call, inputs)
     shared: dict[str, Any] = {"engine": engine, "progress": False}
-    people = ShardedPeople.build(
+    people = ShardedDataset.build(
         out / "people",
         rows,
         id="id" if call.named else None,

@@ -23,10 +23,10 @@ from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
 from pyg_glif import GLIFPostProcessor
+from pyg_glif.audit import Bootstrap
 from pyg_glif.distances import Mahalanobis, SensitiveSubspace, TaskDistance
 from pyg_glif.errors import DamagedFileError
 from pyg_glif.links import Logit, Softmax
-from pyg_glif.postprocessor import Bootstrap
 from pyg_glif.sklearn import GLIFClassifier
 from pyg_glif.solvers import CG, CoordinateDescent
 

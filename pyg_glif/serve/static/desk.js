@@ -28,7 +28,7 @@
   }
 
   // Rows in place of those of a chart, wherever its layers keep them. Their keys are
-  // the roles that 'pages/charts.py' gives to values, not what they are called.
+  // the roles that 'reporting/charts.py' gives to values, not what they are called.
   function withRows(spec, rows) {
     const out = JSON.parse(JSON.stringify(spec));
     const set = (part) => { if (part.data) part.data = { values: rows }; };

@@ -1,0 +1,25 @@
+from .audit import audit
+from .audit_report import (
+    AuditReport,
+    Estimate,
+    GroupTreatment,
+    Lists,
+    Measure,
+    Pair,
+    Person,
+    Verdict,
+)
+from .measures import Bootstrap
+
+__all__ = [
+    "AuditReport",
+    "Bootstrap",
+    "Estimate",
+    "GroupTreatment",
+    "Lists",
+    "Measure",
+    "Pair",
+    "Person",
+    "Verdict",
+    "audit",
+]

@@ -1,0 +1,280 @@
+"""How similar people are treated, before and after."""
+
+import hashlib
+import platform
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from importlib import metadata
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pyg_glif._utils.validation import (
+    check_count,
+    check_features,
+    check_non_negative,
+    check_outputs,
+    check_same_rows,
+    check_scalar,
+)
+from pyg_glif.audit.audit_report import AuditReport, Lists
+from pyg_glif.audit.chart_data import bins_of
+from pyg_glif.audit.findings import (
+    gap_verdicts,
+    isolated_verdict,
+    judged,
+    pair_verdicts,
+    rate_verdicts,
+)
+from pyg_glif.audit.measures import (
+    Bootstrap,
+    Draws,
+    edge_measures,
+    group_measures,
+)
+from pyg_glif.audit.pair_stats import (
+    Attribute,
+    PairTreatment,
+    Treatment,
+    Unlike,
+    group_rates,
+    group_treatment,
+    settled,
+)
+from pyg_glif.distances import FairDistance
+from pyg_glif.graph import SimilarityGraph
+from pyg_glif.laplacian import LaplacianOperator
+from pyg_glif.metrics import knn_deviation
+
+# Groups of an attribute that are told apart, and not only compared by their averages.
+_MAX_GROUPS = 20
+
+
+@torch.no_grad()
+def audit(
+    x: Tensor,
+    y_before: Tensor,
+    y_after: Tensor | None = None,
+    *,
+    graph: SimilarityGraph,
+    lap: LaplacianOperator | None = None,
+    distance: FairDistance | None = None,
+    attributes: Mapping[str, Any] | None = None,
+    groups: Tensor | None = None,
+    labels: Tensor | None = None,
+    error: Tensor | None = None,
+    threshold: float | None = None,
+    difference: float | None = None,
+    tolerance: float | Mapping[str, float] | None = None,
+    k: int | None = 5,
+    num_worst: int = 10,
+    bootstrap: Bootstrap = Bootstrap(),  # noqa: B008  (immutable)
+    progress: bool | None = None,
+) -> AuditReport:
+    r"""Says how similar people are treated, and compares before and after.
+
+    A person's *peers* are their neighbours :math:`j`, and their deviation is
+    :math:`\| \mathbf{y}_i - \sum_j w_{ij} \mathbf{y}_j / \sum_j w_{ij} \|_2`.
+
+    Args:
+        x (Tensor): Features.
+        y_before (Tensor): Outputs of the model.
+        y_after (Tensor, optional): Outputs of whatever made them fairer. Without them
+            the report is about the outputs as they are. (default: :obj:`None`)
+        graph (SimilarityGraph): Who is similar, and how far apart.
+        lap (LaplacianOperator, optional): Weights of the graph.
+            (default: all ones)
+        distance (FairDistance, optional): For nearest others. (default: Euclidean)
+        attributes (dict, optional): Labels of protected attributes by name, as numbers
+            or texts, or a pair of whole numbers from 0 and the names of the groups. The
+            gap between groups is reported for each. For several outputs it is the
+            largest over outputs, without sign. (default: :obj:`None`)
+        groups (Tensor, optional): Label of each row's group of counterfactuals or
+            otherwise comparable people. (default: :obj:`None`)
+        labels (Tensor, optional): True classes, 0 and 1, of people with a single
+            output; with ``threshold`` and ``attributes``, the report then has the gap
+            in true positives. (default: :obj:`None`)
+        error (Tensor, optional): Bound on the numerical error of every entry of
+            ``y_after``. Outputs that are equal up to it are equal wherever something is
+            counted, listed or compared. (default: :obj:`None`, outputs are exact)
+        threshold (float, optional): Score above which a single output means class 1,
+            needed for everything about decisions. (default: :obj:`None`)
+        difference (float, optional): Two people are treated unlike if their outputs
+            are further apart than this. (default: :obj:`None`, if their decisions
+            differ; where there are none, half the standard deviation of ``y_before``)
+        tolerance (float or dict, optional): Share of pairs that may be treated unlike,
+            or tolerances by the name of a :class:`Verdict`. (default: :obj:`None`)
+        k (int, optional): Number of nearest others for consistency; :obj:`None`
+            leaves it out, and with it a search over all pairs. (default: :obj:`5`)
+        num_worst (int): How many people and pairs to list. (default: :obj:`10`)
+        bootstrap (Bootstrap): How intervals are drawn. (default: :obj:`Bootstrap()`)
+        progress (bool, optional): Whether the search for nearest others shows a
+            progress bar; :obj:`None` shows it on a terminal. (default: :obj:`None`)
+
+    Shapes:
+        - **input:** features :math:`(N, F)`, outputs :math:`(N)` or :math:`(N, C)`
+        - **output:** :class:`AuditReport`
+
+    =========================  ====================================================
+    measure                    what it is
+    =========================  ====================================================
+    ``laplacian_energy``       :math:`y^\top \mathbf{L} y`, summed over outputs
+    ``lipschitz_ratio_p50``    median over pairs of output difference per distance,
+                               of people who are not identical; also ``_p90``,
+                               ``_p99``, ``_max``
+    ``peer_deviation``         mean deviation of people who have peers
+    ``nearest_consistency``    one minus the mean difference from the ``k`` nearest
+    ``gap_by_NAME``            difference of group means of the attribute ``NAME``
+    ``selection_by_NAME``      the same, of the share above ``threshold``
+    ``true_positives_by_…``    the same, among those whose label is 1
+    ``group_std``              mean standard deviation within ``groups``
+    ``group_agreement``        share of ``groups`` with one decision for all
+    =========================  ====================================================
+
+    =====================  ========================================================
+    verdict                what it is
+    =====================  ========================================================
+    ``pairs``              share of pairs of similar people treated unlike
+    ``pairs_by_NAME``      the same, of two groups of the attribute ``NAME``
+    ``identical``          the same, of people at distance zero
+    ``gap_by_NAME``        the measure of that name; likewise ``selection_by_NAME``
+                           and ``true_positives_by_NAME``
+    ``isolated``           share of people to whom nobody is similar
+    =====================  ========================================================
+
+    Intervals of measures draw people, or groups, with replacement and keep their
+    neighbours as they are; the mean of a group of more than 5,000 is drawn from the
+    normal distribution with its variance. Quantiles and sums over edges have none. What
+    is uncertain about shares of pairs is in :mod:`pyg_glif.audit.dyadic_ci`.
+
+    Example:
+        >>> x = torch.tensor([[0.0], [1.0], [2.0]])
+        >>> graph = SimilarityGraph.search(x, tau=1.0)
+        >>> before, after = torch.tensor([0.0, 1, 0]), torch.tensor([0.25, 0.5, 0.25])
+        >>> report = audit(x, before, after, graph=graph, k=1, threshold=0.4)
+        >>> report["peer_deviation"].after
+        Estimate(value=0.25, low=0.25, high=0.25)
+        >>> report.verdict[0].words
+        'Of 2 pairs of similar people, 2 got different decisions; after correction 2.'
+    """
+    x, before = check_features("x", x, distance), check_outputs("y_before", y_before)
+    check_same_rows("y_before", before, "x", x)
+    outputs = [before]
+    if y_after is not None:
+        outputs.append(check_outputs("y_after", y_after).to(before))
+        check_same_rows("y_after", outputs[1], "x", x)
+    check_count("num_worst", num_worst, minimum=0)
+    if graph.num_nodes != len(x):
+        msg = f"'graph' must have one node per row of 'x' (got {graph.num_nodes}"
+        raise ValueError(f"{msg} for {len(x)})")
+    if difference is not None:
+        check_scalar("difference", difference, minimum=0.0)
+    named = {
+        name: Attribute.of(name, value, len(x), x.device)
+        for name, value in (attributes or {}).items()
+    }
+    if lap is None:
+        lap = graph.laplacian(theta=0.0)
+    both = torch.stack([y.view(len(x), -1) for y in outputs]).double()  # [T, N, C]
+    within = _checked_error(error, outputs)
+    pairs = PairTreatment(graph, both, within)
+    both = settled(both, within, threshold)
+    people = Treatment(lap, both, within)
+    unlike = Unlike.of(both, threshold, difference)
+    draw = Draws(bootstrap)
+    measures = [*edge_measures(lap, outputs, graph)]
+    if bool((people.num_peers > 0).any()):
+        value = people.deviation[people.num_peers > 0]
+        title = "deviation from peers"
+        measures.append(draw.mean("peer_deviation", title, "lower", value))
+    if k is not None:
+        # One minus the deviation from the nearest others, from one search.
+        columns = torch.cat(list(both), dim=1).to(x.device)
+        apart = knn_deviation(
+            x, columns, k, distance=distance, graph=graph, progress=progress
+        )
+        value = 1.0 - apart.view(len(x), len(both), -1).mean(2)  # [N, T]
+        title = f"consistency with {k} nearest"
+        measures.append(draw.mean("nearest_consistency", title, "higher", value))
+    measures += [draw.gap(name, both, label) for name, label in named.items()]
+    rates = list(group_rates(named, unlike, both, labels))
+    measures += [draw.rate_gap(rate) for rate in rates]
+    if groups is not None:
+        measures += group_measures(draw, both, groups, threshold)
+    verdict = [
+        *pair_verdicts(pairs, unlike, named, len(x), bootstrap.level),
+        *gap_verdicts(measures, named),
+        *rate_verdicts(measures, rates),
+        isolated_verdict(people.num_peers, bootstrap.level),
+    ]
+    few = {n: label for n, label in named.items() if len(label.names) <= _MAX_GROUPS}
+    return AuditReport(
+        facts={**people.facts(), **pairs.facts()},
+        verdict=judged(verdict, tolerance),
+        measures=tuple(measures),
+        groups={
+            name: tuple(group_treatment(label, both, unlike, bootstrap.level))
+            for name, label in few.items()
+        },
+        lists=Lists(
+            worst_before=people.worst(0, num_worst),
+            worst_after=people.worst(1, num_worst),
+            most_moved=people.most_moved(num_worst),
+            pairs_before=pairs.worst(0, False, num_worst),
+            pairs_after=pairs.worst(1, False, num_worst),
+            identical_before=pairs.worst(0, True, num_worst),
+            identical_after=pairs.worst(1, True, num_worst),
+            isolated=people.isolated(),
+        ),
+        setup={"threshold": threshold, "difference": unlike.difference, "k_nearest": k},
+        made=_made(x, *outputs),
+        certificate={},
+        bins=bins_of(both, pairs, people.num_peers, few, unlike),
+        level=bootstrap.level,
+        deviation=people.deviation,
+        moved=people.moved,
+    )
+
+
+def _checked_error(error: Tensor | None, outputs: list[Tensor]) -> Tensor:  # [T, N]
+    """Bounds on the errors of everybody's outputs, which are exact before."""
+    out = outputs[0].new_zeros(len(outputs), len(outputs[0]), dtype=torch.float64)
+    if error is None:
+        return out
+    if len(outputs) < 2:
+        raise ValueError("'error' must be None without 'y_after'")
+    if error.shape != outputs[1].shape:
+        got = tuple(error.shape)
+        raise ValueError(f"'error' must have the shape of 'y_after' (got {got})")
+    if bool(error.isnan().any()):  # infinite where a solver has given up
+        raise ValueError("'error' must be numbers (got nan)")
+    check_non_negative("error", error)
+    out[1] = torch.linalg.vector_norm(error.double().reshape(len(error), -1), dim=1)
+    return out
+
+
+def _made(*data: Tensor) -> dict[str, Any]:
+    """When and by what, and a hash of features and outputs."""
+    total = hashlib.sha256()
+    for tensor in data:
+        tensor = tensor.detach().cpu().contiguous()
+        total.update(f"{tensor.dtype} {list(tensor.shape)};".encode())
+        content: Any = tensor.reshape(-1).view(torch.uint8).numpy()
+        total.update(memoryview(content))
+    return {
+        "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "versions": {
+            "pyg_glif": _version("pyg_glif"),
+            "torch": torch.__version__,
+            "python": platform.python_version(),
+        },
+        "data_sha256": total.hexdigest(),
+    }
+
+
+def _version(name: str) -> str:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:  # used from its folder
+        return "not installed"

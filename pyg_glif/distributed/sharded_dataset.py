@@ -1,0 +1,285 @@
+"""People in blocks on disk: the rows, in an order in which neighbours meet."""
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property, partial
+from itertools import chain
+from os import PathLike
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pyg_glif._utils import fingerprints as _fingerprints
+from pyg_glif._utils.validation import check_scalar
+from pyg_glif.distances import FairDistance
+from pyg_glif.distributed._build import KIND, Building
+from pyg_glif.distributed._inputs import Table, as_files
+from pyg_glif.distributed._store import FORMAT, Located, Store, contents_of
+from pyg_glif.distributed.engine import Engine, as_engine
+from pyg_glif.graph.blocks import Block, Frame, as_distance, sample_of
+from pyg_glif.registry import build as build_kind, describe
+
+_FEWEST_PAIRS = 8  # of the sample within a radius, to tell a degree from
+
+
+class ShardedDataset:
+    """People in blocks on disk, in k-d order: as many as the disk holds.
+
+    Made by :meth:`build`, found again by :meth:`open`. Every file is checked against
+    the SHA-256 in the manifest before it is used.
+
+    Example:
+        >>> import tempfile, numpy as np
+        >>> folder = tempfile.mkdtemp()
+        >>> rows = np.random.default_rng(0).normal(size=(500, 8)).astype("float32")
+        >>> ShardedDataset.build(f"{folder}/people", rows)
+        ShardedDataset(num_people=500, num_features=8, num_blocks=1)
+    """
+
+    def __init__(self, store: Store, manifest: dict[str, Any]) -> None:
+        self.store, self.manifest = store, manifest
+
+    @classmethod
+    def open(cls, path: str | PathLike[str]) -> "ShardedDataset":
+        """Opens what :meth:`build` made.
+
+        Args:
+            path (str or PathLike): The folder, or a URL that fsspec knows.
+        """
+        store = Store(path)
+        return cls(store, store.manifest(KIND))
+
+    @classmethod
+    def build(
+        cls,
+        out: str | PathLike[str],
+        rows: Any,
+        *,
+        features: str | Sequence[str] | None = None,
+        id: str | None = None,
+        batch: str | None = None,
+        distance: FairDistance | None = None,
+        block_rows: int | None = None,
+        engine: Engine | str | None = None,
+        address: str | None = None,
+        progress: bool | None = None,
+    ) -> "ShardedDataset":
+        r"""Puts people into blocks in k-d order.
+
+        Rows are read twice and written twice; memory holds a block for each worker.
+        What was built before from the same contents of files, distance and settings is
+        used again, also parts of it; with a distance of a class that is not registered
+        (:func:`pyg_glif.registry.register`), of which only the name is known, nothing
+        is.
+
+        Args:
+            out (str or PathLike): The folder to write, or a URL that fsspec knows.
+                Workers on other machines must reach it too.
+            rows (str, sequence of str or array-like): Parquet files, or ``.npy`` files
+                with a matrix each; ``*`` stands for any name. A matrix in memory is
+                written to such a file in ``out`` first. Every call reads them once to
+                tell whether they are those of before.
+            features (str or sequence of str, optional): Columns that say who is
+                similar, or one column of lists. (default: all numbers)
+            id (str, optional): Column that tells people apart, whole numbers or
+                texts. (default: their position)
+            batch (str, optional): Column with graph numbers; no edge joins two.
+            distance (FairDistance, optional): A distance with an embedding.
+                (default: Euclidean)
+            block_rows (int, optional): People in a block, about.
+                (default: 48 MiB of coordinates)
+            engine (Engine or str, optional): Where the work is done: ``"process"``,
+                ``"ray"`` or an engine. (default: Ray if this process is connected to
+                it, else this process)
+            address (str, optional): Of a Ray cluster, for ``engine="ray"``.
+            progress (bool, optional): Whether to show progress bars.
+                (default: on a terminal)
+        """
+        runner, store = as_engine(engine, address), Store(out)
+        rows = as_files("rows", rows, store, KIND)
+        table = Table.open("rows", rows, features, id, batch)
+        distance = as_distance(distance)
+        if not distance.is_embedding:
+            msg = "'distance' must have an embedding to search people in blocks"
+            raise TypeError(f"{msg} (got {type(distance).__name__})")
+        if table.num_rows == 0:
+            raise ValueError("'rows' must hold at least one row (got none)")
+        contents = table.contents()
+        settings = {
+            "inputs": contents,
+            "columns": [table.columns, id, batch],
+            "distance": _fingerprint(distance),
+            "block_rows": block_rows,
+            "format": FORMAT,
+        }
+        key = _fingerprints.of_plain(settings)
+        found = store.finished(key, partial(_files_of, store))
+        if found is not None:
+            return cls(store, found)
+        build = Building(store, table, contents, distance, key, runner, progress)
+        return cls(store, build.run(block_rows))
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}(num_people={self.num_people}, "
+            f"num_features={self.num_features}, num_blocks={self.num_blocks})"
+        )
+
+    @cached_property
+    def contents(self) -> str:
+        """A fingerprint of all that the folder holds, by the SHA-256 of its files."""
+        return contents_of(self.manifest)
+
+    @property
+    def num_people(self) -> int:
+        """How many people there are."""
+        return int(self.manifest["num_people"])
+
+    @property
+    def num_features(self) -> int:
+        """Coordinates of each."""
+        return int(self.manifest["num_features"])
+
+    @property
+    def num_blocks(self) -> int:
+        """Blocks they are in."""
+        return len(self.manifest["blocks"])
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Type of the coordinates."""
+        return torch.float64 if self.manifest["dtype"] == "float64" else torch.float32
+
+    @cached_property
+    def starts(self) -> NDArray[np.int64]:  # [num_blocks + 1]
+        """Number of the first person of each block, in k-d order."""
+        counts = [block["count"] for block in self.manifest["blocks"]]
+        return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+
+    @cached_property
+    def frame(self) -> Frame:
+        """What all blocks have in common."""
+        files = self.manifest["files"]
+        centre = files["centre"]
+        return Frame(
+            None if centre is None else self.store.tensor(centre).clone(),
+            self.manifest["scale"],
+            self.store.tensor(files["basis"]).clone(),
+        )
+
+    @property
+    def largest(self) -> float:
+        """A norm that nobody's coordinates exceed, in the frame."""
+        return max(float(block["largest"]) for block in self.manifest["blocks"])
+
+    @cached_property
+    def distance(self) -> FairDistance:
+        """The distance whose coordinates these are."""
+        record = self.manifest["distance"]
+        state = {
+            name: self.store.tensor(file).clone()
+            for name, file in self.manifest["files"]["distance"].items()
+        }
+        try:
+            found: FairDistance = build_kind("distance", record, state=state)
+        except LookupError as error:
+            msg = "'distance' must be of a registered class to be found again"
+            raise ValueError(f"{msg} (got {record['kind']})") from error
+        return found
+
+    def sample(self) -> tuple[Tensor, Tensor | None]:
+        """Coordinates and graph numbers of some people, evenly over the input."""
+        files = self.manifest["files"]
+        batch = files["sample_batch"]
+        rows = self.store.tensor(files["sample"])
+        return rows, None if batch is None else self.store.tensor(batch)
+
+    def suggest_tau(self, degree: float) -> float:
+        """A radius at which people have about so many neighbours, from a sample.
+
+        Args:
+            degree (float): Neighbours each, on average.
+        """
+        check_scalar("degree", degree, above=0.0)
+        rows, batch = self.sample()
+        pairs = sample_of(self.frame, rows, batch, self.num_people)
+        rank = pairs.rank(degree * self.num_people)
+        if rank < _FEWEST_PAIRS:
+            msg = "'tau' must be given where a sample has too few pairs that near"
+            raise ValueError(f"{msg} (got {rank} for degree {degree:g})")
+        return pairs.radius(degree * self.num_people)
+
+    def boxes(self) -> Tensor:  # [num_blocks, 2, B]
+        """Boxes around the blocks, in bound coordinates."""
+        return torch.tensor([block["box"] for block in self.manifest["blocks"]])
+
+    def block(self, number: int) -> Block:
+        """A block, of which bound coordinates are read at once, points on demand."""
+        record = self.manifest["blocks"][number]
+        folder = self.store.child("blocks")
+        files = record["files"]
+        batch = folder.tensor(files["batch"]) if "batch" in files else None
+
+        def read() -> Any:
+            near = folder.tensor(files["near"]) if "near" in files else None
+            rows, norms = folder.tensor(files["rows"]), folder.tensor(files["norms"])
+            near = rows if near is None else near
+            return self.frame.points(rows, batch, near, norms)
+
+        w = folder.tensor(files["bounds"])
+        return Block(w, record["leaf"], batch, read)
+
+    def place(self, number: int) -> NDArray[np.int64]:
+        """Positions in the input of the people of a block."""
+        files = self.manifest["blocks"][number]["files"]
+        return self.store.child("blocks").load(files["place"])
+
+    def batch(self, number: int) -> Tensor | None:
+        """Graph numbers of the people of a block."""
+        files = self.manifest["blocks"][number]["files"]
+        if "batch" not in files:
+            return None
+        return self.store.child("blocks").tensor(files["batch"])
+
+    @property
+    def id_column(self) -> str | None:
+        """What the column with ids is called, if there is one."""
+        found: str | None = self.manifest["id"]
+        return found
+
+    def ids(self) -> Iterator[tuple[int, NDArray[Any]]]:
+        """Ids in the order of the input, some at a time, and where they start."""
+        for one in self.manifest["ids"]:
+            ids = self.store.child("ids").load(one["file"])
+            yield one["first"], ids
+
+    def check(self) -> None:
+        """Raises :class:`~pyg_glif.errors.DamagedFileError` if a file is damaged."""
+        for folder, record in _files_of(self.store, self.manifest):
+            folder.check(record)
+
+
+def _files_of(store: Store, manifest: dict[str, Any]) -> Iterator[Located]:
+    """All files that a manifest names, with their folders."""
+    files = manifest["files"]
+    own = [files[name] for name in ("basis", "centre", "sample", "sample_batch")]
+    for record in chain(own, files["distance"].values()):
+        if record is not None:
+            yield store, record
+    for one in manifest["ids"]:
+        yield store.child("ids"), one["file"]
+    for block in manifest["blocks"]:
+        for record in block["files"].values():
+            yield store.child("blocks"), record
+
+
+def _fingerprint(distance: FairDistance) -> list[Any]:
+    """All that coordinates depend on, apart from rows."""
+    try:
+        told: Any = describe(distance)
+    except TypeError:
+        told = uuid4().hex  # code of others: the same name may be another distance
+    return [told, _fingerprints.of_tensors(distance.state_dict())]

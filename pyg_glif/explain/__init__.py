@@ -1,0 +1,5 @@
+"""Explains a corrected output by the samples that contributed to it."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

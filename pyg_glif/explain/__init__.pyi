@@ -1,0 +1,3 @@
+from .explanation import Contribution, Difference, Explanation
+
+__all__ = ["Contribution", "Difference", "Explanation"]

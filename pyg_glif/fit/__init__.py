@@ -1,0 +1,5 @@
+"""An immutable fit: samples, their graph, their smoothed outputs."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

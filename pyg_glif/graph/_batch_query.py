@@ -1,0 +1,88 @@
+"""Candidates of a few points, by one pass over all others in runs.
+
+A box around a few newcomers who have nothing to do with each other holds everybody,
+so ordering and boxing them rules nothing out. Each by themselves, they are far from
+most runs of the others: a run is multiplied with those alone who may be near it.
+"""
+
+import torch
+from torch import Tensor
+
+from pyg_glif.graph._points import Points, product_rounding
+from pyg_glif.graph._pruning import (
+    Screen,
+    Tile,
+    box_coordinates,
+    flat_within,
+    sq_box_gap,
+    widened,
+)
+
+#: Numbers of rows for which a sweep is faster than the boxes of a screen.
+SWEPT = range(2, 257)
+# Leaves of the screen in a run: products that are worth a call.
+_LEAVES = 64
+_BLOCK_ENTRIES = 1 << 22  # float32 entries of one block of squared distances
+
+
+class Sweep:
+    """Bound coordinates of a screen's points about their mean, ready for products.
+
+    The guarantee is that of :class:`~pyg_glif.graph._pruning.Screen`: no pair within
+    its radius is left out.
+    """
+
+    def __init__(self, screen: Screen) -> None:
+        self.points, self._screen = screen.points, screen
+        w, self._perm, self._length, self._lo, self._hi = screen.runs(_LEAVES)
+        self._centre = w.mean(0)
+        w = w - self._centre
+        sq = w.square().sum(1, keepdim=True)
+        self._most = float(sq.max())
+        # One product gives |b|^2 - 2 a.b, without another pass over the block.
+        b = torch.cat([w, sq], dim=1)
+        # The last run is filled up with what is near nobody.
+        filler = b.new_zeros(len(self._lo) * self._length - len(b), b.size(1))
+        filler[:, -1] = torch.inf
+        self._runs = torch.cat([b, filler]).view(len(self._lo), self._length, -1)
+
+    def candidates(self, others: Points) -> tuple[Tile, Tensor, Tensor]:
+        """Pairs that may be within the radius: rows in order, and nodes."""
+        tile = self._screen.tile_of(others)
+        place = box_coordinates(tile.w)
+        gap = sq_box_gap(self._lo.unsqueeze(1), self._hi.unsqueeze(1), place, place)
+        near = gap <= widened(gap.new_tensor(tile.reach**2))  # [R, A]
+        a = tile.w - self._centre
+        sq_a = a.square().sum(1)
+        rounding = 2.0 * product_rounding(a.size(1) + 1) * (sq_a + self._most)
+        limit = (rounding - sq_a + tile.reach**2).unsqueeze(1)
+        a = torch.cat([a * -2.0, torch.ones_like(a[:, :1])], dim=1)
+        step = max(1, _BLOCK_ENTRIES // (len(a) * self._length))
+        found = [
+            self._within(a, limit, part, k * step)
+            for k, part in enumerate(near.split(step))
+        ]
+        row, col = (torch.cat(part) for part in zip(*found, strict=True))
+        order = row.argsort(stable=True)
+        return tile, row[order], col[order]
+
+    def _within(
+        self, a: Tensor, limit: Tensor, near: Tensor, first: int
+    ) -> tuple[Tensor, Tensor]:  # near: [R', A]
+        """Pairs of rows and the nodes of some runs that they are near to."""
+        run, row = near.nonzero(as_tuple=True)
+        sizes = near.sum(1).tolist()
+        value = a.new_empty(len(row), self._length)
+        parts = zip(
+            a[row].split(sizes),
+            self._runs[first : first + len(near)],
+            value.split(sizes),
+            strict=True,
+        )
+        for part, b, out in parts:
+            if len(part):
+                torch.mm(part, b.mT, out=out)
+        flat = flat_within(value, limit[row])
+        pair = torch.div(flat, self._length, rounding_mode="floor")
+        place = (run[pair] + first - pair) * self._length + flat
+        return row[pair], self._perm[place]

@@ -1,0 +1,213 @@
+"""What a search will find, from a sample of pairs, before it starts."""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from pyg_glif._utils.runtime import available_memory
+from pyg_glif.errors import MemoryBudgetError
+from pyg_glif.graph._points import Points
+
+#: Distances between the nodes of two index vectors, ``[A], [B] -> [A, B]``.
+BlockDistance = Callable[[Tensor, Tensor], Tensor]
+
+# Per directed edge: 16 bytes of indices, a distance, and what sorting them takes.
+BYTES_PER_EDGE = 48
+_BYTES_PER_NEAREST = 128  # where pairs are held with bounds, and both ends sorted
+_BUDGET_SHARE = 0.8
+NEAREST_ROWS = 64  # points whose nearest are sought before a search for the nearest
+_SAMPLE_TILE = 128  # rows whose distances are computed at once
+
+
+@dataclass(frozen=True)
+class PairSample:
+    """Distances of sampled ordered pairs, and how many pairs they stand for."""
+
+    dist: Tensor  # [S], within one graph
+    place: Tensor  # [S], position of the pair among all of ``rows`` and ``cols``
+    rows: Tensor  # [A]
+    cols: Tensor  # [B]
+    num_sampled: int  # pairs across graphs included
+    num_pairs: int  # ordered pairs of different nodes in the data
+
+    @property
+    def weight(self) -> float:
+        """Number of pairs that one sampled pair stands for."""
+        return self.num_pairs / max(1, self.num_sampled)
+
+    def most_edges(self, tau: float) -> float:
+        """A number of directed edges that is unlikely to be exceeded."""
+        hits = int((self.dist <= tau).sum())
+        if self.num_sampled >= self.num_pairs:
+            return float(hits)
+        likely = (hits + 3.0 * math.sqrt(hits) + 3.0) * self.weight
+        return min(likely, float(self.num_pairs))
+
+    def rank(self, num_edges: float) -> int:
+        """How many sampled pairs stand for so many directed edges."""
+        return min(math.ceil(num_edges / self.weight - 1e-9), self.dist.numel())
+
+    def radius(self, num_edges: float) -> float:
+        """The smallest radius with at least ``num_edges`` directed edges."""
+        rank = self.rank(num_edges)
+        return float(self.dist.kthvalue(rank).values) if rank > 0 else 0.0
+
+    def pairs(self, which: Tensor) -> tuple[Tensor, Tensor]:
+        """Nodes of some of the sampled pairs."""
+        place = self.place[which]
+        row = place.div(self.cols.numel(), rounding_mode="floor")
+        return self.rows[row], self.cols[place - row * self.cols.numel()]
+
+
+def sample_pairs(
+    num_nodes: int,
+    block: BlockDistance,
+    batch: Tensor | None,
+    size: tuple[int, int],
+    generator: torch.Generator | None = None,
+    device: torch.device | None = None,
+) -> PairSample:
+    """Distances from some nodes to some others; all pairs where they are few."""
+    if generator is None:
+        generator = torch.Generator().manual_seed(0)
+    order = torch.randperm(num_nodes, generator=generator)
+    # From both ends, so that the two samples overlap only where nodes are few.
+    rows, cols = order[: size[0]].to(device), order[-size[1] :].to(device)
+    num_sampled, dist, place = 0, [], []
+    for start in range(0, rows.numel(), _SAMPLE_TILE):
+        part = rows[start : start + _SAMPLE_TILE]
+        other = part.unsqueeze(1) != cols
+        num_sampled += int(other.sum())
+        if batch is not None:
+            other &= batch[part].unsqueeze(1) == batch[cols]
+        inside = other.view(-1).nonzero().view(-1)
+        dist.append(block(part, cols).view(-1)[inside])
+        place.append(inside + start * cols.numel())
+    num_pairs = num_nodes * (num_nodes - 1)
+    return PairSample(
+        torch.cat(dist), torch.cat(place), rows, cols, num_sampled, num_pairs
+    )
+
+
+def check_search(points: Points, tau: float, budget: int | None) -> None:
+    """Raises if the edges that a sample makes likely would not fit."""
+    count = points.num_nodes
+    workspace = 4 * count * min(points.num_features, 256) + 2**26
+    if budget is None:
+        budget = free_memory(points.y.device)
+        if _bytes(count * (count - 1), workspace) <= budget:
+            return  # whatever the radius
+
+    def block(rows: Tensor, cols: Tensor) -> Tensor:
+        # By a matrix product: good enough to count with.
+        dist = torch.cdist(
+            points.y[rows], points.y[cols], compute_mode="use_mm_for_euclid_dist"
+        )
+        return dist.div_(points.scale)
+
+    sample = sample_pairs(
+        count, block, points.batch, (256, 4096), device=points.y.device
+    )
+    check_memory(sample, tau, workspace, budget)
+
+
+def check_memory(sample: PairSample, tau: float, workspace: int, budget: int) -> None:
+    """Raises if the edges at ``tau`` would not fit, and says which radius would."""
+    expected = sample.most_edges(tau)
+    needed = _bytes(expected, workspace)
+    if needed <= budget:
+        return
+    radius = sample.radius(0.8 * max(0.0, budget - workspace) / BYTES_PER_EDGE)
+    remedy = f"About tau={radius:.4g} would fit" if radius else "No radius would fit"
+    gib = 2.0**30
+    raise MemoryBudgetError(
+        f"'tau' = {tau:g} gives up to {expected:.3g} edges, which take "
+        f"{needed / gib:.3g} GiB with the workspace ('memory_budget' is "
+        f"{budget / gib:.3g} GiB). {remedy}"
+    )
+
+
+class NearestSample(NamedTuple):
+    """How far the k nearest of some points are, good enough to count with."""
+
+    rows: Tensor  # [A]
+    reach: Tensor  # [A, 1], distance to the k-th nearest, in the unit of ``y``
+    degree: Tensor  # [A], how many are as near, ties included
+
+
+def sample_nearest(points: Points, k: int, tau: float) -> NearestSample:
+    """Measures some points against all."""
+    rows = sample_nodes(points)[:NEAREST_ROWS]
+    most = min(2 * k + 16, points.num_nodes)
+    near = torch.empty(rows.numel(), 0, device=rows.device)
+    for dist in _row_blocks(points, rows):
+        block = dist.topk(min(most, dist.size(1)), largest=False).values
+        near = torch.cat([near, block], dim=1)
+    near = near.sort(1).values[:, :most]
+    reach = near[:, min(k, most) - 1 :][:, :1].clamp(max=tau * points.scale)
+    # Squares of pairs that are tied differ by the usual rounding, not by its bound.
+    slack = 16.0 * torch.finfo(torch.float32).eps * points.sq_norm.max()
+    limit = (reach.square() + slack).clamp_(max=torch.finfo(torch.float32).max)
+    degree = (near.square() <= limit).sum(1)
+    if bool((degree == most).any()):
+        counts = [(dist.square() <= limit).sum(1) for dist in _row_blocks(points, rows)]
+        degree = torch.stack(counts).sum(0)
+    return NearestSample(rows, reach, degree)
+
+
+def sample_nodes(points: Points) -> Tensor:
+    """Some points, always the same."""
+    generator = torch.Generator().manual_seed(0)
+    order = torch.randperm(points.num_nodes, generator=generator)
+    return order[:1280].to(points.y.device)
+
+
+def check_nearest(
+    points: Points, k: int, sample: NearestSample, budget: int | None
+) -> None:
+    """Raises if the edges that a sample makes likely would not fit."""
+    count = points.num_nodes
+    workspace = 4 * count * min(points.num_features, 256) + 2**26
+    budget = free_memory(points.y.device) if budget is None else budget
+    # Each end may bring edges of its own, in both directions.
+    degree = sample.degree.double()
+    spread = 3.0 * float(degree.std(correction=0)) / math.sqrt(degree.numel())
+    expected = min(2.0 * count * (float(degree.mean()) + spread), count * (count - 1.0))
+    needed = expected * _BYTES_PER_NEAREST + workspace
+    if needed > budget:
+        gib = 2.0**30
+        raise MemoryBudgetError(
+            f"'k' = {k} gives up to {expected:.3g} edges, ties included, which take "
+            f"{needed / gib:.3g} GiB with the workspace ('memory_budget' is "
+            f"{budget / gib:.3g} GiB). Lower 'k', or join duplicates first"
+        )
+
+
+def _row_blocks(points: Points, rows: Tensor) -> Iterator[Tensor]:
+    """Distances of some points to all, a block at a time.
+
+    Those to themselves, and to points of other graphs, are infinite.
+    """
+    for cols in torch.arange(points.num_nodes, device=rows.device).split(4096):
+        dist = torch.cdist(
+            points.y[rows], points.y[cols], compute_mode="use_mm_for_euclid_dist"
+        )
+        dist.masked_fill_(rows.unsqueeze(1) == cols, math.inf)
+        if points.batch is not None:
+            across = points.batch[rows].unsqueeze(1) != points.batch[cols]
+            dist.masked_fill_(across, math.inf)
+        yield dist
+
+
+def free_memory(device: torch.device) -> int:
+    """Bytes that a search may take if nobody says otherwise."""
+    return int(_BUDGET_SHARE * available_memory(device))
+
+
+def _bytes(num_edges: float, workspace: int) -> float:
+    """Bytes that directed edges and the workspace take together."""
+    return num_edges * BYTES_PER_EDGE + workspace

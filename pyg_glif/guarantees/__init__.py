@@ -1,0 +1,1 @@
+"""Bounds that hold for certain or with a stated probability."""

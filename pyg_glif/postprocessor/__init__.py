@@ -1,5 +1,0 @@
-"""The post-processor people deploy, its explanations and its audit."""
-
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

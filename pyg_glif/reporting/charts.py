@@ -1,0 +1,427 @@
+"""Charts from plain data, as Vega-Lite specifications that Altair has checked.
+
+Colours of text, axes and rules are ``currentColor``: a chart is readable in the dark
+and on paper without being drawn again. Widths follow the page.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyg_glif._utils.json import plain
+from pyg_glif._utils.optional import require
+
+#: Colours that can be told apart, also by the colour-blind, on light and dark paper.
+PALETTE = ("#e07b00", "#1f8fd6", "#12a37a", "#c65f9e", "#8f7ae5", "#9a8f20", "#7d8790")
+#: Before and after, in every chart.
+BEFORE_AFTER = {"before": "#e07b00", "after": "#1f8fd6", "outputs": "#1f8fd6"}
+
+Rows = Sequence[Mapping[str, Any]]
+
+_NARROW = 330  # pixels, for a legend
+_TEXT = {"labelColor": "currentColor", "titleColor": "currentColor"}
+_CONFIG: dict[str, Any] = {
+    "background": "transparent",
+    "font": "system-ui, sans-serif",
+    "view": {"stroke": None},
+    "axis": {
+        **_TEXT,
+        "domainColor": "currentColor",
+        "tickColor": "currentColor",
+        "gridColor": "currentColor",
+        "gridOpacity": 0.15,
+        "labelFontSize": 12,
+        "titleFontSize": 12,
+        "titleFontWeight": "normal",
+        "labelLimit": 160,
+        "labelFlush": False,
+        "labelOverlap": "greedy",
+        "labelSeparation": 6,
+    },
+    "axisX": {"tickCount": 6},
+    "legend": {
+        **_TEXT,
+        "orient": "top",
+        "labelFontSize": 12,
+        "titleFontSize": 12,
+        "titleFontWeight": "normal",
+        "labelLimit": 200,
+        "symbolBaseFillColor": "currentColor",
+        "symbolOpacity": 1,
+    },
+}
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A chart with its words, and with the numbers behind it.
+
+    Args:
+        name (str): An identifier.
+        title (str): What is shown.
+        caption (str): How to read it, and of whom it is.
+        spec (dict): The Vega-Lite specification.
+        header (sequence of str): Titles of the numbers. (default: :obj:`()`)
+        rows (sequence): The numbers. (default: :obj:`()`)
+        numbers (sequence of int): Which of the columns hold numbers.
+            (default: :obj:`()`)
+
+    Example:
+        >>> Figure("empty", "Nothing", "There is nothing to see.", {}).name
+        'empty'
+    """
+
+    name: str
+    title: str
+    caption: str
+    spec: dict[str, Any] = field(repr=False)
+    header: Sequence[str] = field(default=(), repr=False)
+    rows: Sequence[Sequence[Any]] = field(default=(), repr=False)
+    numbers: Sequence[int] = field(default=(), repr=False)
+
+
+def bubble_chart(rows: Rows, x: str, y: str, *, count: str, color: str) -> Any:
+    """How many there are at each place; the diagonal is where nothing changed.
+
+    Args:
+        rows (sequence of dict): A place each, with ``x``, ``y``, ``count``, ``color``.
+        x (str): Key of the values across, and their title.
+        y (str): Key of the values upwards, and their title.
+        count (str): Key of how many there are.
+        color (str): Key of the group.
+
+    Example:
+        >>> rows = [{"before": 0.2, "after": 0.3, "people": 4, "group": "all"}]
+        >>> spec = bubble_chart(
+        ...     rows, "before", "after", count="people", color="group"
+        ... )
+        >>> [sorted(layer["mark"].items())[-1] for layer in spec["layer"]]
+        [('type', 'line'), ('type', 'circle')]
+    """
+    alt, roles = _altair(), {"x": x, "y": y, "count": count, "group": color}
+    values = [row[key] for row in rows for key in (x, y)]
+    ends = [{x: v, y: v} for v in (min(values), max(values))] if values else []
+    scale = alt.Scale(zero=False, nice=True)
+    places = {
+        "x": _field(alt.X, "x", title=x, scale=scale),
+        "y": _field(alt.Y, "y", title=y, scale=scale),
+    }
+    line = (
+        alt.Chart(_data(alt, ends, x=x, y=y))
+        .mark_line(color="currentColor", opacity=0.5, strokeDash=[4, 4])
+        .encode(**places)
+    )
+    dots = (
+        alt.Chart(_data(alt, rows, **roles))
+        .mark_circle(opacity=0.65)
+        .encode(
+            **places,
+            size=_field(
+                alt.Size,
+                "count",
+                title=count,
+                scale=alt.Scale(range=[12, 400]),
+                legend=alt.Legend(
+                    orient="bottom", values=_some([r[count] for r in rows])
+                ),
+            ),
+            color=_groups(alt, rows, color),
+            tooltip=_tooltip(alt, rows, roles),
+        )
+    )
+    return _finished(alt.layer(line, dots), height=300)
+
+
+def histogram(
+    rows: Rows, low: str, high: str, count: str, *, color: str, title: str
+) -> Any:
+    """Counts between edges, stacked by group.
+
+    Args:
+        rows (sequence of dict): A bar each.
+        low (str): Key of the lower edge.
+        high (str): Key of the upper edge.
+        count (str): Key of the count, and its title.
+        color (str): Key of the group.
+        title (str): What the edges are edges of.
+
+    Example:
+        >>> rows = [{"from": 0, "to": 1, "people": 3, "group": "all"}]
+        >>> spec = histogram(
+        ...     rows, "from", "to", "people", color="group", title="movement"
+        ... )
+        >>> spec["mark"]["type"]
+        'bar'
+    """
+    alt = _altair()
+    roles = {"low": low, "high": high, "count": count, "group": color}
+    chart = (
+        alt.Chart(_data(alt, rows, **roles))
+        .mark_bar(binSpacing=1)
+        .encode(
+            x=_field(alt.X, "low", title=title, bin="binned"),
+            x2=alt.X2(field="high"),
+            y=_field(alt.Y, "count", title=count, stack="zero"),
+            color=_groups(alt, rows, color),
+            tooltip=_tooltip(alt, rows, roles),
+        )
+    )
+    return _finished(chart, height=240)
+
+
+def bar_chart(
+    rows: Rows, x: str, y: str, *, color: str, colors: Mapping[str, str]
+) -> Any:
+    """Bars along a zero line, in both directions if there are negative values.
+
+    Args:
+        rows (sequence of dict): A bar each.
+        x (str): Key of the length of the bar, and its title.
+        y (str): Key of what it is of, and its title.
+        color (str): Key of the kind of bar.
+        colors (dict): Colour of each kind, in the order of the legend.
+
+    Example:
+        >>> rows = [{"people": -3, "group": "f", "way": "now refused"}]
+        >>> spec = bar_chart(
+        ...     rows, "people", "group", color="way", colors={"now refused": "#e07b00"}
+        ... )
+        >>> spec["encoding"]["x"]["title"]
+        'people'
+    """
+    alt, roles = _altair(), {"name": y, "kind": color, "value": x}
+    names = list(dict.fromkeys(str(row[y]) for row in rows))
+    chart = (
+        alt.Chart(_data(alt, rows, **roles))
+        .mark_bar()
+        .encode(
+            # To the left of zero there are as many, not less than none.
+            x=_field(
+                alt.X,
+                "value",
+                title=x,
+                stack="zero",
+                axis=alt.Axis(labelExpr="replace(datum.label, '\u2212', '')"),
+            ),
+            y=alt.Y(field="name", type="nominal", sort=names, title=y),
+            color=_kinds(alt, rows, color, colors),
+            tooltip=_tooltip(alt, rows, roles),
+        )
+    )
+    return _finished(chart, height=max(90, 36 * len(names)))
+
+
+def interval_chart(
+    rows: Rows,
+    value: str,
+    name: str,
+    *,
+    color: str,
+    colors: Mapping[str, str],
+    limit: str | None = None,
+) -> Any:
+    """Values with intervals: a point, and a line from ``low`` to ``high``.
+
+    Args:
+        rows (sequence of dict): A point each, with ``low`` and ``high``, which may be
+            :obj:`None`.
+        value (str): Key of the value, and its title.
+        name (str): Key of what it is of.
+        color (str): Key of the kind of value; kinds stand beside each other.
+        colors (dict): Colour of each kind.
+        limit (str, optional): Key of a value that an upright line marks.
+            (default: :obj:`None`)
+
+    Example:
+        >>> rows = [{"rate": 0.3, "low": 0.2, "high": 0.4, "of": "f", "when": "before"}]
+        >>> spec = interval_chart(
+        ...     rows, "rate", "of", color="when", colors=BEFORE_AFTER
+        ... )
+        >>> len(spec["layer"])
+        2
+    """
+    alt = _altair()
+    roles = {"name": name, "kind": color, "value": value, "low": "low", "high": "high"}
+    names = list(dict.fromkeys(str(row[name]) for row in rows))
+    scale, base = alt.Scale(zero=False), alt.Chart(_data(alt, rows, **roles))
+    shared = {
+        "y": alt.Y(field="name", type="nominal", sort=names, title=None),
+        "yOffset": alt.YOffset(field="kind", type="nominal", sort=list(colors)),
+        "color": _kinds(alt, rows, color, colors),
+    }
+    line = base.mark_rule(strokeWidth=2).encode(
+        x=_field(alt.X, "low", title=value, scale=scale),
+        x2=alt.X2(field="high"),
+        **shared,
+    )
+    dots = base.mark_point(filled=True, size=70, opacity=1).encode(
+        x=_field(alt.X, "value", title=value, scale=scale),
+        tooltip=_tooltip(alt, rows, roles),
+        **shared,
+    )
+    layers = [line, dots]
+    if limit is not None:
+        told = alt.Chart(_data(alt, rows, name=name, limit=limit))
+        mark = told.mark_tick(color="currentColor", thickness=3, size=32)
+        layers.append(
+            mark.encode(
+                x=_field(alt.X, "limit", title=value, scale=scale), y=shared["y"]
+            )
+        )
+    return _finished(alt.layer(*layers), height=max(90, 44 * len(names)))
+
+
+def band_chart(
+    rows: Rows, x: str, middle: str, high: str, *, color: str, colors: Mapping[str, str]
+) -> Any:
+    """A line, and the band from it up to a higher one.
+
+    Args:
+        rows (sequence of dict): A place each.
+        x (str): Key of the values across, and their title.
+        middle (str): Key of the line.
+        high (str): Key of the end of the band.
+        color (str): Key of the kind of line.
+        colors (dict): Colour of each kind.
+
+    Example:
+        >>> rows = [{"distance": 0.1, "median": 0.2, "90%": 0.3, "when": "before"}]
+        >>> spec = band_chart(
+        ...     rows, "distance", "median", "90%", color="when", colors=BEFORE_AFTER
+        ... )
+        >>> [layer["mark"]["type"] for layer in spec["layer"]]
+        ['area', 'line']
+    """
+    alt, roles = _altair(), {"kind": color, "x": x, "middle": middle, "high": high}
+    base = alt.Chart(_data(alt, rows, **roles))
+    shared = {
+        "x": _field(alt.X, "x", title=x),
+        "y": _field(alt.Y, "middle", title=f"{middle}, and up to {high}"),
+        "color": _kinds(alt, rows, color, colors),
+    }
+    band = base.mark_area(opacity=0.2).encode(y2=alt.Y2(field="high"), **shared)
+    line = base.mark_line(point={"filled": True, "size": 30}).encode(
+        tooltip=_tooltip(alt, rows, roles), **shared
+    )
+    return _finished(alt.layer(band, line), height=260)
+
+
+def front_chart(rows: Rows, x: str, y: str, *, kind: str, order: Sequence[str]) -> Any:
+    """What is given up for what: all settings, the front, where one is now.
+
+    Args:
+        rows (sequence of dict): A setting each, with ``setting``, its words.
+        x (str): Key of what should be small, and its title.
+        y (str): Key of what should be large, and its title.
+        kind (str): Key of the kind of setting, such as ``"chosen"``.
+        order (sequence of str): The kinds, from the least to the most important; the
+            second is joined by a line.
+
+    Example:
+        >>> rows = [{"unfairness": 1.0, "score": 0.9, "kind": "chosen", "setting": ""}]
+        >>> order = ["all", "front", "chosen"]
+        >>> spec = front_chart(rows, "unfairness", "score", kind="kind", order=order)
+        >>> len(spec["layer"])
+        2
+    """
+    alt, roles = _altair(), {"kind": kind, "setting": "setting", "x": x, "y": y}
+    kinds, scale = list(order), alt.Scale(zero=False)
+    colors = ["#7d8790", "#1f8fd6", "currentColor", "#e07b00"][: len(kinds)]
+    sizes = [20, 50, 90, 160][: len(kinds)]
+    base = alt.Chart(_data(alt, rows, **roles))
+    places = {
+        "x": _field(alt.X, "x", title=f"{x} (less is fairer)", scale=scale),
+        "y": _field(alt.Y, "y", title=f"{y} (more is better)", scale=scale),
+    }
+    line = (
+        base.transform_filter(alt.FieldEqualPredicate(field="kind", equal=kinds[1]))
+        .mark_line(color=colors[1], opacity=0.6)
+        .encode(**places)
+    )
+    told = {"field": "kind", "type": "ordinal", "sort": kinds}
+    told["legend"] = alt.Legend(title=None, columns=2)
+    dots = base.mark_point(filled=True, opacity=0.9).encode(
+        **places,
+        color=alt.Color(scale=alt.Scale(domain=kinds, range=colors), **told),
+        size=alt.Size(scale=alt.Scale(domain=kinds, range=sizes), **told),
+        tooltip=_tooltip(alt, rows, roles),
+    )
+    return _finished(alt.layer(line, dots), height=300)
+
+
+def _altair() -> Any:
+    return require("altair", "Charts in pages", "report")
+
+
+def _data(alt: Any, rows: Rows, **roles: str) -> Any:
+    """Rows as part of the specification, keys replaced by their roles.
+
+    To Vega-Lite some characters in names of fields mean something.
+    """
+    values = [{role: row[key] for role, key in roles.items()} for row in rows]
+    return alt.InlineData(values=plain(values))
+
+
+def _field(channel: Any, role: str, **options: Any) -> Any:
+    """A channel of numbers."""
+    return channel(field=role, type="quantitative", **options)
+
+
+def _groups(alt: Any, rows: Rows, key: str) -> Any:
+    """Colours for groups, the legend only if there are several."""
+    names = list(dict.fromkeys(str(row[key]) for row in rows))
+    colors = [PALETTE[at % len(PALETTE)] for at in range(len(names))]
+    several = len(names) > 1
+    return alt.Color(
+        field="group",
+        type="nominal",
+        scale=alt.Scale(domain=names, range=colors if several else [PALETTE[1]]),
+        legend=alt.Legend(title=key, columns=_columns(names)) if several else None,
+    )
+
+
+def _columns(names: Sequence[str]) -> int:
+    """As many columns of a legend as there is room for on a phone, at most four."""
+    return min(4, max(1, _NARROW // (30 + 7 * max(map(len, names)))))
+
+
+def _some(counts: Sequence[int]) -> list[int]:
+    """Few counts that say how large a circle is: the least, the most, one between."""
+    if not counts:
+        return []
+    low, high = min(counts), max(counts)
+    return sorted({low, (low + high) // 2, high})
+
+
+def _kinds(alt: Any, rows: Rows, key: str, colors: Mapping[str, str]) -> Any:
+    """Colours for the known kinds that there are, in their order."""
+    there = {row[key] for row in rows}
+    colors = {kind: color for kind, color in colors.items() if kind in there}
+    return alt.Color(
+        field="kind",
+        type="nominal",
+        scale=alt.Scale(domain=list(colors), range=list(colors.values())),
+        legend=alt.Legend(title=None, columns=2) if len(colors) > 1 else None,
+    )
+
+
+def _tooltip(alt: Any, rows: Rows, roles: Mapping[str, str]) -> list[Any]:
+    """Values shown beside the pointer, numbers in four digits."""
+    out = []
+    for role, key in roles.items():
+        texts = any(isinstance(row[key], str) for row in rows)
+        options = {"type": "nominal"} if texts else {"type": "quantitative"}
+        if not texts:
+            options["format"] = ".4~g"
+        # Titles become parts of expressions, in which a backslash is not itself.
+        title = key.replace("\\", "\\\\")
+        out.append(alt.Tooltip(field=role, title=title, **options))
+    return out
+
+
+def _finished(chart: Any, height: int) -> dict[str, Any]:
+    """The specification, as wide as its place."""
+    out: dict[str, Any] = chart.properties(width="container", height=height).to_dict()
+    out["autosize"] = {"type": "fit-x", "contains": "padding"}
+    out["config"] = _CONFIG
+    return out
