@@ -13,13 +13,18 @@ from pyg_glif._utils.validation import check_comparable, check_finite, check_row
 from pyg_glif.registry import Registered
 
 
+# Rows and columns of a full tile, for every processor that matrix products know.
+_TILE = 16
+
+
 def row_product(x: Tensor, matrix: Tensor) -> Tensor:  # [N, F], [F, R] -> [N, R]
     """Product in the precision of ``x`` that maps equal rows to equal rows."""
-    matrix = matrix.to(x.dtype)
-    if matrix.size(1) == 1:
-        # Products with a vector round a row by its place among the others.
-        return (x @ pad(matrix, (0, 1)))[:, :1]
-    return x @ matrix
+    rows, columns = len(x), matrix.size(1)
+    # Products round what is left over beside full tiles by other code than the rest,
+    # so that a row's result would depend on its place among the others.
+    x = pad(x, (0, 0, 0, -rows % _TILE))
+    matrix = pad(matrix.to(x.dtype), (0, -columns % _TILE))
+    return (x @ matrix)[:rows, :columns]
 
 
 class FairDistance(nn.Module, Registered, ABC):
