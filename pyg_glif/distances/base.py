@@ -12,7 +12,6 @@ from torch.nn.functional import pad
 from pyg_glif._utils.validation import check_comparable, check_finite, check_rows
 from pyg_glif.registry import Registered
 
-
 # Rows and columns of a full tile, for every processor that matrix products know.
 _TILE = 16
 

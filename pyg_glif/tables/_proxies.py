@@ -17,7 +17,8 @@ one moves samples least, in the mean square. The result lies in the complement o
 :math:`K` directions and has :math:`D - K` coordinates
 (:mod:`pyg_glif._utils.complement`), in whole multiples of a unit far above rounding
 errors and far below all differences: what they should not tell, such as which
-category somebody has where all have the same coordinates, cannot be read off their last digits.
+category somebody has where all have the same coordinates, cannot be read
+off their last digits.
 
 :class:`~pyg_glif.metric_learning.LogisticSubspace` removes the direction in which a
 regression looks. The other directions are correlated with it, and another regression

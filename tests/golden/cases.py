@@ -29,11 +29,11 @@ from pyg_glif import (
     tune,
 )
 from pyg_glif.distances import SensitiveSubspace
-from pyg_glif.distributed import ShardedIndex, ShardedPeople, radius_graph, smooth
+from pyg_glif.distributed import ShardedDataset, ShardedIndex, radius_graph, smooth
 from pyg_glif.links import Logit
+from pyg_glif.model_selection import RiskControl
 from pyg_glif.serve import create_app
 from pyg_glif.sklearn import GLIFClassifier, GLIFRegressor
-from pyg_glif.tuning import RiskControl
 from tests.golden.helpers import (
     CASES,
     GROUP,
@@ -338,7 +338,7 @@ def distributed() -> Numbers:
     x, y_hat, _ = samples(300, seed=10)
     with TemporaryDirectory() as folder:
         np.save(f"{folder}/x.npy", x)
-        rows = ShardedPeople.build(f"{folder}/x", f"{folder}/x.npy", block_rows=80)
+        rows = ShardedDataset.build(f"{folder}/x", f"{folder}/x.npy", block_rows=80)
         edges = radius_graph(rows, tau=0.8, out=f"{folder}/graph")
         fair = smooth(edges, y_hat, lam=2.0, out=f"{folder}/fair")
         index = ShardedIndex.open(f"{folder}/fair")
