@@ -202,7 +202,7 @@ def test_a_function_is_not_hidden_by_the_module_it_lives_in() -> None:
     code = (
         "import pyg_glif.metrics.local_lipschitz, pyg_glif.audit.audit\n"
         "from pyg_glif.metrics import local_lipschitz\n"
-        "from pyg_glif.postprocessing import audit\n"
+        "from pyg_glif.audit import audit\n"
         "print(local_lipschitz.__name__, audit.__name__)\n"
     )
     assert fresh(code) == "local_lipschitz audit"
@@ -243,7 +243,7 @@ def test_nothing_is_loaded_before_it_is_used(statement: str, absent: set[str]) -
         ("graph.radius", "from pyg_glif.graph.search import find", []),
         ("transforms.a", "from pyg_glif.transforms._storage import write_graph", []),
         ("transforms.a", "from pyg_glif.methods.path import glif_path", []),
-        ("path", "from pyg_glif.links import Link", []),
+        ("methods", "from pyg_glif.links import Link", []),
         ("lightning.a", "import pytorch_lightning", []),
         ("graph.radius", "def f():\n    import sklearn", []),
         ("_new", "from pyg_glif._utils.validation import check_rows", []),
@@ -253,7 +253,7 @@ def test_nothing_is_loaded_before_it_is_used(statement: str, absent: set[str]) -
         ("graph.radius", "from pyg_glif import nn", [":1 imports 'nn'"]),
         ("graph.a", "from pyg_glif.metric_learning import F", ["metric_learning"]),
         ("nn.a", "from pyg_glif.transforms import F", [":1 imports 'transforms'"]),
-        ("path", "from pyg_glif.functional import f", [":1 imports 'functional'"]),
+        ("methods", "from pyg_glif.functional import f", [":1 imports 'functional'"]),
         ("laplacian", "def f():\n    from pyg_glif.graph import x", [":2 imports"]),
         ("graph.a", "from pyg_glif.distances.base import _x", ["private '_x'"]),
         ("graph.a", "from pyg_glif.graph.search import _x", ["private '_x'"]),

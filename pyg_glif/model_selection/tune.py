@@ -184,8 +184,9 @@ def tune(
     and the first that may cost too much ends the walk, in each distance and decay.
     Ties go to the higher score, then to the smaller strength and radius. Up to
     10,000 samples the choice is solved once more as
-    :class:`~pyg_glif.GLIFPostProcessor` does it, so that fitting the folds with :meth:`TuneResult.settings` gives the numbers reported; with
-    more they agree up to the tolerance of the solver. If nothing tried is both fairer
+    :class:`~pyg_glif.GLIFPostProcessor` does it, so that fitting the folds with
+    :meth:`TuneResult.settings` gives the numbers reported; with more they agree up to
+    the tolerance of the solver. If nothing tried is both fairer
     than the model and cheap enough, the choice is the model, with a warning.
 
     **Guarantee.** A choice by folds comes without a proof: its numbers are those of the
