@@ -169,7 +169,7 @@ DISTRIBUTIONS = {
     "torch_geometric": "torch-geometric",
 }
 # What comes with a front door, by its folder; all else of the package is always there.
-FRONT_DOORS = {"serve": "serve", "distributed": "ray", "pages": "report"}
+FRONT_DOORS = {"serve": "serve", "distributed": "ray", "reporting": "report"}
 # Parts of what FastAPI is made of.
 BELOW = {"starlette": "fastapi", "pydantic": "fastapi", "pydantic_core": "fastapi"}
 

@@ -6,7 +6,7 @@ from pyg_glif.graph.knn_index import KNNIndex
 from pyg_glif.graph.radius import fair_radius_graph
 from pyg_glif.graph.radius_index import RadiusIndex
 from pyg_glif.graph.similarity_graph import SimilarityGraph
-from pyg_glif.graph.structural_similarity import structural_similarity
+from pyg_glif.graph.structural import structural_similarity
 from pyg_glif.graph.suggest import suggest_tau
 from pyg_glif.graph.weights import (
     decay_of,

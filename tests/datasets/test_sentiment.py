@@ -620,8 +620,10 @@ def test_wheel_has_the_data_and_its_licences(tmp_path: Path) -> None:
         inside = {name.split("/")[0].split("-")[0] for name in file.namelist()}
         assert inside == {"pyg_glif"}  # the experiments are for clones
         licences = file.read(f"{data}/LICENSES.md").decode()
-        kept = {name for name in file.namelist() if name.startswith("pyg_glif/pages/")}
-    folder = ROOT / "pyg_glif" / "pages"
+        kept = {
+            name for name in file.namelist() if name.startswith("pyg_glif/reporting/")
+        }
+    folder = ROOT / "pyg_glif" / "reporting"
     there = [*folder.glob("templates/*"), *folder.glob("static/*")]
     assert there
     assert {path.relative_to(ROOT).as_posix() for path in there} <= kept

@@ -10,7 +10,7 @@ from sklearn.neighbors import kneighbors_graph
 from pyg_glif import fair_knn_graph
 from pyg_glif.distances import CallableDistance, Mahalanobis, SensitiveSubspace
 from pyg_glif.errors import MemoryBudgetError
-from pyg_glif.graph import SimilarityGraph, _pool, _search, weights
+from pyg_glif.graph import SimilarityGraph, _knn_candidates, _search, weights
 from tests.graph.clouds import KINDS, cloud
 from tests.oracles_knn import brute_force_nearest, exact_nearest
 
@@ -201,8 +201,8 @@ def test_fair_knn_graph_equals_other_libraries(strategy, dtype, generator):
 @pytest.mark.parametrize("strategy", ["projected", "plain"])
 @pytest.mark.parametrize("kind", ["ordinary", "clusters", "duplicates"])
 def test_bounds_may_shrink_at_any_time(strategy, kind, monkeypatch):
-    monkeypatch.setattr(_pool, "_FEWEST", 10)
-    monkeypatch.setattr(_pool, "_UNRESOLVED", 1)  # evaluate early and often
+    monkeypatch.setattr(_knn_candidates, "_FEWEST", 10)
+    monkeypatch.setattr(_knn_candidates, "_UNRESOLVED", 1)  # evaluate early and often
     monkeypatch.setattr(_search, "_SAMPLE", 4)
     for dtype in (torch.float32, torch.float64):
         z = cloud(kind, 400, 12, dtype, 3, copies=6)

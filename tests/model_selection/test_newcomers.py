@@ -15,7 +15,7 @@ from pyg_glif import GLIFPostProcessor
 from pyg_glif.distances import Mahalanobis
 from pyg_glif.graph import SimilarityGraph
 from pyg_glif.links import Logit
-from pyg_glif.model_selection import RiskControl, TunePoint, TuneResult, trials, tune
+from pyg_glif.model_selection import RiskControl, TunePoint, TuneResult, evaluate, tune
 from tests import oracles, oracles_inductive as oracle
 
 TAUS, LAMS, THETA = (0.4, 0.8), (0.1, 1.0, 10.0), 0.5
@@ -505,7 +505,7 @@ def test_beyond_ten_thousand_the_choice_is_what_the_sweep_found(
     x, y, labels = problem()
     options = {"taus": TAUS, "lams": LAMS, "max_loss": 0.2}
     solved = tune(x, y, labels, **options)
-    monkeypatch.setattr(trials, "_MANY", 80)
+    monkeypatch.setattr(evaluate, "_MANY", 80)
     found = tune(x, y, labels, **options)
     assert found.best.lam == solved.best.lam > 0
     assert found.best.score == solved.best.score

@@ -64,12 +64,12 @@ def test_gap_of_newcomers_with_the_same_peers_shrinks_by_the_contraction(rule):
 
 
 def test_certificate_of_batches_and_of_nobody(monkeypatch):
-    from pyg_glif.postprocessing import _fitted
+    from pyg_glif.fit import fit as fit_module
 
     p = people()
     post = p.fit()
     whole = post.transform(p.x_new, p.y_new, return_info=True)[1].certificate
-    monkeypatch.setattr(_fitted, "_BLOCK", 4)
+    monkeypatch.setattr(fit_module, "_BLOCK", 4)
     parts = post.transform(p.x_new, p.y_new, return_info=True)[1].certificate
     for name in ("own_share", "largest_gap", "num_peers"):
         assert torch.equal(getattr(whole, name), getattr(parts, name))
@@ -125,13 +125,13 @@ def test_box_is_solved_exactly(seed, num, columns):
 
 
 def test_box_is_the_same_in_small_parts(monkeypatch):
-    from pyg_glif.postprocessing import _worst_case
+    from pyg_glif.guarantees import certify as certify_module
 
     p = people()
     post = p.fit()
     whole = post.certify(p.x_new, 0.2)
-    monkeypatch.setattr(_worst_case, "_ENTRIES", 12)
-    monkeypatch.setattr(_worst_case, "_ROWS", 3)
+    monkeypatch.setattr(certify_module, "_ENTRIES", 12)
+    monkeypatch.setattr(certify_module, "_ROWS", 3)
     assert torch.equal(post.certify(p.x_new, 0.2).gap, whole.gap)
 
 

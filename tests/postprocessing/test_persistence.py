@@ -27,8 +27,9 @@ from pyg_glif.distances import (
     SensitiveSubspace,
 )
 from pyg_glif.errors import DamagedFileError, UnprotectedFileWarning
+from pyg_glif.fit import io as _persistence
 from pyg_glif.links import Identity, Link, Logit, Softmax
-from pyg_glif.postprocessing import GLIFPostProcessor, _persistence
+from pyg_glif.postprocessing import GLIFPostProcessor
 from pyg_glif.solvers import CG, Auto, Cholesky, CoordinateDescent, SolveStatus
 from tests.frames import Frame
 from tests.postprocessing.people import people

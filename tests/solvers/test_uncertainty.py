@@ -262,7 +262,7 @@ def test_return_std_is_the_spread_of_noisy_fits(params, with_std, generator):
 
 
 def test_return_std_with_info_and_many_people(monkeypatch):
-    from pyg_glif.postprocessing import _fitted
+    from pyg_glif.fit import fit as fit_module
 
     p = people(num=80)
     post = p.fit()
@@ -270,7 +270,7 @@ def test_return_std_with_info_and_many_people(monkeypatch):
     assert info.uncertainty.alpha == 0.0
     assert torch.equal(exact, info.uncertainty.std)
     assert float(exact[-1]) == pytest.approx(1.0)  # nobody near: their own noise
-    monkeypatch.setattr(_fitted, "Noise", lambda: Noise(exact_up_to=0))
+    monkeypatch.setattr(fit_module, "Noise", lambda: Noise(exact_up_to=0))
     again = p.fit()
     _, _, info = again.transform(p.x_new, p.y_new, return_std=True, return_info=True)
     found = info.uncertainty
