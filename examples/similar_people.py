@@ -34,7 +34,7 @@ def main() -> None:
 
     tau = suggest_tau(x, target_degree=40, distance=distance)
     edge_index, sq_dist = fair_radius_graph(x, tau, distance=distance)
-    weight = edge_weights(sq_dist)
+    weight = edge_weights(sq_dist, 1e-4)
     degree = edge_index.size(1) / NUM_PEOPLE
     print(f"{NUM_PEOPLE:,} people, tau = {tau:.3f}: {degree:.1f} comparable each\n")
 

@@ -110,7 +110,7 @@ def cloud() -> Array:
     x = torch.from_numpy(np.random.default_rng(0).normal(size=(300, 2)))
     edge_index, sq_dist = fair_radius_graph(x, tau=2.0)
     W = np.zeros((300, 300))
-    W[edge_index[0], edge_index[1]] = edge_weights(sq_dist)
+    W[edge_index[0], edge_index[1]] = edge_weights(sq_dist, 1e-4)
     return W
 
 
@@ -318,7 +318,7 @@ def test_self_weight_matters_for_nrw(normalization: Normalization) -> None:
 def test_theta_zero_gives_zero_one_weights() -> None:
     sq_dist = torch.tensor([0.0, 0.1, 30.0], dtype=torch.float64)
     assert torch.equal(edge_weights(sq_dist, theta=0.0), torch.ones_like(sq_dist))
-    assert not torch.equal(edge_weights(sq_dist), torch.ones_like(sq_dist))
+    assert not torch.equal(edge_weights(sq_dist, 1e-4), torch.ones_like(sq_dist))
 
 
 # --- What holds as stated ----------------------------------------------------

@@ -127,7 +127,7 @@ class ShardedIndex:
         Args:
             x_new (torch.Tensor): Their features, as in the people's rows.
             y_hat_new (torch.Tensor): The model's outputs for them.
-            return_counts (bool): Whether to return how many neighbours each has, too.
+            return_counts (bool): Whether to return how many neighbors each has, too.
                 (default: :obj:`False`)
             progress (bool, optional): Whether to show a progress bar.
                 (default: on a terminal)
@@ -188,7 +188,7 @@ class ShardedIndex:
         tasks = []
         if len(close):
             left, search = job.left_and_search()
-            near = search.near(box_of(left.w), people.boxes()).nonzero().view(-1)
+            near = search.reachable(box_of(left.w), people.boxes()).nonzero().view(-1)
             tasks = near.split(_BLOCKS)
         runner = as_engine(self._engine)
         parts = [
@@ -246,7 +246,7 @@ class _Job:
     files: list[dict[str, Any]]
 
     def left_and_search(self) -> tuple[Block, BlockSearch]:
-        """Newcomers as a block, and the search for their neighbours."""
+        """Newcomers as a block, and the search for their neighbors."""
         frame = self.people.frame
         points = frame.points(self.z)
         largest = max(self.people.largest, largest_norm(points.sq_norm))
@@ -261,7 +261,7 @@ class _Job:
 def _ties(job: _Job, blocks: list[int]) -> _Ties:
     """Ties to the people of some blocks."""
     whole, search = job.left_and_search()
-    # Neighbours together, so that boxes of tiles are small.
+    # Neighbors together, so that boxes of tiles are small.
     order, _ = in_compact_order(whole.w, None)
     points = job.people.frame.points(job.z[order])
     left = Block(whole.w[order], 1, None, lambda: points)

@@ -145,7 +145,7 @@ def smooth(
     r"""Smooths outputs over a graph in shards: :math:`(I + \lambda L)^{-1} \hat y`.
 
     Every worker holds the rows of consecutive blocks and runs the solver of
-    :func:`~pyg_glif.glif_smooth`; before a product it fetches the rows of neighbours
+    :func:`~pyg_glif.glif_smooth`; before a product it fetches the rows of neighbors
     that others hold. If a worker is lost, all go on from the last checkpoint. A call
     that was stopped goes on from there, too; one with the same contents of files, graph
     and settings uses what was solved before.

@@ -597,7 +597,7 @@ class Fit:
         for end, out in zip(ends, edges, strict=True):
             torch.index_select(number, 0, end.index_select(0, keep), out=out)
         sq_dist, size = self.graph.sq_dist.index_select(0, keep), int(stay.sum())
-        return SimilarityGraph._found(edges, sq_dist, size, self.settings.tau)
+        return SimilarityGraph.from_sorted(edges, sq_dist, size, self.settings.tau)
 
     def _extended_graph(self, x: Tensor) -> SimilarityGraph:
         """The graph with more people; only pairs with them are searched for."""
@@ -611,7 +611,7 @@ class Fit:
         # By row, then by column, as a search returns edges.
         order = (edges[0] * size + edges[1]).argsort()
         edges, sq_dist = edges[:, order], sq_dist[order]
-        return SimilarityGraph._found(edges, sq_dist, size, settings.tau)
+        return SimilarityGraph.from_sorted(edges, sq_dist, size, settings.tau)
 
     def row(self, i: int) -> Solution:
         """Row ``i`` of the inverse, solved as a column: the matrix is symmetric."""

@@ -18,7 +18,7 @@ from pyg_glif.graph import (
     edge_weights,
     local_weights,
 )
-from pyg_glif.graph.knn_index import Neighbors
+from pyg_glif.graph.knn_index import NeighborPairs
 from pyg_glif.laplacian import LaplacianOperator, entries_beside
 from pyg_glif.links import Link, dual_of_people, outputs_of_people
 from pyg_glif.methods.path import FEW_COLUMNS, solve_strengths
@@ -103,7 +103,7 @@ class WithinRadius:
         outer = ((new[row] >= 0) & (fitted[col] >= 0)).nonzero()[:, 0]
         weight = edge_weights(graph.sq_dist[outer], decay_of(theta, tau))
         ties = Ties(new[row[outer]], fitted[col[outer]], weight.double())
-        return graph.among(fitted >= 0), ties
+        return graph.subgraph(fitted >= 0), ties
 
 
 class AmongNearest:
@@ -122,7 +122,7 @@ class AmongNearest:
         self._x, self._distance, self._progress = x, distance, progress
         self.sizes = ks
         self.graph = self.anew(max(ks))
-        self._found: dict[tuple[float, int], tuple[SimilarityGraph, Neighbors]] = {}
+        self._found: dict[tuple[float, int], tuple[SimilarityGraph, NeighborPairs]] = {}
 
     def describe(self, k: float) -> dict[str, Any]:
         """The keywords of a point."""

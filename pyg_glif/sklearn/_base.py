@@ -649,7 +649,7 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         else:
             some = torch.zeros(len(x), dtype=torch.bool)
             some[rows] = True
-            found = graph.among(some)
+            found = graph.subgraph(some)
             # Within a radius there are more peers among more people.
             more = (len(x) - 1) / (len(rows) - 1)
         lap = found.laplacian(theta, self.normalization)

@@ -184,7 +184,7 @@ def test_coverage_respects_batch_and_distance(generator):
     message = "'coverage' must be at most 0.666667 for these rows (got 1)"
     with pytest.raises(ValueError, match="for these rows") as caught:
         suggest_tau(x[:3], coverage=1.0, batch=lonely)
-    rest = "The others have fewer than 'min_neighbors' people"
+    rest = "The others have fewer than 'min_neighbors' neighbors"
     assert str(caught.value) == f"{message}. {rest}"
 
 
