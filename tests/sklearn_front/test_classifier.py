@@ -155,7 +155,7 @@ def test_the_nearest_count() -> None:
     peers = ours.num_peers(NEW)
     assert peers.min() == 3
     assert peers.max() > 3
-    assert ours.audit(NEW, k=None).facts["num_isolated"] == 0
+    assert ours.audit(NEW, num_nearest=None).facts["num_isolated"] == 0
 
 
 def test_explanations_add_up_to_the_decision() -> None:
@@ -185,7 +185,7 @@ def test_an_audit_compares_model_and_correction() -> None:
     gap = report["gap_by_sex"].after
     assert gap is not None
     assert gap.value == pytest.approx(p[men].mean() - p[~men].mean())
-    assert "accuracy_after" not in ours.audit(NEW, k=None).facts
+    assert "accuracy_after" not in ours.audit(NEW, num_nearest=None).facts
 
 
 def test_weights_reach_the_model() -> None:
