@@ -245,8 +245,8 @@ PEOPLE: Options = {
         "help": "what a difference in a feature counts. effect: by how much it moves "
         "the outputs, found by trees that are fitted to them (default with --sensitive "
         "or --equivalent, and wherever features are text or have gaps); conditional: "
-        "the same for features that go together; standard: in standard deviations; none: "
-        "numbers as they are (default otherwise)",
+        "the same for features that go together; standard: in standard deviations; "
+        "none: numbers as they are (default otherwise)",
     },
     "--standardize": {"action": "store_true", "help": "short for --scale standard"},
 }

@@ -81,8 +81,8 @@ class FairTable(ParamsMixin):
             the difference that counts one, in days for dates; two different
             categories are one over it apart. (default: :obj:`"effect"`)
         equivalent (dict, optional): For columns of categories, groups of values
-            that count as one, as in ``{"relationship": [("Husband", "Wife")]}``. They get
-            the mean of their effects, weighted by their frequency.
+            that count as one, as in ``{"relationship": [("Husband", "Wife")]}``. They
+            get the mean of their effects, weighted by their frequency.
             (default: :obj:`None`)
         ignore (sequence): Columns that do not count either, such as names and
             numbers of files. New people need not have them. (default: :obj:`()`)

@@ -130,8 +130,8 @@ def test_values_that_are_equivalent(shell: Shell, frame: pd.DataFrame) -> None:
         ("sex=f/m", "--equivalent: 'sex' is no feature"),
         (
             "job",
-            "argument --equivalent: must be like relationship=Husband/Wife (got 'job'). "
-            "See 'pyg-glif smooth --help'",
+            "argument --equivalent: must be like relationship=Husband/Wife (got "
+            "'job'). See 'pyg-glif smooth --help'",
         ),
     ],
 )
