@@ -48,7 +48,7 @@ from pyg_glif.explain.explanation import Explanation, stochastic
 from pyg_glif.explain.facts import Subject, explained, features_of
 from pyg_glif.fit.certificate import NearbyBound, Sensitivity
 from pyg_glif.fit.display_features import Features
-from pyg_glif.fit.fit import Fit as Fit, Settings, fit_people
+from pyg_glif.fit.fit import Fit, Settings, fit_people
 from pyg_glif.fit.ids import as_ids
 from pyg_glif.fit.io import (
     omitted_in,

@@ -55,7 +55,7 @@ _FASTER = 8.0
 # hardly tells in the model.
 _FEW_PEOPLE, _FEW_FOLDS = 10_000, 10
 # Parameters that table and correction have under the same names.
-_OF_TABLE = ("sensitive", "alike", "ignore", "scale", "proxies")
+_OF_TABLE = ("sensitive", "equivalent", "ignore", "scale", "proxies")
 _OF_POST = ("tau", "k", "theta", "normalization", "progress")
 # Parameters that a file holds beside those of the table.
 _SAVED = ("tau", "coverage", "k", "theta", "lam", "max_loss", "normalization")
@@ -259,7 +259,7 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             for at in range(len(x))
         ]
 
-    def num_peers(self, X: Any) -> NDArray[np.int64]:  # noqa: N803
+    def num_neighbors(self, X: Any) -> NDArray[np.int64]:  # noqa: N803
         """How many people of the fit are similar to each person.
 
         Who has none keeps the output of the model.
@@ -560,7 +560,7 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     def _new_table(self, seed: int) -> FairTable:
         """The table, not fitted."""
         given = {name: getattr(self, name) for name in _OF_TABLE}
-        for name in ("sensitive", "alike", "ignore"):
+        for name in ("sensitive", "equivalent", "ignore"):
             given[name] = self._form.named(given[name])
         if isinstance(given["scale"], Mapping):
             given["scale"] = self._form.named(given["scale"])
