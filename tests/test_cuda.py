@@ -133,7 +133,7 @@ def _peers(p: People) -> tuple[Tensor, ...]:
 def _on(p: People, make: Any, *sizes: int) -> Tensor:
     """A layer with the same first weights on any device."""
     torch.manual_seed(0)
-    out: Tensor = make(*sizes).to(p.device)(p.x, p.edges, p.weight)
+    out: Tensor = make(*sizes).to(p.x)(p.x, p.edges, p.weight)
     return out.detach()
 
 
