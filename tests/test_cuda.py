@@ -133,7 +133,7 @@ def _peers(p: People) -> tuple[Tensor, ...]:
 def _on(p: People, make: Any, *sizes: int) -> Tensor:
     """A layer with the same first weights on any device."""
     torch.manual_seed(0)
-    out: Tensor = make(*sizes).to(p.device)(p.x, p.edges, p.weight)
+    out: Tensor = make(*sizes).to(p.x)(p.x, p.edges, p.weight)
     return out.detach()
 
 
@@ -141,7 +141,7 @@ def _audit(p: People) -> Tensor:
     before, after = p.score, p.score.mean().expand(N).contiguous()
     people = graph.SimilarityGraph.search(p.x, TAU)
     few = Bootstrap(num_samples=20)
-    report = audit(p.x, before, after, graph=people, groups=p.group, bootstrap=few)
+    report = audit(p.x, before, after, graph=people, variants=p.group, bootstrap=few)
     values = [m.before.value for m in report.measures]
     return torch.tensor(values, device=p.device)
 
