@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings, strategies as st
 from torch import Tensor
 
-from pyg_glif.functional import glif_smooth, laplacian_penalty
+from pyg_glif.functional import glif_smooth, glif_solve, laplacian_penalty
 from pyg_glif.laplacian import LaplacianOperator
 from pyg_glif.links import Logit
 from pyg_glif.solvers import CG, Auto, Cholesky, SolveStatus
@@ -52,7 +52,7 @@ def test_glif_smooth() -> None:
     block = torch.tensor([[0.0, 1.0], [3.0, 1.0], [7.0, 8.0]])
     out = glif_smooth(block, edge_index, torch.tensor([2.0, 2.0]), lam=0.5)
     torch.testing.assert_close(out, torch.tensor([[1.0, 1.0], [2.0, 1.0], [7.0, 8.0]]))
-    solution = glif_smooth(block, edge_index, return_solution=True)
+    solution = glif_solve(block, edge_index)
     assert solution.status is SolveStatus.CONVERGED
     assert solution.value.shape == (3, 2)
     assert solution.residual.shape == solution.error_bound.shape == (2,)

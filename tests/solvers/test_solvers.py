@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from pyg_glif.errors import ConvergenceError, ConvergenceWarning
-from pyg_glif.functional import glif_smooth
+from pyg_glif.functional import glif_smooth, glif_solve
 from pyg_glif.laplacian import LaplacianOperator
 from pyg_glif.solvers import (
     CG,
@@ -41,14 +41,13 @@ def smooth(
     solver: Solver,
     normalization: Normalization = None,
 ) -> Solution:
-    return glif_smooth(
+    return glif_solve(
         y_hat,
         problem.edge_index,
         problem.edge_weight.to(y_hat.dtype),
         lam=lam,
         normalization=normalization,
         solver=solver,
-        return_solution=True,
     )
 
 
