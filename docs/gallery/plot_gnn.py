@@ -92,8 +92,7 @@ with torch.no_grad():
 # Comparable people, and the correction
 # -------------------------------------
 # The second graph joins everybody with the nearest ten in every feature but the
-# sensitive one. ``smooth_balanced`` asks for as much unlike treatment per member in both
-# groups.
+# sensitive one. ``smooth_balanced`` asks for as much energy per member in both groups.
 
 direction = torch.eye(data.num_features)[[sensitive]]
 fair = FairKNNGraph(10, distance=SensitiveSubspace(direction), name="fair")(data)

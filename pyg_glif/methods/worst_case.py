@@ -1,8 +1,8 @@
 r"""Smoothing for the annotator whose graph has the largest energy.
 
 Every annotator :math:`a` has a graph, with Laplacian :math:`\mathbf{L}_a`. In an
-average of the graphs a majority outvotes the annotator whose graph has the largest energy; in
-the worst case it does not,
+average of the graphs a majority outvotes the annotator whose graph has the largest
+energy; in the worst case it does not,
 
 .. math::
     f^* = \arg\min_f \|f - \hat y\|^2 + \lambda \max_a E_a(f), \qquad
