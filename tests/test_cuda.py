@@ -30,6 +30,7 @@ from pyg_glif import (
     distances,
     glif_path,
     glif_smooth,
+    glif_solve,
     graph,
     laplacian_penalty,
     links,
@@ -312,6 +313,8 @@ CASES: dict[str, Callable[[People], Any]] = {
     "smooth_balanced": lambda p: (
         methods.smooth_balanced(p.score, p.edges, p.weight, groups=p.label).value
     ),
+    "smoothing_std": lambda p: methods.smoothing_std(p.y, p.edges, p.weight).std,
+    "glif_solve": lambda p: glif_solve(p.y, p.edges, p.weight).error_bound,
     "glif_smooth": lambda p: [
         p.smooth(normalization=form) for form in (None, "density", "nrw")
     ],

@@ -80,10 +80,10 @@ def test_lam_zero_keeps_its_gradient_under_a_link() -> None:
 
 
 @pytest.mark.parametrize("link", [Softmax(), Softmax(inputs="logits")])
-def test_softmax_refuses_one_number_per_person(link: Link) -> None:
+def test_softmax_refuses_one_number_per_sample(link: Link) -> None:
     message = (
         "'y_hat' must have one column per class with 'Softmax' (got shape (5,)). Use "
-        "'Logit' for one probability per person"
+        "'Logit' for one probability per sample"
     )
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         glif_smooth(torch.full((5,), 0.2), EDGES, link=link)

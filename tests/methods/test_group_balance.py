@@ -281,14 +281,6 @@ def test_balance_refuses_what_it_cannot_do():
         smooth_balanced(y, edge_index, groups=groups, definition="thirds")
 
 
-def test_groups_alone_do_nothing():
-    weight, group, y = _problem(23)
-    edges = torch.tensor(np.stack(np.nonzero(weight)))
-    groups = torch.tensor(group)
-    with_groups = glif_smooth(torch.tensor(y), edges, groups=groups)
-    torch.testing.assert_close(with_groups, glif_smooth(torch.tensor(y), edges))
-
-
 def test_reweighted_operator_is_the_weighted_laplacian():
     weight, group, _ = _problem(29, n=10)
     edges = np.stack(np.nonzero(weight))

@@ -20,8 +20,8 @@ from pyg_glif.solvers import (
     Solution,
     Solver,
     SolveStatus,
-    smooth,
 )
+from pyg_glif.solvers.implicit import smooth
 from pyg_glif.typing import Normalization
 from tests import oracles_exact as exact
 from tests.problems import random_graph

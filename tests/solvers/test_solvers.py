@@ -162,7 +162,7 @@ def test_wide_blocks_equal_their_columns(generator: torch.Generator) -> None:
 def test_cg_uses_a_starting_point(generator: torch.Generator) -> None:
     problem = random_graph(300, 0.05)
     y_hat = torch.randn(300, 2, generator=generator, dtype=torch.float64)
-    from pyg_glif.solvers import smooth as solve
+    from pyg_glif.solvers.implicit import smooth as solve
 
     lap = LaplacianOperator(problem.edge_index, problem.edge_weight)
     lam = torch.tensor(3.0)
