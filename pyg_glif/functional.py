@@ -79,6 +79,7 @@ def glif_smooth(
     if ``"nrw"`` makes the objective lose its minimum.
 
     Example:
+        >>> import torch
         >>> edge_index = torch.tensor([[0, 1], [1, 0]])
         >>> y_hat = torch.tensor([0.0, 3.0, 5.0])
         >>> glif_smooth(y_hat, edge_index)
@@ -117,6 +118,7 @@ def glif_solve(
     returns.
 
     Example:
+        >>> import torch
         >>> edge_index = torch.tensor([[0, 1], [1, 0]])
         >>> solution = glif_solve(torch.tensor([0.0, 3.0]), edge_index)
         >>> solution.value, solution.status.name
@@ -179,6 +181,7 @@ def laplacian_penalty(
     columns, never their product.
 
     Example:
+        >>> import torch
         >>> edge_index = torch.tensor([[0, 1], [1, 0]])
         >>> laplacian_penalty(torch.tensor([0.0, 3.0]), edge_index)
         tensor(9.)
