@@ -8,7 +8,12 @@ GLIF then smooths the scores over people who are comparable in that metric.
 
 import torch
 
-from pyg_glif import edge_weights, fair_radius_graph, glif_smooth, suggest_tau
+from pyg_glif import (
+    edge_weights,
+    fair_radius_graph,
+    glif_solve,
+    suggest_tau,
+)
 from pyg_glif.distances import SensitiveSubspace
 
 NUM_PEOPLE, NUM_FEATURES = 4000, 12
@@ -40,7 +45,7 @@ def main() -> None:
 
     print(f"{'lam':>6} {'unlike treatment':>17} {'group gap':>10} {'accuracy':>9}")
     for lam in (0.0, 0.01, 0.1, 1.0):
-        solution = glif_smooth(y_hat, edge_index, weight, lam=lam, return_solution=True)
+        solution = glif_solve(y_hat, edge_index, weight, lam=lam)
         f = solution.value
         unlike = (f[edge_index[0]] - f[edge_index[1]]).abs().mean()
         gap = f[group == 0].mean() - f[group == 1].mean()

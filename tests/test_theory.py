@@ -11,7 +11,7 @@ from scipy import special
 from torch import Tensor
 
 from pyg_glif.errors import ConvergenceError
-from pyg_glif.functional import glif_smooth, laplacian_penalty
+from pyg_glif.functional import glif_smooth, glif_solve, laplacian_penalty
 from pyg_glif.graph import edge_weights, fair_radius_graph
 from pyg_glif.laplacian import LaplacianOperator
 from pyg_glif.links import Identity, Link, Log, Logit, Softmax
@@ -387,13 +387,12 @@ def test_error_bound_of_a_solution_holds(
     W = random_graph(13) + 0.01
     np.fill_diagonal(W, 0)
     y_hat = np.random.default_rng(14).normal(size=(12, 4))
-    solution = glif_smooth(
+    solution = glif_solve(
         torch.from_numpy(y_hat),
         *as_edges(W),
         lam=5.0,
         normalization=normalization,
         solver=CG(rtol=rtol),
-        return_solution=True,
     )
     assert solution.status == SolveStatus.CONVERGED
     exact = oracle.smooth(W, y_hat, 5.0, normalization)
