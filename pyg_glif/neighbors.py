@@ -85,6 +85,7 @@ class Radius:
         distance (FairDistance, optional): Fair distance. (default: Euclidean)
 
     Example:
+        >>> import torch
         >>> x = torch.tensor([[0.0], [1.0], [3.0]])
         >>> rule = Radius(target_degree=1).resolve(x)
         >>> rule.tau, rule.theta
@@ -169,6 +170,7 @@ class KNearest:
         distance (FairDistance, optional): Fair distance. (default: Euclidean)
 
     Example:
+        >>> import torch
         >>> x = torch.tensor([[0.0], [1.0], [3.0]])
         >>> KNearest(1).graph(x)
         SimilarityGraph(num_nodes=3, num_edges=4, k=1)

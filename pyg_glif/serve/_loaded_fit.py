@@ -155,9 +155,9 @@ class LoadedFit:
         if threshold is None and self.decide and self.num_outputs is None:
             threshold = 0.5
         report = self.post.audit(
-            attributes=dict(self.metadata.sensitive),
+            sensitive=dict(self.metadata.sensitive),
             threshold=threshold,
-            k=min(5, self.num_samples - 1) or None,
+            num_nearest=min(5, self.num_samples - 1) or None,
         )
         if not self.settings.show_people:
             return report.without_people()

@@ -152,7 +152,7 @@ def certify() -> Numbers:
 def tune_alone() -> Numbers:
     x, y_hat, group = samples(150, seed=2)
     labels = (x[:, 0] > 0).astype(int)
-    found = tune(x, y_hat, labels, attribute=group, cv=5, max_loss=0.05)
+    found = tune(x, y_hat, labels, sensitive=group, cv=5, max_loss=0.05)
     return {**chosen(found.to_dict()), "folds": found.num_folds}
 
 
@@ -165,7 +165,7 @@ def classifier() -> Numbers:
     return {
         "proba": pin(model.predict_proba(x_new)[:, 1]),
         "predicted": pin(model.predict(x_new)),
-        "neighbors": pin(model.num_peers(x_new)),
+        "neighbors": pin(model.num_neighbors(x_new)),
         "settings": [model.post_.tau_, model.post_.theta_, model.post_.lam],
         "fitted": pin(model.post_.y_fair_),
         "accuracy": [audit["facts"][f"accuracy_{k}"] for k in ("before", "after")],

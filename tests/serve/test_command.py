@@ -8,7 +8,7 @@ import pytest
 
 from pyg_glif import GLIFPostProcessor
 from pyg_glif.cli import main
-from pyg_glif.cli.serve import add_arguments, read_register
+from pyg_glif.cli.serve import add_arguments, read_metadata
 from pyg_glif.serve import SampleMetadata, create_app
 
 
@@ -104,7 +104,7 @@ def test_a_refused_file_of_people_is_not_quoted(
     args = parser().parse_args([str(table[1]), *words])
 
     def read(post: GLIFPostProcessor) -> SampleMetadata:
-        return read_register(args, post)
+        return read_metadata(args, post)
 
     app = create_app(table[1], people=read, watch=[people])
     content = _spoiled(table[0], kind)

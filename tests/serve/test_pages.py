@@ -185,7 +185,7 @@ def test_without_a_monitor_there_is_none(client: TestClient) -> None:
 
 
 def missed(client: TestClient) -> float:
-    """LoadedFit samples that the monitor did not count, as '/metrics' has it."""
+    """Served samples that the monitor did not count, as '/metrics' has it."""
     text = client.get("/metrics").text
     return float(re.findall(r"^pyg_glif_monitor_missed_total (\S+)", text, re.M)[0])
 
