@@ -54,7 +54,7 @@ def test_bad_options(
     message = fails(capsys, kept, "--people", people, "--id", "nam")
     assert message.endswith("Did you mean 'name'?")
     message = fails(capsys, fit, "--people", people)
-    assert "must have one entry per fitted person (got 90 for 80)" in message
+    assert "must have one entry per fitted sample (got 90 for 80)" in message
 
 
 def test_people_of_another_fit_are_refused(
@@ -133,8 +133,8 @@ def test_messages_of_unknown_errors_are_not_logged(
             return one
         raise KeyError(SECRET)
 
-    desk = create_app(fit, people=people).state.service
-    asyncio.run(desk._take())
-    assert desk.reload_error == "KeyError"
+    state = create_app(fit, people=people).state.service
+    asyncio.run(state._take())
+    assert state.reload_error == "KeyError"
     assert "KeyError" in caplog.text
     assert SECRET not in caplog.text

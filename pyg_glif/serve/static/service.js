@@ -1,4 +1,4 @@
-// The desk's own behaviour: it waits, moves sliders and asks about newcomers.
+// The service's own behaviour: it waits, moves sliders and asks about newcomers.
 (function () {
   "use strict";
 
