@@ -191,7 +191,7 @@ def run(args: argparse.Namespace) -> Outcome:
         sockets = [stack.enter_context(one) for one in _bound(args)]
         app = create_app(
             args.fit,
-            people=(lambda post: read_metadata(args, post)) if args.people else None,
+            metadata=(lambda post: read_metadata(args, post)) if args.people else None,
             watch=[args.people] if args.people else [],
             monitor=_monitor(args),
             token=token or None,

@@ -1,12 +1,10 @@
-"""Requests that wait together are answered together.
+"""Requests that wait together are answered by one search.
 
 A search among the fitted samples costs much the same for one query as for a few. A
-thread takes whatever has gathered while it was busy, and what the loop still reads, as
-one batch: once the loop has had nothing to read for a moment, which is short beside a
-search, the search begins, and no request waits for a batch to fill. The interpreter serves
-one thread at a time, so that a search that begins earlier is slowed down by the
-reading, for fewer samples.
-No result depends on the other requests of a batch.
+thread takes all requests that gathered while it was busy as one batch. It begins once
+the event loop has had nothing to read for a moment, which is short beside a search: no
+request waits for a batch to fill, and reading does not compete with the search for the
+interpreter. No result depends on the other requests of a batch.
 """
 
 import asyncio

@@ -27,7 +27,7 @@ from pyg_glif.serve._background import BackgroundTask
 from pyg_glif.serve._schemas import ColumnForm, request_models
 from pyg_glif.serve._settings import ServiceSettings
 from pyg_glif.serve._what_if import WhatIf
-from pyg_glif.serve.sample_metadata import SampleMetadata
+from pyg_glif.serve.sample_metadata import ReadMetadata, SampleMetadata
 from pyg_glif.tables import FairTable
 
 # Times that a file is read which is replaced meanwhile.
@@ -84,7 +84,7 @@ class LoadedFit:
     def __init__(
         self,
         path: Path,
-        metadata: Callable[[GLIFPostProcessor], SampleMetadata] | None = None,
+        metadata: ReadMetadata | None = None,
         settings: ServiceSettings | None = None,
     ) -> None:
         self.path, self.settings = path, settings or ServiceSettings(show_people=True)

@@ -1,9 +1,9 @@
-"""State of a running service: the fit in use, its threads, the watch for a newer fit."""
+"""State of a running service: the fit in use, threads, the watch for newer files."""
 
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,12 +13,11 @@ from torch import Tensor
 from pyg_glif.errors import DamagedFileError
 from pyg_glif.fit import TransformInfo
 from pyg_glif.monitoring import TreatmentMonitor
-from pyg_glif.postprocessing import GLIFPostProcessor
 from pyg_glif.serve._batching import Batcher
 from pyg_glif.serve._loaded_fit import LoadedFit, identity
 from pyg_glif.serve._metrics import Metrics
 from pyg_glif.serve._settings import ServiceSettings
-from pyg_glif.serve.sample_metadata import SampleMetadata, SampleMetadataError
+from pyg_glif.serve.sample_metadata import ReadMetadata, SampleMetadataError
 
 _log = logging.getLogger("pyg_glif.serve")
 # Errors whose messages hold paths, rows and columns, but no cell of the data.
@@ -35,7 +34,7 @@ class AppState:
     def __init__(
         self,
         path: Path,
-        metadata: Callable[[GLIFPostProcessor], SampleMetadata] | None,
+        metadata: ReadMetadata | None,
         watch: Sequence[Path],
         settings: ServiceSettings,
         monitor: TreatmentMonitor | None = None,

@@ -4,7 +4,7 @@ import contextlib
 import logging
 import traceback
 import warnings
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,13 +13,12 @@ from pyg_glif._utils.disclosure import MIN_SHARED
 from pyg_glif._utils.optional import require
 from pyg_glif.errors import SimilarityWarning
 from pyg_glif.serve._settings import LOOPBACK, ServiceSettings
-from pyg_glif.serve.sample_metadata import SampleMetadata
+from pyg_glif.serve.sample_metadata import ReadMetadata, SampleMetadata
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
     from pyg_glif.monitoring import TreatmentMonitor
-    from pyg_glif.postprocessing import GLIFPostProcessor
 
 _log = logging.getLogger("pyg_glif.serve")
 
@@ -27,7 +26,7 @@ _log = logging.getLogger("pyg_glif.serve")
 def create_app(
     fit: str | PathLike[str],
     *,
-    people: "SampleMetadata | Callable[[GLIFPostProcessor], SampleMetadata] | None" = None,
+    metadata: SampleMetadata | ReadMetadata | None = None,
     watch: Sequence[str | PathLike[str]] = (),
     monitor: "TreatmentMonitor | None" = None,
     token: str | None = None,
@@ -48,11 +47,11 @@ def create_app(
     Args:
         fit (str or Path): What ``save`` wrote. A fit that is saved there later is
             taken without dropping a request.
-        people (SampleMetadata or callable, optional): Metadata of the fitted samples,
+        metadata (SampleMetadata or callable, optional): Metadata of the fitted samples,
             or a function of the loaded post-processor that returns it, called for
             every new fit. (default: their ids, if the fit has them)
         watch (sequence of str or Path): Other files whose change has the fit loaded
-            again, such as those that ``people`` reads. (default: none)
+            again, such as those that ``metadata`` reads. (default: none)
         monitor (TreatmentMonitor, optional): Counts all corrected samples.
             (default: :obj:`None`)
         token (str, optional): What requests must show, 16 characters or more. Do not
@@ -116,7 +115,7 @@ def create_app(
         threshold=threshold,
         reload_seconds=reload_seconds,
     )
-    read = (lambda post: people) if isinstance(people, SampleMetadata) else people
+    read = (lambda _: metadata) if isinstance(metadata, SampleMetadata) else metadata
     state = AppState(Path(fit), read, [Path(path) for path in watch], settings, monitor)
 
     @contextlib.asynccontextmanager

@@ -1,8 +1,11 @@
 """Display metadata of the fitted samples: ids, raw columns, sensitive attributes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    from pyg_glif.postprocessing import GLIFPostProcessor
 
 
 class SampleMetadataError(ValueError):
@@ -42,3 +45,7 @@ class SampleMetadata:
             if value is not None and len(value) != num_samples:
                 msg = f"'{name}' must have one entry per fitted sample"
                 raise SampleMetadataError(f"{msg} (got {len(value)} for {num_samples})")
+
+
+#: Metadata of the samples of a loaded fit.
+ReadMetadata: TypeAlias = "Callable[[GLIFPostProcessor], SampleMetadata]"

@@ -106,7 +106,7 @@ def test_a_refused_file_of_people_is_not_quoted(
     def read(post: GLIFPostProcessor) -> SampleMetadata:
         return read_metadata(args, post)
 
-    app = create_app(table[1], people=read, watch=[people])
+    app = create_app(table[1], metadata=read, watch=[people])
     content = _spoiled(table[0], kind)
     if kind == "row":
         content += f"{SECRET},f,30,clerk,0.5\n".encode()
@@ -128,12 +128,12 @@ def test_messages_of_unknown_errors_are_not_logged(
 ) -> None:
     answers = iter([SampleMetadata()])
 
-    def people(post: GLIFPostProcessor) -> SampleMetadata:
+    def metadata(post: GLIFPostProcessor) -> SampleMetadata:
         for one in answers:
             return one
         raise KeyError(SECRET)
 
-    state = create_app(fit, people=people).state.service
+    state = create_app(fit, metadata=metadata).state.service
     asyncio.run(state._take())
     assert state.reload_error == "KeyError"
     assert "KeyError" in caplog.text

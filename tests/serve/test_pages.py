@@ -24,7 +24,7 @@ TOKEN = "0123456789abcdef-token"
 PAGES = ("/", "/people", "/people/3", "/what-if", "/newcomer", "/docs")
 
 
-def register(table: Path) -> SampleMetadata:
+def metadata_of(table: Path) -> SampleMetadata:
     """Who the people of the table are."""
     people = pandas.read_csv(table)
     attributes = {"sex": people["sex"].to_numpy()}
@@ -45,7 +45,7 @@ def settled(client: TestClient, path: str) -> Any:
 def test_people_are_shown_only_if_that_was_asked_for(
     table: tuple[Path, Path], shown: bool
 ) -> None:
-    app = create_app(table[1], people=register(table[0]), show_people=shown)
+    app = create_app(table[1], metadata=metadata_of(table[0]), show_people=shown)
     paths = ["/", "/people", "/people?q=person", "/what-if", "/newcomer"]
     paths += ["/v1/audit", "/v1/what-if", "/v1/info"]
     body = {"rows": [{"age": 30, "job": "clerk"}], "y_hat": [0.5], "names": True}
@@ -88,7 +88,7 @@ def test_shares_of_an_explanation_make_up_the_result(
 def test_pages_have_no_script_or_style_of_their_own(
     table: tuple[Path, Path],
 ) -> None:
-    app = create_app(table[1], people=register(table[0]), show_people=True)
+    app = create_app(table[1], metadata=metadata_of(table[0]), show_people=True)
     with TestClient(app, base_url=HERE) as client:
         for path in (*PAGES, "/login"):
             text = settled(client, path).text
@@ -249,7 +249,7 @@ def test_a_monitor_that_is_broken_stops_nobody(
 def test_without_a_tolerance_the_overview_says_what_to_compare_one_with(
     table: tuple[Path, Path],
 ) -> None:
-    app = create_app(table[1], people=register(table[0]))
+    app = create_app(table[1], metadata=metadata_of(table[0]))
     with TestClient(app, base_url=HERE) as client:
         text = settled(client, "/").text
         verdict = settled(client, "/v1/audit").json()["verdict"]

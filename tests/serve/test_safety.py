@@ -219,7 +219,7 @@ def test_logs_hold_neither_features_nor_ids(
     fit: Path, known: Numbers, caplog: pytest.LogCaptureFixture
 ) -> None:
     ids = [f"secret{k}" for k in range(len(known.y))]
-    app = create_app(fit, people=SampleMetadata(ids=ids), show_people=True)
+    app = create_app(fit, metadata=SampleMetadata(ids=ids), show_people=True)
     app.state.service.fit.correct = None  # whatever asks for it fails
     with (
         caplog.at_level(logging.DEBUG),
