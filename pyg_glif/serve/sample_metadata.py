@@ -48,4 +48,4 @@ class SampleMetadata:
 
 
 #: Metadata of the samples of a loaded fit.
-ReadMetadata: TypeAlias = "Callable[[GLIFPostProcessor], SampleMetadata]"
+ReadMetadata: TypeAlias = Callable[["GLIFPostProcessor"], SampleMetadata]
