@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from pyg_glif._utils import fingerprints as _fingerprints
+from pyg_glif._utils.decisions import decisions
 from pyg_glif._utils.disclosure import Disclosure, spreads_of
 from pyg_glif.audit import AuditReport
 from pyg_glif.explain import Explanation
@@ -138,11 +139,11 @@ class LoadedFit:
     def _decision(self) -> Callable[[Tensor], Tensor] | None:
         """Outputs to decisions, if it is known what a decision is."""
         if self.num_outputs is not None:
-            return lambda y: y.argmax(1)
+            return decisions
         threshold, y = self.settings.threshold, self.y_hat
         if threshold is None and 0.0 <= float(y.min()) <= float(y.max()) <= 1.0:
             threshold = 0.5
-        return None if threshold is None else lambda y: (y > threshold).long()
+        return None if threshold is None else lambda y: decisions(y, threshold)
 
     def stop(self) -> None:
         """Gives up on computations in the background."""
