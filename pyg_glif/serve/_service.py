@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pyg_glif._utils.decisions import decisions
 from pyg_glif._utils.json import plain
 from pyg_glif.audit import AuditReport
 from pyg_glif.explain import Explanation
@@ -46,14 +47,14 @@ class Service:
     def _decision(self) -> Callable[[Tensor], Tensor] | None:
         """Outputs to decisions, if it is known what a decision is."""
         if self.served.num_outputs is not None:
-            return lambda y: y.argmax(1)
+            return decisions
         threshold, y = self.settings.threshold, self.y_hat
         if threshold is None and 0.0 <= float(y.min()) <= float(y.max()) <= 1.0:
             threshold = 0.5
         if threshold is None:
             return None
         least = threshold
-        return lambda y: (y > least).long()
+        return lambda y: decisions(y, least)
 
     def _audited(self, stopped: Callable[[], bool]) -> AuditReport:
         """The report about the fitted people."""
