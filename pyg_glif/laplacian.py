@@ -36,6 +36,7 @@ from pyg_glif._utils.validation import (
     check_batch,
     check_choice,
     check_count,
+    check_node_rows,
     check_rank,
 )
 from pyg_glif.typing import Normalization
@@ -326,6 +327,36 @@ def _checked_batch(batch: Tensor, pattern: Pattern) -> Tensor:
         msg = "'batch' must put both ends of every edge into one graph"
         raise ValueError(f"{msg} (got edge {edge} between two)")
     return batch
+
+
+def as_laplacian(
+    edge_index: Any,
+    edge_weight: Tensor | None,
+    normalization: Normalization,
+    batch: Tensor | None,
+    **signal: Tensor,
+) -> LaplacianOperator:
+    """The graph of a signal: built from edges, or checked if it is an operator.
+
+    ``signal`` is one tensor with a row for each node, under the name of its argument.
+    """
+    ((name, value),) = signal.items()
+    if not isinstance(edge_index, LaplacianOperator):
+        return LaplacianOperator(
+            edge_index,
+            edge_weight,
+            normalization=normalization,
+            num_nodes=value.size(0),
+            batch=batch,
+        )
+    for other, argument in (("edge_weight", edge_weight), ("batch", batch)):
+        if argument is not None:
+            msg = f"'{other}' must be None when 'edge_index' is a LaplacianOperator"
+            raise ValueError(f"{msg}. Pass it to the operator")
+    if normalization is not None:
+        check_choice("normalization", normalization, (edge_index.normalization,))
+    check_node_rows(name, value, edge_index.num_nodes)
+    return edge_index
 
 
 def dense_entries(

@@ -30,10 +30,11 @@ from pyg_glif import (
     distances,
     glif_path,
     glif_smooth,
-    glif_worst_case,
+    glif_solve,
     graph,
     laplacian_penalty,
     links,
+    methods,
     metric_learning,
     metrics,
     solvers,
@@ -300,18 +301,20 @@ CASES: dict[str, Callable[[People], Any]] = {
         graph.fair_radius_graph(p.x, TAU, strategy=s, batch=p.group % 2)  # type: ignore[arg-type]
         for s in ("auto", "plain", "projected")
     ],
-    "glif_worst_case": lambda p: glif_worst_case(p.y, [(p.edges, p.weight), p.edges])[
-        0
-    ],
+    "smooth_worst_case": lambda p: (
+        methods.smooth_worst_case(p.y, [(p.edges, p.weight), p.edges]).value
+    ),
     "glif_path": lambda p: [
         point.value
         for point in glif_path(
             p.y, p.edges, p.sq_dist, lams=(0.1, 1.0), taus=(0.5, 1.0)
         )
     ],
-    "glif_smooth, balanced": lambda p: glif_smooth(
-        p.score, p.edges, p.weight, groups=p.label, balance=True
+    "smooth_balanced": lambda p: (
+        methods.smooth_balanced(p.score, p.edges, p.weight, groups=p.label).value
     ),
+    "smoothing_std": lambda p: methods.smoothing_std(p.y, p.edges, p.weight).std,
+    "glif_solve": lambda p: glif_solve(p.y, p.edges, p.weight).error_bound,
     "glif_smooth": lambda p: [
         p.smooth(normalization=form) for form in (None, "density", "nrw")
     ],

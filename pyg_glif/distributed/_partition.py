@@ -165,7 +165,7 @@ class PartOperator(LaplacianOperator):
 
     @once
     def longest_row(self) -> int:
-        """The largest number of neighbours that anybody has."""
+        """The largest number of neighbors that anybody has."""
         longest = self.pattern.rowptr.diff().max().long()
         return int(self.whole.max(longest))
 
@@ -248,7 +248,7 @@ class PartOperator(LaplacianOperator):
     def _components(self) -> tuple[Tensor, Tensor, Tensor, Tensor, int, int]:
         """Labels, sizes, shared ones here, their slots, how many, and all joined.
 
-        Components of this part take the smallest number that any neighbour's has,
+        Components of this part take the smallest number that any neighbor's has,
         until nothing changes anywhere.
         """
         pattern, own = self.pattern, self.pattern.num_nodes

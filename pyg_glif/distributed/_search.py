@@ -108,7 +108,7 @@ class Search:
         graphs = [block["graphs"] for block in people.manifest["blocks"]]
         number = 0
         for row in missing:
-            near = search.near(boxes[row], boxes).tolist()
+            near = search.reachable(boxes[row], boxes).tolist()
             cols = []
             for col in range(people.num_blocks):
                 mine = col not in wanted or col == row
@@ -156,7 +156,7 @@ def _search(job: Job, task: _Task) -> bool:
     parts, starts = [], [0]
     for col in task.cols:
         own = col == task.row
-        found = search.own(left) if own else search.across(left, people.block(col))
+        found = search.within(left) if own else search.across(left, people.block(col))
         count = 0
         for i, j, sq in found:
             part = np.empty(len(i), dtype=job.pair)

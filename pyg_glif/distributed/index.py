@@ -25,8 +25,9 @@ from pyg_glif.graph.blocks import (
 )
 from pyg_glif.graph.weights import edge_weights
 from pyg_glif.laplacian import LaplacianOperator, entries_beside
-from pyg_glif.links import Link, dual_of_people, outputs_of_people
+from pyg_glif.links import Link
 from pyg_glif.registry import build as build_kind
+from pyg_glif.smoothing import Smoother
 from pyg_glif.typing import Normalization
 
 _BLOCKS = 16  # that one task compares newcomers with
@@ -127,7 +128,7 @@ class ShardedIndex:
         Args:
             x_new (torch.Tensor): Their features, as in the people's rows.
             y_hat_new (torch.Tensor): The model's outputs for them.
-            return_counts (bool): Whether to return how many neighbours each has, too.
+            return_counts (bool): Whether to return how many neighbors each has, too.
                 (default: :obj:`False`)
             progress (bool, optional): Whether to show a progress bar.
                 (default: on a terminal)
@@ -153,7 +154,6 @@ class ShardedIndex:
         z = people.distance.embed(x.to(people.dtype)).detach()
         check_finite("distance.embed(x_new)", z)
         found = self._found(z if z.size(1) else z.new_zeros(len(z), 1), progress)
-        eta = dual_of_people(link, y).double()
         weight = edge_weights(found.sq, manifest["theta"]).double()
         known = _Known(manifest["normalization"], found.deg, found.scaled_deg)
         col = torch.arange(len(found.row))
@@ -162,15 +162,18 @@ class ShardedIndex:
         diagonal, value, _ = entries_beside(
             cast(LaplacianOperator, known), (found.row, col, weight), inner, len(x)
         )
-        mu = manifest["lam"] * (manifest["solution"]["lam_scale"] or 1.0)
-        pull = torch.zeros_like(eta).index_add(
+        pull = torch.zeros(y.shape, dtype=torch.float64).index_add(
             0, found.row, value.unsqueeze(1) * found.f.double()
         )
-        eta = (eta + mu * pull) / (1.0 + mu * diagonal).unsqueeze(1)
         deg = torch.zeros(len(x), dtype=torch.float64).index_add(0, found.row, weight)
-        alone = (deg == 0) | (manifest["lam"] == 0.0)
-        out = outputs_of_people(link, eta.to(y.dtype), y, alone)
-        out = torch.where(alone.unsqueeze(1), y, out).reshape(y_hat_new.shape)
+        out = Smoother(manifest["lam"], link=link).update(
+            y,
+            pull,
+            diagonal,
+            lam_scale=manifest["solution"]["lam_scale"] or 1.0,
+            isolated=deg == 0,
+        )
+        out = out.reshape(y_hat_new.shape)
         if not return_counts:
             return out
         return out, torch.bincount(found.row, minlength=len(x))
@@ -188,7 +191,7 @@ class ShardedIndex:
         tasks = []
         if len(close):
             left, search = job.left_and_search()
-            near = search.near(box_of(left.w), people.boxes()).nonzero().view(-1)
+            near = search.reachable(box_of(left.w), people.boxes()).nonzero().view(-1)
             tasks = near.split(_BLOCKS)
         runner = as_engine(self._engine)
         parts = [
@@ -246,7 +249,7 @@ class _Job:
     files: list[dict[str, Any]]
 
     def left_and_search(self) -> tuple[Block, BlockSearch]:
-        """Newcomers as a block, and the search for their neighbours."""
+        """Newcomers as a block, and the search for their neighbors."""
         frame = self.people.frame
         points = frame.points(self.z)
         largest = max(self.people.largest, largest_norm(points.sq_norm))
@@ -261,7 +264,7 @@ class _Job:
 def _ties(job: _Job, blocks: list[int]) -> _Ties:
     """Ties to the people of some blocks."""
     whole, search = job.left_and_search()
-    # Neighbours together, so that boxes of tiles are small.
+    # Neighbors together, so that boxes of tiles are small.
     order, _ = in_compact_order(whole.w, None)
     points = job.people.frame.points(job.z[order])
     left = Block(whole.w[order], 1, None, lambda: points)

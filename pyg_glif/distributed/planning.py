@@ -27,7 +27,7 @@ from pyg_glif.graph.blocks import (
     width_for,
 )
 
-# People who are sampled: runs of neighbours are equally long in all of these.
+# People who are sampled: runs of neighbors are equally long in all of these.
 _SIZES = (8_000, 32_000, 64_000, 128_000)
 _BYTES = 400e6  # of their coordinates
 _TILES = 64  # of a sample's, about, whose search is timed
@@ -47,7 +47,7 @@ class Plan:
         workers (int): Machines.
         cores (int): Cores of each.
         tau (float): The radius.
-        degree (float): Neighbours each, on average.
+        degree (float): Neighbors each, on average.
         measured (float): Seconds of one core to search the largest sample.
         left (dict): Share of all pairs that pruning leaves, by size of a sample.
         exponent (float): The power of the number of people that the search grows by.
@@ -82,7 +82,7 @@ class Plan:
             ("people", f"{self.people:,}"),
             ("workers x cores", f"{self.workers} x {self.cores}"),
             ("radius", f"{self.tau:.5g}"),
-            ("neighbours each", f"{self.degree:.3g}"),
+            ("neighbors each", f"{self.degree:.3g}"),
             (
                 "pairs that pruning leaves",
                 f"{min(self.left.values()):.2%} in the sample",
@@ -127,7 +127,7 @@ def plan(
         workers (int): Machines. (default: :obj:`1`)
         cores (int): Cores of each. (default: :obj:`1`)
         tau (float, optional): The radius. (default: from ``degree``)
-        degree (float): Neighbours each at the planned size. (default: :obj:`40.0`)
+        degree (float): Neighbors each at the planned size. (default: :obj:`40.0`)
         outputs (int): Columns that are smoothed. (default: :obj:`2`)
         features (str or list of str, optional): Columns that say who is similar.
         distance (FairDistance, optional): A distance with an embedding.
@@ -138,7 +138,7 @@ def plan(
         >>> rows = np.random.default_rng(0).normal(size=(3000, 8)).astype("float32")
         >>> np.save(f"{folder}/rows.npy", rows)
         >>> found = plan(f"{folder}/rows.npy", people=1e5, workers=2, cores=4)
-        >>> found.people, round(found.tau, 2)  # 40 neighbours each
+        >>> found.people, round(found.tau, 2)  # 40 neighbors each
         (100000, 1.15)
     """
     check_count("workers", workers)
@@ -258,7 +258,7 @@ def _searched(frame: Frame, z: Tensor, tau: float) -> tuple[float, dict[int, flo
         left[size] = search.share_left(block, every)
     block.points  # noqa: B018  (reading is not timed)
     start = time.process_time()
-    for _ in search.own(block, every):
+    for _ in search.within(block, every):
         pass
     return max((time.process_time() - start) * every, 1e-4), left
 

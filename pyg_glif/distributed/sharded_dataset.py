@@ -1,4 +1,4 @@
-"""People in blocks on disk: the rows, in an order in which neighbours meet."""
+"""People in blocks on disk: the rows, in an order in which neighbors meet."""
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property, partial
@@ -198,10 +198,10 @@ class ShardedDataset:
         return rows, None if batch is None else self.store.tensor(batch)
 
     def suggest_tau(self, degree: float) -> float:
-        """A radius at which people have about so many neighbours, from a sample.
+        """A radius at which people have about so many neighbors, from a sample.
 
         Args:
-            degree (float): Neighbours each, on average.
+            degree (float): Neighbors each, on average.
         """
         check_scalar("degree", degree, above=0.0)
         rows, batch = self.sample()

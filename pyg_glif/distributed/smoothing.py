@@ -29,8 +29,9 @@ from pyg_glif.distributed.engine import Engine, as_engine
 from pyg_glif.distributed.graph import ShardedGraph
 from pyg_glif.distributed.sharded_dataset import ShardedDataset
 from pyg_glif.graph.weights import decay_of
-from pyg_glif.links import Link, dual_of_people, outputs_of_people
+from pyg_glif.links import Link
 from pyg_glif.registry import describe
+from pyg_glif.smoothing import Smoother
 from pyg_glif.solvers import CG, SolveStatus
 from pyg_glif.typing import Normalization
 
@@ -145,7 +146,7 @@ def smooth(
     r"""Smooths outputs over a graph in shards: :math:`(I + \lambda L)^{-1} \hat y`.
 
     Every worker holds the rows of consecutive blocks and runs the solver of
-    :func:`~pyg_glif.glif_smooth`; before a product it fetches the rows of neighbours
+    :func:`~pyg_glif.glif_smooth`; before a product it fetches the rows of neighbors
     that others hold. If a worker is lost, all go on from the last checkpoint. A call
     that was stopped goes on from there, too; one with the same contents of files, graph
     and settings uses what was solved before.
@@ -320,14 +321,13 @@ def _solve(member: Member, job: _Job) -> dict[str, Any]:
     )
     records = [work.own(f"y.{block:05d}.json", job.key) for block in blocks]
     y = torch.cat([work.tensor(one["file"]) for one in records])
-    eta = dual_of_people(job.link, y)
-    alone = op.deg == 0
+    smoother = Smoother(job.lam, link=job.link)
+    eta = smoother.to_dual(y)
     scaled = op.scaled_deg if job.normalization == "nrw" else None
     system = op.system(job.lam)
     solution = job.solver.solve(system, eta, checkpoints.latest())
     f = solution.value
-    value = outputs_of_people(job.link, f, y, alone)
-    value = y if job.lam == 0.0 else value
+    value = smoother.from_dual(f, y, op.deg == 0)
     ends = np.cumsum([0, *(people.starts[b + 1] - people.starts[b] for b in blocks)])
     for block, left, right in zip(blocks, ends[:-1], ends[1:], strict=True):
         arrays = {"f": f[left:right], "deg": op.deg[left:right]}

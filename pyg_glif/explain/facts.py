@@ -101,7 +101,7 @@ def _part(fitted: Fit, weight: Tensor, which: Tensor) -> Contribution:
     if not rows.numel() or share == 0.0:
         return Contribution(int(rows.numel()), share, None, effective)
     some = fitted.y_hat[rows]
-    eta = fitted.settings.to_dual(some).double()
+    eta = fitted.settings.smoother.to_dual(some).double()
     mean = (weight[rows].unsqueeze(1) * eta).sum(0, keepdim=True) / share
     like = fitted.y_hat[:1].double()
     found = mean.reshape(like.shape)

@@ -1,6 +1,5 @@
 """What a fit leaves behind, and the steps that need it."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -31,7 +30,6 @@ from pyg_glif.fit._knn_update import Pairs, scales
 from pyg_glif.fit.certificate import Certificate, certificate_of
 from pyg_glif.fit.fitted_neighbors import Peers
 from pyg_glif.fit.sample_info import SampleInfo
-from pyg_glif.functional import smooth_outputs
 from pyg_glif.graph import (
     KNNIndex,
     RadiusIndex,
@@ -41,18 +39,13 @@ from pyg_glif.graph import (
 )
 from pyg_glif.graph.weights import DECAY
 from pyg_glif.laplacian import LaplacianOperator
-from pyg_glif.links import Link, dual_of_people, outputs_of_people
-from pyg_glif.solvers import (
-    Auto,
-    Noise,
-    NoiseRoot,
-    Solution,
-    Solver,
-    Uncertainty,
-    edge_shares,
-    noise_root,
-    smooth,
-)
+from pyg_glif.links import Link, dual_of
+from pyg_glif.methods import Noise, Uncertainty
+from pyg_glif.methods.group_balance import edge_shares, solve_balanced
+from pyg_glif.methods.smoothing_std import NoiseRoot, noise_root
+from pyg_glif.smoothing import Smoother
+from pyg_glif.solvers import Auto, Solution, Solver
+from pyg_glif.solvers.implicit import smooth
 from pyg_glif.typing import Normalization
 
 # What columns are called, if they came in a frame.
@@ -124,22 +117,15 @@ class Settings:
             asked=params,
         )
 
-    def to_dual(self, y: Tensor) -> Tensor:  # [N] or [N, C] -> [N, C]
-        """Dual coordinates as a block of columns, in the precision of ``y``."""
-        return dual_of_people(self.link, y).reshape(len(y), math.prod(y.shape[1:]))
-
-    def from_dual(self, eta: Tensor, y: Tensor, deg: Tensor) -> Tensor:
-        """Outputs with the shape and precision of those before, ``y``.
-
-        People of degree zero, and everybody where ``lam`` is zero, keep theirs.
-        """
-        eta = eta.to(y.dtype).reshape(y.shape)
-        alone = torch.ones_like(deg, dtype=torch.bool) if self.lam == 0 else deg == 0
-        return outputs_of_people(self.link, eta, y, alone)
-
-    def strength(self, like: Tensor) -> Tensor:
-        """``lam`` as a float64 tensor on the device of ``like``."""
-        return torch.tensor(self.lam, dtype=torch.float64, device=like.device)
+    @property
+    def smoother(self) -> Smoother:
+        """How outputs are smoothed."""
+        return Smoother(
+            self.lam,
+            normalization=self.normalization,
+            link=self.link,
+            solver=self.solver,
+        )
 
     def search(self, x: Tensor) -> SimilarityGraph:
         """Who is similar to whom, without the coordinates that decided it."""
@@ -319,8 +305,8 @@ class Fit:
         std = self.people.y_std
         if std is None:
             std = torch.ones(len(self.x), dtype=torch.float64, device=self.x.device)
-        lam = self.settings.strength(self.x)
-        return noise_root(self.lap, lam, Auto(), Noise(), std, self.precision)
+        smoother = Smoother(self.settings.lam)
+        return noise_root(smoother, self.lap, Noise(), std, self.precision)
 
     @cached_property
     def forward_index(self) -> KNNIndex:
@@ -354,7 +340,7 @@ class Fit:
         """
         link, eps = self.settings.link, torch.finfo(y_fair.dtype).eps
         value = y_fair.double()
-        eta = dual_of_people(link, value)
+        eta = dual_of(link, value)
         bound = self.solution.error_bound.double().reshape(eta.shape[1:])
         half = bound + eps * eta.abs()
         low, high = eta - half, eta + half
@@ -447,11 +433,17 @@ class Fit:
             part = None if groups is None else groups[rows]
             lap, y = self.beside(x_new[rows], groups=part), y_new[rows]
             own = precision[rows]
-            eta = self._pulled(lap, y, own)
-            total = own + self.mu * lap.diagonal
-            eta /= total.unsqueeze(1)
-            values.append(self.settings.from_dual(eta, y, lap.deg))
+            value = self.settings.smoother.update(
+                y,
+                lap.pull(self.f),
+                lap.diagonal,
+                lam_scale=lap.lam_scale,
+                precision=own,
+                isolated=lap.deg == 0,
+            )
+            values.append(value)
             counts.append(lap.num_neighbors.cpu())
+            total = own + self.mu * lap.diagonal
             share = own / total
             if with_info:
                 found = certificate_of(lap, share, values[-1], self.y_fair)
@@ -508,17 +500,14 @@ class Fit:
             return self.update(x_new, y_new, y_std, with_info=with_info)
         lap = self.beside(x_new, joint=True, groups=groups)
         own = self.own_weight(y_std, len(x_new))
-        rhs, settings = self._pulled(lap, y_new, own), self.settings
-        strength, precision = settings.strength(rhs), None if y_std is None else own
-        _, solution = smooth(lap, strength, rhs, settings.solver, precision=precision)
-        value = settings.from_dual(solution.value, y_new, lap.deg)
+        smoother, precision = self.settings.smoother, None if y_std is None else own
+        rhs = smoother.to_dual(y_new).double() * own.unsqueeze(1)
+        rhs.addcmul_(self.mu, lap.pull(self.f))
+        strength, solver = smoother.strength(rhs), self.settings.solver
+        _, solution = smooth(lap, strength, rhs, solver, precision=precision)
+        value = smoother.from_dual(solution.value, y_new, lap.deg == 0)
         peers = self._peers([lap.ties], len(x_new)) if with_info else None
         return value, TransformInfo(lap.num_neighbors.cpu(), solution, peers=peers)
-
-    def _pulled(self, lap: GroundedOperator, y_new: Tensor, own: Tensor) -> Tensor:
-        """Outputs of new people in dual coordinates, plus the pull of fitted ones."""
-        eta = self.settings.to_dual(y_new).double() * own.unsqueeze(1)
-        return eta.addcmul_(self.mu, lap.pull(self.f))
 
     def extended(self, x: Tensor, y_hat: Tensor, people: SampleInfo) -> "Fit":
         """The fit with more people, solved from the present solution."""
@@ -528,7 +517,9 @@ class Fit:
         else:  # who is among the nearest of fitted people changes, too
             graph = settings.search(everybody)
         # The inductive step is the natural first guess for those who came.
-        guess = settings.to_dual(self.update(x, y_hat, people.y_std)[0]).double()
+        guess = settings.smoother.to_dual(
+            self.update(x, y_hat, people.y_std)[0]
+        ).double()
         start, y_hat = torch.cat([self.f, guess]), torch.cat([self.y_hat, y_hat])
         people = self.people.joined(people)
         return _solved(settings, everybody, y_hat, graph, self.names, people, start)
@@ -575,7 +566,7 @@ class Fit:
         edge = near.index_select(0, row).nonzero().flatten()
         i, j = row[edge], col[edge]
         t = self.settings.lam * lap.lam_scale * lap.off_diagonal[edge]
-        eta = self.settings.to_dual(y_hat[near]).double()
+        eta = self.settings.smoother.to_dual(y_hat[near]).double()
         residual = own.unsqueeze(1) * (eta - f[near])
         place, inside = near.cumsum(0) - 1, near[j]
         pull = t.unsqueeze(1) * (f[i] - f[j])
@@ -597,7 +588,7 @@ class Fit:
         for end, out in zip(ends, edges, strict=True):
             torch.index_select(number, 0, end.index_select(0, keep), out=out)
         sq_dist, size = self.graph.sq_dist.index_select(0, keep), int(stay.sum())
-        return SimilarityGraph._found(edges, sq_dist, size, self.settings.tau)
+        return SimilarityGraph.from_sorted(edges, sq_dist, size, self.settings.tau)
 
     def _extended_graph(self, x: Tensor) -> SimilarityGraph:
         """The graph with more people; only pairs with them are searched for."""
@@ -611,7 +602,7 @@ class Fit:
         # By row, then by column, as a search returns edges.
         order = (edges[0] * size + edges[1]).argsort()
         edges, sq_dist = edges[:, order], sq_dist[order]
-        return SimilarityGraph._found(edges, sq_dist, size, settings.tau)
+        return SimilarityGraph.from_sorted(edges, sq_dist, size, settings.tau)
 
     def row(self, i: int) -> Solution:
         """Row ``i`` of the inverse, solved as a column: the matrix is symmetric."""
@@ -632,7 +623,7 @@ class Fit:
 
     def _explained(self, rhs: Tensor) -> Solution:
         """A solve to default accuracy, whatever the solver of the fit."""
-        lam, precision = self.settings.strength(rhs), self.precision
+        lam, precision = self.settings.smoother.strength(rhs), self.precision
         solution: Solution = smooth(self.lap, lam, rhs, Auto(), precision=precision)[1]
         if precision is None:
             return solution
@@ -688,7 +679,7 @@ def fit_people(
     graph: SimilarityGraph | None = None,
 ) -> Fit:
     """Searches the neighbours of everybody, unless known, and smooths outputs."""
-    settings.to_dual(y_hat)  # refuses bad outputs before the search
+    settings.smoother.to_dual(y_hat)  # refuses bad outputs before the search
     if graph is None:
         graph = settings.search(x)
     elif settings.k is not None:
@@ -713,12 +704,12 @@ def _solved(
 ) -> Fit:
     """The fit of people whose graph, and maybe its Laplacian, is known."""
     lap = settings.laplacian(graph) if lap is None else lap
-    lam = settings.strength(y_hat)
-    solver, precision = settings.solver, people.precision
-    groups = None if people.groups is None else people.groups.code
-    value, solution = smooth_outputs(
-        lap, lam, y_hat, solver, settings.link, x0, groups, precision=precision
-    )
+    smoother, eta = settings.smoother, settings.smoother.to_dual(y_hat)
+    if people.groups is None:
+        solution = smoother.solve_dual(lap, eta, precision=people.precision, x0=x0)
+    else:
+        solution = solve_balanced(smoother, lap, eta, people.groups.code, x0=x0)
+    value = smoother.from_dual(solution.value, y_hat, lap.deg == 0)
     lap = balanced(lap, people, solution)
     return Fit(settings, x, y_hat, graph, lap, value, solution, names, people)
 

@@ -1,6 +1,6 @@
 r"""Groups of people in a fit that treats them equally alike, and of those who come.
 
-A balanced fit (:mod:`pyg_glif.solvers.balance`) minimises, at the shares
+A balanced fit (:mod:`pyg_glif.methods.group_balance`) minimises, at the shares
 :math:`\beta` that it has found, :math:`\|f - \hat y\|^2 + \lambda \sum_{ij} \beta_{ij}
 v_{ij} (f_i - f_j)^2`, the sum over pairs, with :math:`\beta_{ij}` the mean of
 :math:`\beta` at both ends. A newcomer is one more coordinate of it: the inductive step

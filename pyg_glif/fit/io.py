@@ -226,7 +226,7 @@ def _rebuilt(
     theta = params["theta"] if old else header["theta"]
     decay = {} if old else {"decay": header["decay"]}
     settings = Settings.of(params, header["tau"], theta, **decay)
-    settings.to_dual(y_hat)  # refuses outputs that a fit would have refused
+    settings.smoother.to_dual(y_hat)  # refuses outputs that a fit would have refused
     graph = SimilarityGraph(
         tensors["edge_index"].long(),
         tensors["sq_dist"],
@@ -237,7 +237,7 @@ def _rebuilt(
     )
     features, outputs = (_names(names) for names in header["names"])
     lap = settings.laplacian(graph)
-    y_fair = settings.from_dual(solution.value, y_hat, lap.deg)
+    y_fair = settings.smoother.from_dual(solution.value, y_hat, lap.deg == 0)
     names = features, outputs
     lap = balanced(lap, people, solution)
     return Fit(settings, x, y_hat, graph, lap, y_fair, solution, names, people)

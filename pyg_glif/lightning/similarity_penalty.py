@@ -5,7 +5,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from pyg_glif._utils.runtime import Unwritten
+from pyg_glif._utils.runtime import Snapshot
 from pyg_glif._utils.validation import (
     check_choice,
     check_kind,
@@ -80,7 +80,7 @@ class SimilarityPenalty(nn.Module):
             check_choice("normalization", normalization, ("nrw", "density"))
         decay = theta if reduction == "consistent" else None
         self.loss = LaplacianLoss(normalization, reduction, decay)
-        self._last: tuple[Unwritten, LaplacianOperator] | None = None
+        self._last: tuple[Snapshot, LaplacianOperator] | None = None
         #: Edges of all graphs so far; without any, the penalty has been zero.
         self.num_edges_seen = 0
 
@@ -103,9 +103,9 @@ class SimilarityPenalty(nn.Module):
     ) -> LaplacianOperator:
         """The Laplacian, kept from the last call if the tensors are the same."""
         given = (x,) if self.tau is not None else (x, edge_index, edge_weight)
-        if self._last is None or not self._last[0].are(given):
+        if self._last is None or not self._last[0].matches(given):
             lap = self._new_laplacian(x, edge_index, edge_weight)
-            self._last = Unwritten(given), lap
+            self._last = Snapshot(given), lap
             self.num_edges_seen += lap.num_edges
         return self._last[1]
 

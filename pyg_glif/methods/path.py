@@ -22,8 +22,11 @@ from pyg_glif._utils.validation import (
 from pyg_glif.errors import ConvergenceWarning
 from pyg_glif.graph import SimilarityGraph, edge_weights
 from pyg_glif.laplacian import LaplacianOperator, dense_entries
-from pyg_glif.links import Link, dual_of_people, outputs_of_people
-from pyg_glif.solvers import Auto, Solver, SolveStatus, smooth, solve_together
+from pyg_glif.links import Link
+from pyg_glif.smoothing import Smoother
+from pyg_glif.solvers import Auto, Solver, SolveStatus
+from pyg_glif.solvers.implicit import smooth
+from pyg_glif.solvers.multi_lam import solve_together
 from pyg_glif.typing import Normalization
 
 #: Columns up to which strengths are solved for together.
@@ -140,22 +143,19 @@ def glif_path(
     elif radii[-1] > graph.tau:
         msg = f"'taus' must be at most the radius of the graph, {graph.tau:g}"
         raise ValueError(f"{msg} (got {radii[-1]:g})")
-    eta = dual_of_people(link, y_hat).detach()
-    rhs = eta.double().reshape(len(eta), math.prod(eta.shape[1:]))
-    if solver is None and len(eta) <= _DENSE_NODES:
+    rhs = Smoother(link=link).to_dual(y_hat).detach().double()
+    if solver is None and len(rhs) <= _DENSE_NODES:
         sweep = _dense_sweep(graph, radii, theta, normalization, rhs, strengths)
     else:
         sweep = _sparse_sweep(graph, theta, normalization, rhs, strengths, solver)
 
     def outputs(value: Tensor, tau: float, lam: float) -> Tensor:
-        out = value.reshape(eta.shape).to(eta.dtype)
-        if link is None:
-            return out
-        alone = torch.ones(len(eta), dtype=torch.bool, device=eta.device)
-        if lam > 0:
+        isolated = None
+        if link is not None:
             linked = graph.is_within(tau) & (_weights(graph, tau, theta) > 0)
-            alone[graph.edge_index[0, linked]] = False
-        return outputs_of_people(link, out, y_hat.detach(), alone)
+            isolated = torch.ones(len(rhs), dtype=torch.bool, device=rhs.device)
+            isolated[graph.edge_index[0, linked]] = False
+        return Smoother(lam, link=link).from_dual(value, y_hat.detach(), isolated)
 
     def points() -> Iterator[PathPoint]:
         with Progress(len(radii) * len(strengths), "path", progress) as bar:

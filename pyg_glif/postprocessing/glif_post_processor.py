@@ -667,7 +667,7 @@ class GLIFPostProcessor(ParamsMixin):
             fitted.x,
             fitted.y_hat,
             fitted.y_fair,
-            graph=fitted.graph.placed(fitted.x, distance),
+            graph=fitted.graph.with_coordinates(fitted.x, distance),
             context=AuditContext(
                 lap=fitted.graph_lap,
                 distance=distance,

@@ -17,7 +17,7 @@ from pyg_glif._utils.disclosure import Disclosure, spreads_of
 from pyg_glif.explain import Explanation
 from pyg_glif.explain.explanation import Contribution
 from pyg_glif.fit import TransformInfo
-from pyg_glif.links import dual_of_people, outputs_of_people
+from pyg_glif.links import dual_of, outputs_of
 from pyg_glif.postprocessing import GLIFPostProcessor
 from pyg_glif.serve.sample_metadata import Register
 from pyg_glif.tables import FairTable
@@ -215,19 +215,18 @@ class Served:
         """Corrected outputs in the steps of the disclosure rule."""
         link = self.post.link
         eta_hat, eta = (
-            dual_of_people(link, one.double()).reshape(len(y), -1)
-            for one in (y, y_fair)
+            dual_of(link, one.double()).reshape(len(y), -1) for one in (y, y_fair)
         )
         by_row = link is not None and link.by_row
         eta = rule.corrected(eta_hat, eta, own_share, self._spreads, by_row)
         kept = torch.zeros(len(y), dtype=torch.bool)
-        return outputs_of_people(link, eta.reshape(y.shape), y, kept).to(y_fair)
+        return outputs_of(link, eta.reshape(y.shape), y, kept).to(y_fair)
 
     @cached_property
     def _spreads(self) -> tuple[Tensor, Tensor]:
         """Spreads of the model's outputs, where they are averaged."""
         y = self.post.y_hat_.double()
-        return spreads_of(dual_of_people(self.post.link, y).reshape(len(y), -1))
+        return spreads_of(dual_of(self.post.link, y).reshape(len(y), -1))
 
     def frame(self, rows: Sequence[Mapping[str, Any]]) -> Any:
         """Rows as a frame, with the columns that count."""

@@ -29,7 +29,7 @@ from pyg_glif._utils.validation import check_count, check_kind, check_scalar
 from pyg_glif.audit import AuditContext, AuditReport, Bootstrap, audit
 from pyg_glif.explain import Explanation
 from pyg_glif.graph import SimilarityGraph, decay_of, suggest_tau
-from pyg_glif.links import Link, dual_of_people
+from pyg_glif.links import Link, dual_of
 from pyg_glif.model_selection import Guarantee, RiskControl, TuneResult, tune
 from pyg_glif.postprocessing import GLIFPostProcessor
 from pyg_glif.sklearn._input import Form, People, check_takes_text, ids_of
@@ -633,7 +633,7 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         try:
             stage = rehearsal.stage(partial(self._new_table, seed), self._form, tau)
             y_hat = self._signal(stage.outputs)
-            dual_of_people(link, y_hat)
+            dual_of(link, y_hat)
         except ValueError:
             if self.rehearse:
                 raise
@@ -651,7 +651,7 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         else:
             some = torch.zeros(len(x), dtype=torch.bool)
             some[rows] = True
-            found = graph.among(some)
+            found = graph.subgraph(some)
             # Within a radius there are more peers among more people.
             more = (len(x) - 1) / (len(rows) - 1)
         lap = found.laplacian(theta, self.normalization)

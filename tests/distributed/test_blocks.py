@@ -93,7 +93,7 @@ def test_blocks_hold_everybody_once(people):
     assert [one.decode() for one in found] == list(ids)
 
 
-def test_neighbours_are_in_the_same_block_more_often_than_by_chance(people):
+def test_neighbors_are_in_the_same_block_more_often_than_by_chance(people):
     built, graph, _, _, _ = people
     inside = 0
     for block in range(built.num_blocks):

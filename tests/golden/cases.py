@@ -25,12 +25,12 @@ from pyg_glif import (
     LaplacianLoss,
     fair_radius_graph,
     glif_path,
-    glif_worst_case,
     tune,
 )
 from pyg_glif.distances import SensitiveSubspace
 from pyg_glif.distributed import ShardedDataset, ShardedIndex, radius_graph, smooth
 from pyg_glif.links import Logit
+from pyg_glif.methods import smooth_worst_case
 from pyg_glif.model_selection import RiskControl
 from pyg_glif.serve import create_app
 from pyg_glif.sklearn import GLIFClassifier, GLIFRegressor
@@ -276,8 +276,11 @@ def path() -> Numbers:
 def worst_case() -> Numbers:
     y_hat, edge_index, _, weight = graph()
     other = fair_radius_graph(torch.from_numpy(X[:, :2]), tau=0.6)[0]
-    value, found = glif_worst_case(y_hat, [(edge_index, weight), other], lam=0.5)
-    return {"value": pin(value), "energy": pin(found.energy), "b": pin(found.weight)}
+    solution = smooth_worst_case(y_hat, [(edge_index, weight), other], lam=0.5)
+    found = solution.disagreement
+    assert found is not None
+    energy, b = pin(found.energy), pin(found.weight)
+    return {"value": pin(solution.value), "energy": energy, "b": b}
 
 
 @case()

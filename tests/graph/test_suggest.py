@@ -184,14 +184,14 @@ def test_coverage_respects_batch_and_distance(generator):
     message = "'coverage' must be at most 0.666667 for these rows (got 1)"
     with pytest.raises(ValueError, match="for these rows") as caught:
         suggest_tau(x[:3], coverage=1.0, batch=lonely)
-    rest = "The others have fewer than 'min_neighbors' people"
+    rest = "The others have fewer than 'min_neighbors' neighbors"
     assert str(caught.value) == f"{message}. {rest}"
 
 
 def test_coverage_from_a_sample(generator, monkeypatch):
     x = torch.randn(3000, 4, generator=generator)
-    monkeypatch.setattr(suggest, "_ALL_PEOPLE", 2000)
-    monkeypatch.setattr(suggest, "_SOME_PEOPLE", 1500)
+    monkeypatch.setattr(suggest, "_ALL_NODES", 2000)
+    monkeypatch.setattr(suggest, "_SAMPLED_NODES", 1500)
     manhattan = CallableDistance(lambda a, b: (a.unsqueeze(1) - b).abs().sum(2))
     for distance in (None, manhattan):
         tau = suggest_tau(x, coverage=0.8, min_neighbors=2, distance=distance)

@@ -97,7 +97,7 @@ def test_glif_path_of_a_large_graph_equals_single_solves(generator):
         alone = glif_smooth(
             y_hat,
             edge_index[:, keep],
-            edge_weights(sq_dist[keep]),
+            edge_weights(sq_dist[keep], 1e-4),
             lam=point.lam,
             solver=Auto(rtol=1e-9),
         )
@@ -112,7 +112,8 @@ def test_glif_path_without_radii_uses_every_edge(generator):
     (point,) = glif_path(y_hat[:, 0], edge_index, sq_dist, lams=[1.0])
     assert point.tau == math.inf
     assert point.value.shape == (50,)
-    expected = glif_smooth(y_hat[:, 0], edge_index, edge_weights(sq_dist), lam=1.0)
+    weight = edge_weights(sq_dist, 1e-4)
+    expected = glif_smooth(y_hat[:, 0], edge_index, weight, lam=1.0)
     torch.testing.assert_close(point.value, expected, rtol=0, atol=1e-5)
     assert str(point) == "PathPoint(tau=inf, lam=1, value=[50], status=CONVERGED)"
     assert isinstance(point, PathPoint)
@@ -234,7 +235,7 @@ def test_glif_path_with_a_link(generator):
     y_hat = y_hat.softmax(1)
     link = Softmax()
     for point in glif_path(y_hat, edge_index, sq_dist, lams=[0.1, 2.0], link=link):
-        weight = edge_weights(sq_dist)
+        weight = edge_weights(sq_dist, 1e-4)
         expected = glif_smooth(y_hat, edge_index, weight, lam=point.lam, link=link)
         torch.testing.assert_close(point.value, expected, atol=1e-5, rtol=0)
 
