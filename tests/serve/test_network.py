@@ -237,6 +237,8 @@ def test_silent_connections_make_room(
     fit: Path, protocol: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pyg_glif.serve.network.MAX_CONNECTIONS", 8)
+    # The fixture 'port' may still be in a hurry.
+    monkeypatch.setattr("pyg_glif.serve._middleware.PATIENCE", 30.0)
     app = create_app(fit)
     body = b'{"x": [[0, 0, 0]], "y_hat": [0.5]}'
     kind = ["Content-Type: application/json", f"Content-Length: {len(body)}"]
