@@ -296,7 +296,7 @@ def _figures(grid: Mapping[str, Any]) -> list[Figure]:
             "front",
             "What is given up for what",
             "Each point is a setting; the line joins strengths of the radius chosen.",
-            front_chart(front, x, y, kind="kind", order=_KINDS),
+            draw=lambda: front_chart(front, x, y, kind="kind", order=_KINDS),
         )
     ]
     colors = {words["up"]: "#12a37a"}
@@ -315,7 +315,9 @@ def _figures(grid: Mapping[str, Any]) -> list[Figure]:
                 "decisions",
                 "Decisions that change",
                 "People whose decision differs from the model's, by group.",
-                bar_chart(groups, "people", "group", color="way", colors=colors),
+                draw=lambda: bar_chart(
+                    groups, "people", "group", color="way", colors=colors
+                ),
             )
         )
     edges = grid["edges"]
@@ -329,7 +331,9 @@ def _figures(grid: Mapping[str, Any]) -> list[Figure]:
             "movement",
             "People affected",
             "How many people move how far.",
-            histogram(bars, "from", "to", "people", color="group", title=title),
+            draw=lambda: histogram(
+                bars, "from", "to", "people", color="group", title=title
+            ),
         )
     )
     return found
@@ -380,7 +384,9 @@ def _streams(streams: Mapping[str, Any]) -> Figure:
         "What is watched",
         "Points are means by now. Lines hold the true mean at all times at once, if it "
         "is one and the same number throughout. The upright line is the limit.",
-        interval_chart(rows, "mean", "of", color="kind", colors=colors, limit="limit"),
+        draw=lambda: interval_chart(
+            rows, "mean", "of", color="kind", colors=colors, limit="limit"
+        ),
     )
 
 
