@@ -228,7 +228,7 @@ def audit(
     rates = list(group_rates(named, unlike, both, labels))
     measures += [draw.rate_gap(rate) for rate in rates]
     if variants is not None:
-        measures += group_measures(draw, both, variants, threshold)
+        measures += group_measures(draw, both, variants, unlike.decision)
     verdict = [
         *pair_verdicts(pairs, unlike, named, len(x), bootstrap.level),
         *gap_verdicts(measures, named),

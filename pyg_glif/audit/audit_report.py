@@ -434,13 +434,13 @@ class AuditReport:
         """The charts of the report, for pages; needs ``pyg_glif[report]``."""
         from pyg_glif.reporting.audit_charts import figures_of
 
-        return figures_of(self)
+        return tuple(figures_of(self))
 
     def to_markdown(self) -> str:
         """The report as text with tables."""
-        from pyg_glif.reporting.audit_page import markdown_of
+        from pyg_glif.reporting.audit_page import render
 
-        return markdown_of(self)
+        return render(self, "report.md")
 
     def to_html(self, path: str | PathLike[str] | None = None) -> str:
         """The report as one page with charts that loads nothing else.
@@ -452,18 +452,18 @@ class AuditReport:
             path (str or Path, optional): Where to write it as well.
                 (default: :obj:`None`)
         """
-        from pyg_glif.reporting.audit_page import page_of
+        from pyg_glif.reporting.audit_page import render
 
-        page = page_of(self)
+        page = render(self, "report.html")
         if path is not None:
             Path(path).write_text(page, encoding="utf-8")
         return page
 
     def _repr_html_(self) -> str:
         """A short form for notebooks, without charts and people; it says so."""
-        from pyg_glif.reporting.audit_page import fragment_of
+        from pyg_glif.reporting.audit_page import render
 
-        return fragment_of(self)
+        return render(self, "report_short.html")
 
     def plot(self) -> Any:
         """A matplotlib figure: deviations from peers, and movement of outputs."""

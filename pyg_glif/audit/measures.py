@@ -172,7 +172,7 @@ def _plain(name: str, title: str, values: list[float]) -> Measure:
 
 
 def group_measures(
-    draw: Draws, both: Tensor, variants: Tensor, threshold: float | None
+    draw: Draws, both: Tensor, variants: Tensor, decided: Tensor | None
 ) -> Iterator[Measure]:
     """Spread, and agreement of decisions, within groups; groups are drawn whole."""
     label = check_labels("variants", variants, both.size(1)).to(both.device)
@@ -192,11 +192,10 @@ def group_measures(
         spread.append(square[several].sqrt().mean(1))
     title = "standard deviation in groups"
     yield draw.mean("group_std", title, "lower", torch.stack(spread, 1))
-    if both.size(2) == 1 and threshold is None:
+    if decided is None:
         return
     agree = []
-    for y in both:
-        decision = y.argmax(1) if y.size(1) > 1 else (y[:, 0] > threshold).long()
+    for decision in decided:
         low = decision.new_zeros(count.numel())
         # The zeros to start from are no decisions, hence 'include_self=False'.
         high = low.scatter_reduce(0, index, decision, "amax", include_self=False)

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from pyg_glif._utils.arrays import to_labels
+from pyg_glif._utils.decisions import decisions
 from pyg_glif._utils.validation import (
     check_group,
     check_known,
@@ -73,10 +74,8 @@ class Unlike:
     ) -> "Unlike":
         """By decisions, or by a difference if it is given or if there are none."""
         decision = None
-        if both.size(2) > 1:
-            decision = both.argmax(2)
-        elif threshold is not None:
-            decision = (both[:, :, 0] > threshold).long()
+        if both.size(2) > 1 or threshold is not None:
+            decision = decisions(both, 0.5 if threshold is None else threshold)
         if decision is None and difference is None:
             # Of several people; one has nobody to be compared with.
             spread = both[0].std() if both.size(1) > 1 else both.new_zeros(())

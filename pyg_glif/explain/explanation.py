@@ -313,20 +313,21 @@ class Explanation:
         """The explanation as a chart for pages; needs ``pyg_glif[report]``."""
         header, table = self._table()
         rows = [
-            {"share": 100.0 * part.share, "of": name, "kind": name}
+            {"percent of the result": 100.0 * part.share, "of": name, "kind": name}
             for name, part in self.disclosed.items()
         ]
-        spec = bar_chart(
-            [{**row, "percent of the result": row["share"]} for row in rows],
-            "percent of the result",
-            "of",
-            color="kind",
-            colors=_COLORS,
-        )
         words = "How much of the result comes from whom."
-        return (
-            Figure("shares", "What the result is made of", words, spec, header, table),
+        figure = Figure(
+            "shares",
+            "What the result is made of",
+            words,
+            header,
+            table,
+            draw=lambda: bar_chart(
+                rows, "percent of the result", "of", color="kind", colors=_COLORS
+            ),
         )
+        return (figure,)
 
     def plot(self) -> Any:
         """A matplotlib figure: how much comes from whom."""

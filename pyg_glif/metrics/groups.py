@@ -4,6 +4,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pyg_glif._utils.decisions import decisions
 from pyg_glif._utils.validation import (
     as_floats,
     as_labels,
@@ -146,7 +147,7 @@ def predicted_label(y: Tensor) -> Tensor:  # [N, C] or [N] -> [N]
     check_floating("y", y)
     _check_scores("y", y)
     check_finite("y", y)
-    return y.argmax(dim=1)
+    return decisions(y)
 
 
 def _consistency(label: Tensor, group: Tensor) -> Tensor:

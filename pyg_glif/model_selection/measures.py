@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from pyg_glif._utils.arrays import to_labels
+from pyg_glif._utils.decisions import decisions
 from pyg_glif._utils.validation import (
     check_callable,
     check_exclusive,
@@ -112,9 +113,7 @@ class Measures:
 
     def decide(self, y: Tensor) -> Tensor:  # [N] or [N, C] -> [N]
         """Predicted classes: the largest column, or 1 above the threshold."""
-        if y.dim() == 2 and y.size(1) > 1:
-            return y.argmax(1)
-        return (y.reshape(len(y)) > self._threshold).long()
+        return decisions(y, self._threshold)
 
     def _accuracy(self, y: Tensor) -> float:
         return _mean(self._right(y)[self.known])

@@ -9,6 +9,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from pyg_glif._utils.json import plain
+from pyg_glif._utils.markup import escaped, markdown_table
 from pyg_glif._utils.optional import require
 from pyg_glif._utils.validation import check_choice
 from pyg_glif.reporting.words import percent, shown
@@ -78,13 +79,17 @@ def environment() -> "Environment":
     markupsafe = require("markupsafe", "Pages", "report")
     out: Environment = jinja2.Environment(
         loader=jinja2.PackageLoader("pyg_glif.reporting"),
-        autoescape=True,
+        autoescape=jinja2.select_autoescape(["html"], default_for_string=True),
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
     out.filters["shown"] = shown
     out.filters["percent"] = percent
+    out.filters["md"] = escaped
+    out.filters["markdown"] = lambda table, align="": markdown_table(
+        table.header, [list(map(shown, row)) for row in table.rows], align=align
+    )
     out.policies["json.dumps_function"] = _dumps
     out.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
     # Two assets of our own, and one that was made safe for where it stands.

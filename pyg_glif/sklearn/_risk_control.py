@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from sklearn.base import clone
 from sklearn.model_selection import train_test_split
-from torch import Tensor
 
+from pyg_glif._utils.decisions import decisions
 from pyg_glif._utils.warn import warn_caller
 from pyg_glif.model_selection import Guarantee, RiskControl, TunePoint
 from pyg_glif.model_selection.risk_control import Losses
@@ -96,14 +96,10 @@ class _Arrivals:
         after, info = self.fitted(point).transform(
             self._x, self._before, return_info=True
         )
-        right = [_decided(p) == self._truth for p in (self._before, after)]
+        right = [decisions(p) == self._truth for p in (self._before, after)]
         lost = right[0].double() - right[1].double()
         unlike = info.peers.disparity(after, threshold=0.5).nan_to_num()
         return {"loss": lost.numpy(), "unlike": unlike.numpy()}
-
-
-def _decided(p: Tensor) -> Tensor:  # [N] or [N, C] -> [N]
-    return (p > 0.5).long() if p.dim() == 1 else p.argmax(1)
 
 
 def _is_by_person(value: Any, num: int) -> bool:
