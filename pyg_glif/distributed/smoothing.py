@@ -350,8 +350,8 @@ def _solve(member: Member, job: _Job) -> dict[str, Any]:
         "part": {
             "people": int(starts[member.rank + 1] - starts[member.rank]),
             "edges": op.num_edges,
-            "halo": op.whole.num_halo,
-            "sent": op.whole.num_sent,
+            "halo": op.collectives.num_halo,
+            "sent": op.collectives.num_sent,
         },
     }
 
