@@ -12,7 +12,7 @@ from hypothesis import given, settings, strategies as st
 
 from pyg_glif import GLIFPostProcessor
 from pyg_glif._utils.disclosure import MIN_SHARED
-from pyg_glif.explain.explanation import whole_percents
+from pyg_glif.reporting.words import whole_percents
 from pyg_glif.links import Logit
 from pyg_glif.solvers import CG
 from pyg_glif.tables import FairTable
