@@ -28,14 +28,15 @@ from pyg_glif.reporting import (
     interval_chart,
     number,
 )
-from pyg_glif.serve._background import Later
+from pyg_glif.serve._background import BackgroundTask
+from pyg_glif.serve._loaded_fit import LoadedFit
 from pyg_glif.serve._middleware import COOKIE
 from pyg_glif.serve._reference import routes_of
-from pyg_glif.serve._service import Service
-from pyg_glif.serve._state import Desk
+from pyg_glif.serve._state import AppState
+from pyg_glif.serve._views import grid_content, sample_line, sample_page
 
 # Scripts and styles, by name: nothing else is read, whatever a path says.
-_OWN = ("desk.css", "desk.js")
+_OWN = ("service.css", "service.js")
 _TYPES = {"css": "text/css", "js": "text/javascript"}
 _PAGES = (
     ("/", "Overview"),
@@ -49,15 +50,15 @@ _KINDS = ("other settings", "this radius", "served now", "chosen here")
 _UNLIKE = "difference between similar people"
 
 
-def pages(desk: Desk) -> APIRouter:
-    """Pages over a desk."""
+def pages(state: AppState) -> APIRouter:
+    """Pages of a fit."""
     router = APIRouter(include_in_schema=False)
     env = environment()
     assert env.loader is not None
     env.loader = ChoiceLoader([PackageLoader("pyg_glif.serve"), env.loader])
-    vega = Later("vega", _vega, threading.Lock())
+    vega = BackgroundTask("vega", _vega, threading.Lock())
 
-    shown = _PAGES if desk.monitor is None else (*_PAGES, ("/monitor", "Monitor"))
+    shown = _PAGES if state.monitor is None else (*_PAGES, ("/monitor", "Monitor"))
 
     def page(request: Request, name: str, here: str = "", **values: Any) -> Response:
         root = request.scope.get("root_path", "")
@@ -67,9 +68,9 @@ def pages(desk: Desk) -> APIRouter:
             "pages": shown,
             "here": here,
             "title": dict(shown).get(here, "Person"),
-            "fit_name": desk.name,
-            "info": desk.service.info,
-            "show_people": desk.settings.show_people,
+            "fit_name": state.name,
+            "info": state.fit.info,
+            "show_people": state.settings.show_people,
         }
         return HTMLResponse(env.get_template(name).render(**{**shared, **values}))
 
@@ -79,28 +80,28 @@ def pages(desk: Desk) -> APIRouter:
 
     @router.get("/")
     async def overview(request: Request) -> Response:
-        later = desk.service.audit
-        report = later.ask()
+        task = state.fit.audit
+        report = task.ask()
         if report is None:
-            return waiting(request, "/", "The audit", later.error)
+            return waiting(request, "/", "The audit", task.error)
         return page(
             request,
             "overview.html",
             "/",
             report=report,
-            facts=_facts(desk.service),
+            facts=_facts(state.fit),
             figures=await asyncio.to_thread(report.figures),
             charts=True,
         )
 
     @router.get("/people")
     async def people(request: Request, q: str = "") -> Response:
-        if not desk.settings.show_people:
+        if not state.settings.show_people:
             return page(request, "people.html", "/people")
-        service, query = desk.service, q.strip()[:200]
-        rows, said = await asyncio.to_thread(_found, service, query)
-        found = [service.person(row) for row in rows]
-        names = service.output_names
+        fit, query = state.fit, q.strip()[:200]
+        rows, said = await asyncio.to_thread(_found, fit, query)
+        found = [sample_line(fit, row) for row in rows]
+        names = fit.output_names
         return page(
             request,
             "people.html",
@@ -113,28 +114,28 @@ def pages(desk: Desk) -> APIRouter:
 
     @router.get("/people/{row}")
     async def person(request: Request, row: int) -> Response:
-        service = desk.service
-        if not desk.settings.show_people or not 0 <= row < service.served.num_people:
+        fit = state.fit
+        if not state.settings.show_people or not 0 <= row < fit.num_samples:
             raise HTTPException(404, "nobody there")
-        found = await asyncio.to_thread(service.letter, row)
+        found = await asyncio.to_thread(sample_page, fit, row)
         return page(
             request,
             "person.html",
             "/people/",
-            title=service.served.ids[row],
+            title=fit.ids[row],
             charts=True,
             **found,
         )
 
     @router.get("/what-if")
     async def what_if(request: Request) -> Response:
-        later = desk.service.what_if
-        grid = later.ask()
+        task = state.fit.what_if
+        grid = task.ask()
         if grid is None:
-            return waiting(request, "/what-if", "The grid of settings", later.error)
+            return waiting(request, "/what-if", "The grid of settings", task.error)
         root = request.scope.get("root_path", "")
-        content = desk.service.grid(grid)
-        content |= {"words": _words(desk.service), "person": f"{root}/people/"}
+        content = grid_content(state.fit, grid)
+        content |= {"words": _words(state.fit), "person": f"{root}/people/"}
         return page(
             request,
             "what_if.html",
@@ -146,14 +147,14 @@ def pages(desk: Desk) -> APIRouter:
 
     @router.get("/newcomer")
     async def newcomer(request: Request) -> Response:
-        service = desk.service
+        fit = state.fit
         return page(
             request,
             "newcomer.html",
             "/newcomer",
-            fields=_fields(service),
-            outputs=service.output_names,
-            many=service.served.num_outputs is not None,
+            fields=_fields(fit),
+            outputs=fit.output_names,
+            many=fit.num_outputs is not None,
         )
 
     @router.get("/docs")
@@ -164,23 +165,23 @@ def pages(desk: Desk) -> APIRouter:
             "docs.html",
             "/docs",
             title="For programs",
-            token=desk.settings.token is not None,
-            routes=list(routes_of(request.app.openapi(), desk.service, url)),
+            token=state.settings.token is not None,
+            routes=list(routes_of(request.app.openapi(), state.fit, url)),
         )
 
     @router.get("/monitor")
     async def monitor(request: Request) -> Response:
-        if desk.monitor is None:
+        if state.monitor is None:
             raise HTTPException(404, "there is no monitor. See --monitor")
-        state = desk.monitor.to_dict()
-        figures = [_streams(state["streams"])] if state["num"] else []
+        monitored = state.monitor.to_dict()
+        figures = [_streams(monitored["streams"])] if monitored["num"] else []
         return page(
             request,
             "monitor.html",
             "/monitor",
-            state=state,
+            state=monitored,
             figures=figures,
-            rows=_lines(state["streams"]),
+            rows=_lines(monitored["streams"]),
             charts=True,
         )
 
@@ -192,7 +193,7 @@ def pages(desk: Desk) -> APIRouter:
     async def enter(request: Request) -> Response:
         body = (await request.body()).decode("utf-8", "replace")
         given = parse_qs(body).get("token", [""])[0]
-        if desk.settings.token is None or not desk.settings.is_token(given):
+        if state.settings.token is None or not state.settings.is_token(given):
             await asyncio.sleep(0.5)  # guessing takes time
             failed = page(request, "login.html", failed=True)
             failed.status_code = 403
@@ -201,7 +202,7 @@ def pages(desk: Desk) -> APIRouter:
         found = RedirectResponse(f"{root}/", 303)
         found.set_cookie(
             COOKIE,
-            desk.settings.session,
+            state.settings.session,
             path=root or "/",
             httponly=True,
             samesite="strict",
@@ -216,7 +217,7 @@ def pages(desk: Desk) -> APIRouter:
         elif name in ASSETS:
             text = asset(name)
         else:
-            text = _own(name) if name in _OWN else None
+            text = _own_file(name) if name in _OWN else None
         if text is None:
             raise HTTPException(404, "no such file")
         tag = f'"{hashlib.sha256(text.encode()).hexdigest()[:32]}"'
@@ -236,8 +237,7 @@ _WHEN = ("model", "corrected")
 def _vega(stopped: Callable[[], bool]) -> str:
     """The script that draws charts, from a process of its own.
 
-    Putting it together takes seconds, and in this process nobody would be answered
-    meanwhile.
+    Putting it together takes seconds, in which this process would answer nothing.
     """
     code = "import sys, pyg_glif.reporting as p; sys.stdout.write(p.asset('vega.js'))"
     here = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "PYTHONUTF8": "1"}
@@ -247,25 +247,25 @@ def _vega(stopped: Callable[[], bool]) -> str:
 
 
 @lru_cache
-def _own(name: str) -> str:
-    """A style or script of the desk."""
+def _own_file(name: str) -> str:
+    """A style or script of the fit."""
     return (files("pyg_glif.serve") / "static" / name).read_text(encoding="utf-8")
 
 
-def _found(service: Service, query: str) -> tuple[list[int], str]:
+def _found(fit: LoadedFit, query: str) -> tuple[list[int], str]:
     """People whose id holds a text, or those who moved most; and what was done."""
     if not query:
-        return service.most_moved[:_LISTED], "Those who moved most."
-    rows = service.served.search(query, _LISTED + 1)
+        return fit.most_moved[:_LISTED], "Those who moved most."
+    rows = fit.search(query, _LISTED + 1)
     count = "Nobody" if not rows else f"{len(rows[:_LISTED])}"
     more = " first" if len(rows) > _LISTED else ""
     return rows[:_LISTED], f"{count}{more} whose id contains “{query}”."
 
 
-def _words(service: Service) -> dict[str, Any]:
+def _words(fit: LoadedFit) -> dict[str, Any]:
     """What the what-if page calls things."""
-    decided = service.decide is not None
-    one = service.served.num_outputs is None
+    decided = fit.decide is not None
+    one = fit.num_outputs is None
     return {
         "kinds": _KINDS,
         "unlike": _UNLIKE,
@@ -339,13 +339,13 @@ def _figures(grid: Mapping[str, Any]) -> list[Figure]:
     return found
 
 
-def _facts(service: Service) -> list[tuple[str, Any]]:
+def _facts(fit: LoadedFit) -> list[tuple[str, Any]]:
     """What was fitted, in a few lines."""
-    info = service.info
+    info = fit.info
     near = f"within {number(info['tau'])} {info['unit']}" if info["tau"] else ""
     if info["k"] is not None:
         near = f"the {info['k']} nearest{', ' if near else ''}{near}"
-    counted = [one.name for one in service.served.columns if one.counts]
+    counted = [one.name for one in fit.columns if one.counts]
     return [
         ("who is similar", near or "everybody"),
         ("compared by", counted or f"{info['num_features']} features"),
@@ -390,9 +390,9 @@ def _streams(streams: Mapping[str, Any]) -> Figure:
     )
 
 
-def _fields(service: Service) -> list[dict[str, Any]]:
+def _fields(fit: LoadedFit) -> list[dict[str, Any]]:
     """Fields of the form for newcomers; none if there would be too many."""
-    columns = [one for one in service.served.columns if one.counts]
+    columns = [one for one in fit.columns if one.counts]
     if len(columns) > _FIELDS:
         return []
     found = []

@@ -5,14 +5,14 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pyg_glif.serve._service import Service
+from pyg_glif.serve._loaded_fit import LoadedFit
 
 Schema = Mapping[str, Any]
 # A value of each kind of column, for examples.
 _CELLS = {"number": 0.0, "duration": 1.0, "date": "2024-01-31"}
 
 
-def routes_of(openapi: Schema, service: Service, url: str) -> Iterator[dict[str, Any]]:
+def routes_of(openapi: Schema, fit: LoadedFit, url: str) -> Iterator[dict[str, Any]]:
     """The routes of an OpenAPI description: fields, statuses and a call of each."""
     parts = openapi.get("components", {}).get("schemas", {})
     for path, methods in openapi["paths"].items():
@@ -27,7 +27,7 @@ def routes_of(openapi: Schema, service: Service, url: str) -> Iterator[dict[str,
                 "statuses": [
                     [status, _words(answer)] for status, answer in answers.items()
                 ],
-                "curl": _curl(method, f"{url}{path}", service),
+                "curl": _curl(method, f"{url}{path}", fit),
             }
 
 
@@ -85,27 +85,26 @@ def _kind(schema: Schema, parts: Schema) -> tuple[str, Schema]:
     return str(names.get(kind, kind)), schema if "properties" in schema else {}
 
 
-def _curl(method: str, url: str, service: Service) -> str:
+def _curl(method: str, url: str, fit: LoadedFit) -> str:
     """A call of a route from a command line."""
     words = ["curl"]
-    if service.settings.token is not None:
+    if fit.settings.token is not None:
         words += ["-H", "Authorization: Bearer TOKEN"]
     if method == "post":
         words += ["-H", "Content-Type: application/json"]
-        words += ["-d", json.dumps(_example(service))]
+        words += ["-d", json.dumps(_example(fit))]
     return shlex.join([*words, url])
 
 
-def _example(service: Service) -> dict[str, Any]:
+def _example(fit: LoadedFit) -> dict[str, Any]:
     """A request for one sample, by its columns where they have names."""
-    served = service.served
-    width = served.num_outputs
+    width = fit.num_outputs
     y_hat: Any = 0.5 if width is None else [round(1 / width, 3)] * width
-    if not served.columns:
-        return {"x": [[0.0] * served.post.n_features_in_], "y_hat": [y_hat]}
+    if not fit.columns:
+        return {"x": [[0.0] * fit.post.n_features_in_], "y_hat": [y_hat]}
     row = {
         one.name: one.values[0] if one.values else _CELLS.get(one.kind)
-        for one in served.columns
+        for one in fit.columns
         if one.counts
     }
     return {"rows": [row], "y_hat": [y_hat]}

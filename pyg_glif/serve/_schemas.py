@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from pydantic import (
@@ -16,8 +17,6 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from pyg_glif.serve._loaded_fit import ColumnForm, Served
-
 # Faults of one request that are told, the rest are counted; and letters of a name.
 _MOST, _LONGEST = 20, 100
 # What the monitor can count, of a length that nobody needs to exceed.
@@ -30,7 +29,18 @@ _ISO = (
 _DATE = Annotated[str, Field(pattern=_ISO)]
 
 
-class Fault(BaseModel):
+@dataclass(frozen=True)
+class ColumnForm:
+    """A column of new samples, as forms and schemas need it."""
+
+    name: str
+    kind: str  # "number", "date", "duration" (days) or "category"
+    counts: bool = True  # whether it is a feature
+    nullable: bool = False
+    values: tuple[Any, ...] = ()  # of categories, those of the fit
+
+
+class FieldFault(BaseModel):
     """One thing that is wrong with a request."""
 
     field: str = Field(description="Where, such as 'rows[0].age'.")
@@ -38,10 +48,10 @@ class Fault(BaseModel):
     msg: str = Field(description="What is expected there.")
 
 
-class Faults(BaseModel):
+class RequestFaults(BaseModel):
     """A request that cannot be used."""
 
-    detail: list[Fault]
+    detail: list[FieldFault]
 
 
 class Refusal(BaseModel):
@@ -56,7 +66,7 @@ class Corrected(BaseModel):
     y_fair: list[float] | list[list[float]] = Field(
         description="Corrected outputs; a newcomer without peers keeps theirs."
     )
-    num_peers: list[int] = Field(
+    num_neighbors: list[int] = Field(
         description="Fitted people who are similar. Where people are not shown, a "
         "lower bound: 0 if the correction is withheld, else the least number that a "
         "correction rests on."
@@ -95,7 +105,7 @@ class Explained(BaseModel):
     others_share: float | None = Field(
         description="How much comes from people like those."
     )
-    num_peers: int | None = Field(
+    num_neighbors: int | None = Field(
         description="Fitted people who are similar to them, where people are shown."
     )
     num_others: int | None = Field(
@@ -153,50 +163,49 @@ class Info(BaseModel):
     )
 
 
-class Requests:
-    """The models of requests for one fit: its columns, its width, its outputs."""
-
-    def __init__(self, served: Served, max_rows: int) -> None:
-        checks: Any = {"one_form": model_validator(mode="after")(_one_form)}
-        people = _people(served, max_rows)
-        one = _people(served, 1)
-        config = _config(served)
-        self.correct: type[BaseModel] = create_model(
-            "Newcomers",
-            __config__=config,
-            __validators__=checks,
-            **people,
-            ids=(
-                _listed(_ID, 1, max_rows),
-                Field(None, description="Names of the decisions, for the monitor."),
-            ),
-        )
-        self.explain: type[BaseModel] = create_model(
-            "Explain",
-            __config__=config,
-            __validators__=checks,
-            **one,
-            names=(bool, Field(False, description="Whether to name the peers.")),
-            top=(int, Field(10, ge=1, le=100, description="Peers to name.")),
-        )
-
-
-def _config(served: Served) -> ConfigDict:
-    """Nothing is guessed and nothing is left over; one of two forms of people."""
+def request_models(
+    columns: Sequence[ColumnForm],
+    num_features: int,
+    num_outputs: int | None,
+    max_rows: int,
+) -> tuple[type[BaseModel], type[BaseModel]]:
+    """The models of requests to correct and to explain, for one fit."""
     forms = [{"required": ["x"]}]
-    if served.columns:
+    if columns:
         forms.append({"required": ["rows"]})
     extra: Any = {"oneOf": forms}
-    return ConfigDict(extra="forbid", strict=True, json_schema_extra=extra)
+    # Nothing is guessed and nothing is left over.
+    config = ConfigDict(extra="forbid", strict=True, json_schema_extra=extra)
+    checks: Any = {"one_form": model_validator(mode="after")(_one_form)}
+    correct = create_model(
+        "Newcomers",
+        __config__=config,
+        __validators__=checks,
+        **_sample_fields(columns, num_features, num_outputs, max_rows),
+        ids=(
+            _listed(_ID, 1, max_rows),
+            Field(None, description="Names of the decisions, for the monitor."),
+        ),
+    )
+    explain = create_model(
+        "Explain",
+        __config__=config,
+        __validators__=checks,
+        **_sample_fields(columns, num_features, num_outputs, 1),
+        names=(bool, Field(False, description="Whether to name the peers.")),
+        top=(int, Field(10, ge=1, le=100, description="Peers to name.")),
+    )
+    return correct, explain
 
 
-def _people(served: Served, most: int) -> dict[str, Any]:
-    """The fields that describe people."""
+def _sample_fields(
+    columns: Sequence[ColumnForm], num_features: int, width: int | None, most: int
+) -> dict[str, Any]:
+    """The fields that describe samples."""
     number: Any = FiniteFloat
-    row = _listed(number, served.post.n_features_in_)
-    width = served.num_outputs
+    row = _listed(number, num_features)
     y = number if width is None else _listed(number, width)
-    found: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "x": (
             _listed(row, 1, most),
             Field(None, description="People as rows of the fit's coordinates."),
@@ -206,17 +215,17 @@ def _people(served: Served, most: int) -> dict[str, Any]:
             Field(description="Outputs of the model for them."),
         ),
     }
-    if served.columns:
+    if columns:
         form = create_model(
             "Row",
             __config__=ConfigDict(extra="forbid", strict=True),
-            **{f"c{k}": _cell(one) for k, one in enumerate(served.columns)},
+            **{f"c{k}": _cell(one) for k, one in enumerate(columns)},
         )
-        found["rows"] = (
+        fields["rows"] = (
             _listed(form, 1, most),
             Field(None, description="People by the columns of the table."),
         )
-    return found
+    return fields
 
 
 def _listed(kind: Any, least: int, most: int | None = None) -> Any:

@@ -332,7 +332,7 @@ def service() -> Numbers:
             with TestClient(app, base_url="http://127.0.0.1") as client:
                 answer = client.post("/v1/correct", json=body).json()
             found[name] = pin(answer["y_fair"])
-            found[f"{name}_neighbors"] = pin(answer["num_peers"])
+            found[f"{name}_neighbors"] = pin(answer["num_neighbors"])
     return found
 
 

@@ -25,7 +25,7 @@ def test_correct_gives_the_formula(client: TestClient, known: Numbers) -> None:
     assert found.status_code == 200
     answer = found.json()
     np.testing.assert_allclose(answer["y_fair"], known.corrected(), rtol=1e-6)
-    assert answer["num_peers"] == known.num_peers()
+    assert answer["num_neighbors"] == known.num_peers()
     assert answer["y_fair"][-1] == known.y_new[-1]  # nobody is near: exactly theirs
     assert answer["notes"] == []
     assert answer["fit"] == client.get("/v1/info").json()["fit"]

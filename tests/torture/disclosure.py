@@ -11,9 +11,9 @@ import torch
 from numpy.typing import NDArray
 
 from pyg_glif import GLIFPostProcessor
-from pyg_glif._utils.disclosure import Disclosure
 from pyg_glif.links import Logit
-from pyg_glif.serve._loaded_fit import Served
+from pyg_glif.serve._loaded_fit import LoadedFit
+from pyg_glif.serve._settings import ServiceSettings
 
 from .harness import Campaign, Case
 
@@ -158,13 +158,15 @@ def _answers(case: Case, post: GLIFPostProcessor, x: NDArray[np.float64]) -> Non
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "fit.safetensors"
         post.save(path)
-        served = Served(path, None, Disclosure(least, step))
+        served = LoadedFit(
+            path, None, ServiceSettings(min_shared=least, resolution=step)
+        )
     _, info = post.transform(q, y, return_info=True)
     answer = served.correct(q, y)
     case.check(
-        set(answer.to_dict()) == {"y_fair", "num_peers", "withheld", "certificate"}
+        set(answer.to_dict()) == {"y_fair", "num_neighbors", "withheld", "certificate"}
         # A bound that says no more than whether the correction is withheld.
-        and answer.to_dict()["num_peers"]
+        and answer.to_dict()["num_neighbors"]
         == [0 if few else least for few in answer.to_dict()["withheld"]],
         "an answer tells more",
         str(answer.to_dict()),

@@ -1,4 +1,4 @@
-// The desk's own behaviour: it waits, moves sliders and asks about newcomers.
+// The service's own behaviour: it waits, moves sliders and asks about newcomers.
 (function () {
   "use strict";
 
@@ -215,7 +215,7 @@
   function answered(body, found) {
     const before = body.y_hat[0], after = found.y_fair[0];
     // Where people are not shown, nobody is counted.
-    const peers = found.num_peers ? found.num_peers[0] : null;
+    const peers = found.num_neighbors ? found.num_neighbors[0] : null;
     const withheld = found.withheld && found.withheld[0];
     const who = peers === null ? "people" : peers + (peers === 1 ? " person" : " people");
     byId("words").textContent = withheld
