@@ -112,7 +112,8 @@ def explained(
         closest=closest,
         reasons=reasons,
         num_higher=num_higher,
-        output_names=fitted.names[1] or (None if features is None else features.outputs),
+        output_names=fitted.names[1]
+        or (None if features is None else features.outputs),
     )
 
 
@@ -123,7 +124,7 @@ def _contribution(fitted: Fit, weight: Tensor, which: Tensor) -> Contribution:
     effective = effective_number(weight[rows])
     if not rows.numel() or share == 0.0:
         return Contribution(int(rows.numel()), share, None, effective)
-    eta = fitted.settings.to_dual(fitted.y_hat[rows]).double()
+    eta = fitted.settings.smoother.to_dual(fitted.y_hat[rows]).double()
     mean = (weight[rows].unsqueeze(1) * eta).sum(0, keepdim=True) / share
     mean = mean.reshape(fitted.y_hat[:1].shape)
     if fitted.settings.link is not None:
