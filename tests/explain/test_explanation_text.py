@@ -1,4 +1,4 @@
-"""Explanations: numbers that add up, differences and reasons against NumPy, no names."""
+"""Explanations: numbers that add up, differences and reasons by NumPy, no names."""
 
 import json
 from pathlib import Path
