@@ -40,7 +40,7 @@ def bins_of(
             moved = (y[1] - y[0])[:, 0]
         out[f"moved{suffix}"] = _bars(moved, label)
         if decision is not None:
-            out[f"changed{suffix}"] = _changed(*decision, label)
+            out[f"changed{suffix}"] = _changed(decision[1] - decision[0], label)
     out["difference_by_distance"] = _by_distance(pairs)
     out["num_neighbors"] = _counts(num_neighbors)
     return out
@@ -109,13 +109,12 @@ def _bars(values: Tensor, label: Attribute) -> Rows:
     return rows
 
 
-def _changed(before: Tensor, after: Tensor, label: Attribute) -> Rows:
+def _changed(change: Tensor, label: Attribute) -> Rows:
     """Samples whose decision changed, by group and direction."""
     rows = []
     for name, group in zip(label.names, label.members(), strict=True):
-        change, of = (after - before)[group], int(group.sum())
         for way, mask in (("raised", change > 0), ("lowered", change < 0)):
-            count = int(mask.sum())
+            count, of = int(mask[group].sum()), int(group.sum())
             rows.append({"group": name, "way": way, "num_samples": count, "of": of})
     return rows
 

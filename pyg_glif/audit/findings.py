@@ -48,11 +48,13 @@ def pair_verdicts(
             words = f"{of} {are} identical in everything that counts; "
             words += f"{counts[0]:,} of them {got}"
         subset = pairs.pairs.only(which)
+        shares = [share_of(mask, subset, num_samples, level) for mask in chosen]
         yield Verdict(
             name,
             title,
             _corrected(words, [f"{count:,}" for count in counts]),
-            *(share_of(mask, subset, num_samples, level) for mask in chosen),
+            before=shares[0],
+            after=shares[1] if len(shares) > 1 else None,
             num_before=counts[0],
             num_after=counts[1] if len(counts) > 1 else None,
             total=total,

@@ -283,18 +283,18 @@ def group_treatment(
     """Averages, rates and changed decisions of every group of an attribute."""
     whens = ("before", "after")[: len(y)]
     for name, group in zip(label.names, label.members(), strict=True):
-        num, values = int(group.sum()), {}
+        num = int(group.sum())
+        values: dict[str, Any] = {}
         for k, when in enumerate(whens if y.size(2) == 1 else ()):
             values[f"mean_{when}"] = _mean(y[k, group, 0], level)
             if decision is not None:
                 rate = float(decision[k, group].double().mean())
                 values[f"rate_{when}"] = Estimate(rate, *wilson(rate, num, level))
-        changes: dict[str, int] = {}
         if decision is not None and len(y) == 2:
             before, after = decision[:, group]
-            changes["num_raised"] = int((after > before).sum())
-            changes["num_lowered"] = int((after < before).sum())
-        yield GroupTreatment(name, num, **values, **changes)
+            values["num_raised"] = int((after > before).sum())
+            values["num_lowered"] = int((after < before).sum())
+        yield GroupTreatment(name, num, **values)
 
 
 def _mean(value: Tensor, level: float) -> Estimate:
