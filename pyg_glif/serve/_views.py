@@ -13,7 +13,7 @@ from pyg_glif.serve._what_if import WhatIf
 
 # Neighbors named as those that count most.
 _MAX_NEIGHBORS = 20
-_SHARES = ("own_share", "peers_share", "others_share")
+_SHARES = ("own_share", "neighbors_share", "others_share")
 
 
 def grid_content(fit: LoadedFit, grid: WhatIf) -> dict[str, Any]:
@@ -95,14 +95,14 @@ def explanation(
     answer = {
         "text": why.to_text(reasons=True),
         **{name: content[name] for name in _SHARES},
-        "num_neighbors": content["num_peers"],
+        "num_neighbors": content["num_neighbors"],
         "num_others": content["num_others"],
     }
-    for name in ("peers_mean", "others_mean"):
+    for name in ("neighbors_mean", "others_mean"):
         mean = content[name]
         answer[name] = [mean] if isinstance(mean, float) else mean
     if names:
-        answer["peers"] = [
+        answer["neighbors"] = [
             {"id": line["id"], "share": line["cells"][0]}
             for line in _named_neighbors(fit, why, -1, {})[:top]
         ]
