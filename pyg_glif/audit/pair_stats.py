@@ -17,7 +17,7 @@ from pyg_glif._utils.validation import (
     check_group,
     check_known,
     check_labels,
-    check_num_groups,
+    check_two_values,
 )
 from pyg_glif.audit.audit_report import (
     Estimate,
@@ -46,7 +46,7 @@ class Attribute:
             value, named = value
         label = check_labels(name, to_labels(name, value), num).to(device)
         numbers, codes = label.unique(return_inverse=True)
-        check_num_groups(name, numbers.numel())
+        check_two_values(name, numbers)
         if named is not None:
             names = [named[k] for k in numbers.tolist()]
         elif isinstance(value, Tensor):
