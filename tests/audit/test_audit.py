@@ -210,8 +210,8 @@ def test_duplicates_treated_unlike() -> None:
     shown = [(p.first, p.second, p.difference_before) for p in found.identical_before]
     assert shown == [(0, 1, 1.0), (0, 2, 1.0)]
     assert found.facts["num_identical"] == 3
-    assert found.facts["num_identical_apart_before"] == 2
-    assert found.facts["num_identical_apart_after"] == 0
+    assert found.facts["num_identical_differing_before"] == 2
+    assert found.facts["num_identical_differing_after"] == 0
 
 
 def test_report_can_be_exported() -> None:
@@ -366,10 +366,10 @@ def test_the_correction_sets_no_identical_people_apart(
     rows = y.reshape(40, -1)
     before = (rows[i] != rows[j]).any(1) & twins
     assert found.facts["num_identical"] == int(twins.sum())
-    assert found.facts["num_identical_apart_before"] == int(before.sum())
+    assert found.facts["num_identical_differing_before"] == int(before.sum())
     pairs = set(zip(i[before].tolist(), j[before].tolist(), strict=True))
     after = {(p.first, p.second) for p in found.identical_after}
-    assert len(after) == found.facts["num_identical_apart_after"]
+    assert len(after) == found.facts["num_identical_differing_after"]
     assert after <= pairs
     for verdict in found.verdict:
         if verdict.name == "identical":
@@ -405,7 +405,7 @@ def test_differences_beyond_the_error_are_still_told() -> None:
             num_nearest=None,
             context=AuditContext(error=error),
         )
-        assert found.facts["num_identical_apart_after"] == count
+        assert found.facts["num_identical_differing_after"] == count
         assert len(found.lists.identical_after) == count
     for error, message in (
         (torch.zeros(3), "'error' must have the shape of 'y_after'"),

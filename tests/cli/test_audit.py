@@ -74,7 +74,7 @@ def test_audit_before_and_after(shell: Shell, table: Table) -> None:
     assert found["facts"]["largest_movement"] == pytest.approx(moved.max())
     written = json.loads(Path("smooth.json").read_text())
     assert written["certificate"]["status"] == "CONVERGED"
-    for name in ("measures", "people", "charts", "verdict", "groups"):
+    for name in ("measures", "samples", "charts", "verdict", "groups"):
         assert json.dumps(written[name]) == json.dumps(found[name])
 
 
