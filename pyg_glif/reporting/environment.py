@@ -57,8 +57,8 @@ def asset(name: str) -> str:
 @lru_cache
 def digest(name: str) -> str:
     """An asset as a source that a content policy allows, ``'sha256-...'``."""
-    found = hashlib.sha256(asset(name).encode()).digest()
-    return f"'sha256-{base64.b64encode(found).decode()}'"
+    hashed = hashlib.sha256(asset(name).encode()).digest()
+    return f"'sha256-{base64.b64encode(hashed).decode()}'"
 
 
 def environment() -> "Environment":
