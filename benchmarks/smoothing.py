@@ -232,7 +232,7 @@ def path(repeats: int) -> list[dict[str, Any]]:
     weight = edge_weights(sq_dist, THETA)
 
     def all_lams() -> None:
-        for _ in glif_path(y_hat, edge_index, sq_dist, lams=PAPER_LAMS):
+        for _ in glif_path(y_hat, edge_index, sq_dist, lams=PAPER_LAMS, theta=THETA):
             pass
 
     runs: dict[str, Callable[[], Any]] = {
@@ -266,7 +266,9 @@ def _paper_grid(repeats: int) -> dict[str, Any]:
 
     def ours_grid() -> float:
         edge_index, sq_dist = fair_radius_graph(z, taus[-1])
-        points = glif_path(y_hat, edge_index, sq_dist, lams=PAPER_LAMS, taus=taus)
+        points = glif_path(
+            y_hat, edge_index, sq_dist, lams=PAPER_LAMS, taus=taus, theta=THETA
+        )
         return sum(float(point.value[0, 0]) for point in points)
 
     def dense_grid(solve: Callable[[Tensor], Tensor]) -> float:

@@ -359,24 +359,6 @@ def as_laplacian(
     return edge_index
 
 
-def dense_entries(
-    weight: Tensor, normalization: Normalization, batch: Tensor | None = None
-) -> tuple[Tensor, Tensor, Tensor]:  # [N, N] -> a: [N], V: [N, N], scale
-    """Diagonal, negated rest and scale of the Laplacian of a dense matrix.
-
-    ``weight`` must be symmetric and have no diagonal, in float64.
-    """
-    deg = weight.sum(1)
-    diagonal, rest = _entries(
-        weight,
-        deg,
-        normalization,
-        row_sum=lambda value: value.sum(1),
-        ends=lambda node: (node.unsqueeze(1), node),
-    )
-    return diagonal, rest, _lam_scale(deg, normalization, batch)
-
-
 def entries_beside(
     known: LaplacianOperator,
     outer: tuple[Tensor, Tensor, Tensor],

@@ -393,10 +393,10 @@ NO_CALL = {
     "Certificate", "Disagreement", "NearbyBound", "Noise", "NoiseRoot", "Sensitivity",
     "Uncertainty", "noise_root", "own_shares", "smooth_worst_case",
     "WorstCase", "free_directions", "smooth", "smooth_outputs",
-    "solve_parts", "solve_together",
+    "solve_parts",
     "Guarantee", "RiskControl", "RiskTest",
     "ColumnSummary", "TableSummary", "Balance", "balance", "group_energies",
-    "group_sizes", "LinearFit", "solve_strengths",
+    "group_sizes", "LinearFit",
 }  # fmt: skip
 
 

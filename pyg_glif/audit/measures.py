@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from pyg_glif._utils.validation import (
-    check_comparable_rows,
     check_count,
     check_labels,
+    check_repeated,
     check_scalar,
 )
 from pyg_glif.audit.audit_report import Estimate, Measure
@@ -178,7 +178,7 @@ def group_measures(
     label = check_labels("variants", variants, both.size(1)).to(both.device)
     _, index, count = label.unique(return_inverse=True, return_counts=True)
     several = count > 1
-    check_comparable_rows("variants", int(several.sum()), count.numel())
+    check_repeated("variants", int(several.sum()), count.numel())
     size = count.view(-1, 1).double()
 
     def mean(value: Tensor) -> Tensor:  # [N, C] -> [G, C]

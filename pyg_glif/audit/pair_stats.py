@@ -17,7 +17,7 @@ from pyg_glif._utils.validation import (
     check_group,
     check_known,
     check_labels,
-    check_num_groups,
+    check_two_values,
 )
 from pyg_glif.audit.audit_report import Estimate, GroupTreatment, Output, Pair, Person
 from pyg_glif.audit.dyadic_ci import Pairs, wilson
@@ -41,7 +41,7 @@ class Attribute:
             value, named = value
         label = check_labels(name, to_labels(name, value), num).to(device)
         found, codes = label.unique(return_inverse=True)
-        check_num_groups(name, found.numel())
+        check_two_values(name, found)
         if named is None:
             named = _names_of(value, codes, found)
         else:

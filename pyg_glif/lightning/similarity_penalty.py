@@ -13,7 +13,7 @@ from pyg_glif._utils.validation import (
     full_precision,
 )
 from pyg_glif.distances import FairDistance
-from pyg_glif.graph import SimilarityGraph
+from pyg_glif.graph import SimilarityGraph, decay_of
 from pyg_glif.laplacian import LaplacianOperator
 from pyg_glif.nn import LaplacianLoss
 from pyg_glif.typing import Normalization
@@ -37,7 +37,8 @@ class SimilarityPenalty(nn.Module):
             ``name`` of :class:`FairClassifier` says. (default: :obj:`None`)
         distance (FairDistance, optional): Who is similar. It is not trained.
             (default: Euclidean)
-        theta (float): Decay of the weights. (default: :obj:`1e-4`)
+        theta (float, optional): Decay of the weights. (default: it follows ``tau``, see
+            :func:`~pyg_glif.graph.decay_of`)
         normalization (str, optional): Form of the Laplacian. (default: :obj:`None`)
         reduction (str): ``"sum"``, ``"mean"`` or, with a ``normalization``,
             ``"consistent"``. (default: ``"mean"``)
@@ -63,7 +64,7 @@ class SimilarityPenalty(nn.Module):
         *,
         tau: float | None = None,
         distance: FairDistance | None = None,
-        theta: float = 1e-4,
+        theta: float | None = None,
         normalization: Normalization = None,
         reduction: Literal["sum", "mean", "consistent"] = "mean",
     ) -> None:
@@ -75,10 +76,14 @@ class SimilarityPenalty(nn.Module):
         if distance is not None:
             check_kind("distance", distance, FairDistance)
         self.distance = distance
-        self.theta = check_scalar("theta", theta, minimum=0.0)
+        if theta is None and tau is not None:
+            theta = float(decay_of(None, tau))
+        self.theta = (
+            None if theta is None else check_scalar("theta", theta, minimum=0.0)
+        )
         if reduction == "consistent":
             check_choice("normalization", normalization, ("nrw", "density"))
-        decay = theta if reduction == "consistent" else None
+        decay = self.theta if reduction == "consistent" else None
         self.loss = LaplacianLoss(normalization, reduction, decay)
         self._last: tuple[Snapshot, LaplacianOperator] | None = None
         #: Edges of all graphs so far; without any, the penalty has been zero.
@@ -125,4 +130,4 @@ class SimilarityPenalty(nn.Module):
 
     def extra_repr(self) -> str:
         """What the printed penalty shows."""
-        return f"lam={self.lam:g}, tau={self.tau}, theta={self.theta:g}"
+        return f"lam={self.lam:g}, tau={self.tau}, theta={self.theta}"

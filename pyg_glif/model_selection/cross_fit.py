@@ -21,11 +21,10 @@ from pyg_glif.graph.knn_index import NeighborPairs
 from pyg_glif.laplacian import LaplacianOperator, entries_beside
 from pyg_glif.links import Link
 from pyg_glif.methods.group_balance import solve_balanced
-from pyg_glif.methods.path import FEW_COLUMNS, solve_strengths
 from pyg_glif.model_selection.splits import Fold
 from pyg_glif.smoothing import Smoother
 from pyg_glif.solvers import Solution, Solver, SolveStatus
-from pyg_glif.solvers.multi_lam import solve_parts
+from pyg_glif.solvers.multi_lam import FEW_COLUMNS, solve_lams, solve_parts
 from pyg_glif.typing import Normalization
 
 # Columns of strengths and folds that are solved side by side. More do not gain.
@@ -281,7 +280,7 @@ class Method:
         size = len(fold.new), len(fold.fitted)
         solved: Iterator[tuple[float, Tensor, SolveStatus]]
         if self.groups is None:
-            solved = solve_strengths(op, eta.double(), lams, self.solver)
+            solved = solve_lams(op, eta.double(), lams, self.solver)
             pull = _matrix(ties, value, size)
         else:
             solved, shares = self._balanced(op, y, self.groups[fold.fitted], lams)

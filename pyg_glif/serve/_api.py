@@ -261,20 +261,20 @@ def _explanation(
     """Explanation of one new sample, with ids of the ``top`` neighbors."""
     why = fit.explain_new(x, y, frame)
     content = why.to_dict(names=fit.disclosure is None)
-    names = ("own_share", "peers_share", "others_share", "num_others")
+    names = ("own_share", "neighbors_share", "others_share", "num_others")
     answer = {name: content[name] for name in names}
-    for name in ("peers_mean", "others_mean"):
+    for name in ("neighbors_mean", "others_mean"):
         mean = content[name]
         answer[name] = [mean] if isinstance(mean, float) else mean
     if top:
-        answer["peers"] = [
+        answer["neighbors"] = [
             {"id": fit.ids[row], "share": share}
             for row, share in fit.contributors(why, top)
         ]
     return {
         "y_fair": [content["y_fair"]],
         "text": why.to_text(reasons=True),
-        "num_neighbors": content["num_peers"],
+        "num_neighbors": content["num_neighbors"],
         **answer,
     }
 

@@ -226,11 +226,12 @@ class LoadedFit:
         hidden: dict[str, Any] = {"closest": None, "reasons": None, "num_higher": None}
         if answer.uncorrected[0]:
             own, none = Contribution(1, 1.0, exact.y_hat), Contribution(0, 0.0)
-            hidden |= {"own": own, "peers": none, "others": none, "is_withheld": True}
+            hidden |= {"own": own, "neighbors": none, "others": none}
+            hidden["is_withheld"] = True
             return replace(exact, y_fair=exact.y_hat, **hidden)
         own = replace(exact.own, share=answer.facts["own_share"][0])
-        peers, others = (
-            self._rounded(rule, part) for part in (exact.peers, exact.others)
+        neighbors, others = (
+            self._rounded(rule, part) for part in (exact.neighbors, exact.others)
         )
         # The three sum to what they summed to.
         total = sum(part.share for part in exact.parts.values())
@@ -239,7 +240,7 @@ class LoadedFit:
             exact,
             y_fair=_tuple(answer.y_fair[0]),
             own=own,
-            peers=replace(peers, share=rest),
+            neighbors=replace(neighbors, share=rest),
             others=others,
             is_counted=False,
             **hidden,

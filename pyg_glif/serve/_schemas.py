@@ -99,7 +99,7 @@ class Explained(BaseModel):
         description="How much of the result is their own output. This and what follows "
         "is null where too few fitted people share it."
     )
-    peers_share: float | None = Field(
+    neighbors_share: float | None = Field(
         description="How much comes from people like them."
     )
     others_share: float | None = Field(
@@ -111,11 +111,11 @@ class Explained(BaseModel):
     num_others: int | None = Field(
         description="Fitted people who are similar to those, where people are shown."
     )
-    peers_mean: list[float] | None = Field(
+    neighbors_mean: list[float] | None = Field(
         description="Average of the model's outputs for peers."
     )
     others_mean: list[float] | None = Field(description="Likewise for the others.")
-    peers: list[Peer] | None = Field(None, description="Only with 'names'.")
+    neighbors: list[Peer] | None = Field(None, description="Only with 'names'.")
     notes: list[str]
     fit: str
 

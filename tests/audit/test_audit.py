@@ -309,11 +309,11 @@ def test_plot() -> None:
         ),
         (
             {"sensitive": {"sex": [0] * 60}},
-            "'sex' must hold at least 2 groups (got 1)",
+            "'sex' must take at least two values (got [0] only)",
         ),
         (
             {"variants": list(range(60))},
-            "'variants' must put at least two rows in one group (got 60 groups of",
+            "'variants' must hold a group of at least 2 rows (got 60 groups of one)",
         ),
     ],
 )

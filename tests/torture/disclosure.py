@@ -99,7 +99,7 @@ def _shares(
     """What can be told from shares, counts and averages is of five in effect."""
     rest = np.delete(np.arange(len(weight)), i)
     others = np.setdiff1d(rest, peers)
-    parts = {"peers": weight[peers], "others": weight[others]}
+    parts = {"neighbors": weight[peers], "others": weight[others]}
     for name, part in parts.items():
         keys = (f"{name}_share", f"num_{name}", f"{name}_mean")
         if part.any() and any(told[key] is not None for key in keys):
@@ -132,7 +132,7 @@ def _difference(case: Case, one: dict[str, Any], cells: Any, weight: Any) -> Non
     case.count("features")
     known = cells.notna().to_numpy()
     case.check(one["num_unknown"] == (~known).sum(), "gaps are miscounted", str(one))
-    theirs = one["theirs"]
+    theirs = one["others"]
     if theirs is None:
         return
     if isinstance(theirs, str):
