@@ -161,9 +161,9 @@ class LoadedFit:
             num_nearest=min(5, self.num_samples - 1) or None,
         )
         if not self.settings.show_people:
-            return report.without_people()
+            return report.without_samples()
         report, frame = report.with_ids(self.ids), self.metadata.frame
-        return report if frame is None else report.with_people(frame)
+        return report if frame is None else report.with_features(frame)
 
     def _explore(self, stopped: Callable[[], bool]) -> WhatIf:
         """The fitted samples under other settings."""
