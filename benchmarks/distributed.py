@@ -205,7 +205,7 @@ def planned(path: Path, tau: float) -> dict[str, Any]:
     from pyg_glif.distributed import plan
 
     size = len(np.load(path, mmap_mode="r"))
-    found = plan(path, people=size, workers=1, cores=2, tau=tau)
+    found = plan(path, num_samples=size, workers=1, cores=2, tau=tau)
     hours = {"build": found.build_hours, "search": found.search_hours}
     hours["solve"] = found.solve_hours
     return {

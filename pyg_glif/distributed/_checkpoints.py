@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pyg_glif.distributed._communicator import Member
+from pyg_glif.distributed._communicator import Communicator
 from pyg_glif.distributed._store import Store
 
 
@@ -29,7 +29,7 @@ class Checkpoints:
         store: Store,
         key: str,
         every: int,
-        member: Member,
+        member: Communicator,
         blocks: range,
         starts: NDArray[np.int64],
     ) -> None:

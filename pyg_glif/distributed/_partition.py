@@ -18,7 +18,7 @@ from torch import Tensor
 from pyg_glif._utils.collectives import Collectives, once
 from pyg_glif._utils.lanczos import lanczos
 from pyg_glif._utils.sparse import Pattern, csr_tensor
-from pyg_glif.distributed._communicator import Member
+from pyg_glif.distributed._communicator import Communicator
 from pyg_glif.distributed._store import Scratch
 from pyg_glif.graph.weights import edge_weights
 from pyg_glif.laplacian import SELF_WEIGHT, LaplacianOperator
@@ -45,7 +45,7 @@ class Together(Collectives):
 
     def __init__(
         self,
-        member: Member,
+        member: Communicator,
         starts: NDArray[np.int64],
         halo: NDArray[np.int64],
         listener: Listener | None = None,
@@ -301,7 +301,7 @@ def _roots(pattern: Pattern, width: int) -> Tensor:  # -> [width]
 
 
 def part_of(
-    member: Member,
+    member: Communicator,
     shards: Sequence[Callable[[], Shard]],
     starts: NDArray[np.int64],
     theta: float,

@@ -19,7 +19,7 @@ from pyg_glif.distributed._build import KIND, Building
 from pyg_glif.distributed._inputs import Table, as_files
 from pyg_glif.distributed._store import FORMAT, Located, Store, contents_of
 from pyg_glif.distributed.engine import Engine, as_engine
-from pyg_glif.graph.blocks import Block, Frame, as_distance, sample_of
+from pyg_glif.graph.blocks import Block, Frame, PairSample, as_distance, sample_of
 from pyg_glif.registry import build as build_kind, describe
 
 _FEWEST_PAIRS = 8  # of the sample within a radius, to tell a degree from
@@ -206,11 +206,7 @@ class ShardedDataset:
         check_scalar("degree", degree, above=0.0)
         rows, batch = self.sample()
         pairs = sample_of(self.frame, rows, batch, self.num_people)
-        rank = pairs.rank(degree * self.num_people)
-        if rank < _FEWEST_PAIRS:
-            msg = "'tau' must be given where a sample has too few pairs that near"
-            raise ValueError(f"{msg} (got {rank} for degree {degree:g})")
-        return pairs.radius(degree * self.num_people)
+        return radius_for_degree(pairs, degree, self.num_people)
 
     def boxes(self) -> Tensor:  # [num_blocks, 2, B]
         """Boxes around the blocks, in bound coordinates."""
@@ -260,6 +256,15 @@ class ShardedDataset:
         """Raises :class:`~pyg_glif.errors.DamagedFileError` if a file is damaged."""
         for folder, record in _files_of(self.store, self.manifest):
             folder.check(record)
+
+
+def radius_for_degree(pairs: PairSample, degree: float, num_samples: int) -> float:
+    """Radius at which samples have ``degree`` neighbors, from sampled pairs."""
+    rank = pairs.rank(degree * num_samples)
+    if rank < _FEWEST_PAIRS:
+        msg = "'tau' must be given where a sample has too few pairs that near"
+        raise ValueError(f"{msg} (got {rank} for degree {degree:g})")
+    return pairs.radius(degree * num_samples)
 
 
 def _files_of(store: Store, manifest: dict[str, Any]) -> Iterator[Located]:

@@ -20,7 +20,7 @@ from pyg_glif._utils.validation import (
     check_scalar,
 )
 from pyg_glif.distributed._checkpoints import Checkpoints
-from pyg_glif.distributed._communicator import Member
+from pyg_glif.distributed._communicator import Communicator
 from pyg_glif.distributed._inputs import are_paths, as_files
 from pyg_glif.distributed._outputs import outputs_table, write_blocks, write_outputs
 from pyg_glif.distributed._partition import Shard, part_of
@@ -226,7 +226,7 @@ def smooth(
         graph, store, key, lam, decay, normalization, link, solver, parts, mapped,
         checkpoint_every,
     )  # fmt: skip
-    reports = runner.together(_solve, [job] * (len(parts) - 1))
+    reports = runner.run_group(_solve, [job] * (len(parts) - 1))
     written = list(write_outputs(people, store, columns, key, progress))
     content = {
         "graph": graph.store.url,
@@ -295,7 +295,7 @@ def _too_large(graph: ShardedGraph, engine: Engine) -> bool:
     return size > 0.5 * available_memory(torch.device("cpu"))
 
 
-def _solve(member: Member, job: _Job) -> dict[str, Any]:
+def _solve(member: Communicator, job: _Job) -> dict[str, Any]:
     """Solves one part with the others, and writes its people's outputs."""
     graph, people = job.graph, job.graph.people
     cuts = np.array(job.parts)

@@ -7,10 +7,11 @@ import torch
 from torch import Tensor
 
 from pyg_glif._utils.validation import (
-    check_annotators,
     check_choice,
     check_count,
     check_indices,
+    check_judgements,
+    check_pairs,
 )
 from pyg_glif.graph.radius import both_directions
 from pyg_glif.typing import Combine
@@ -79,6 +80,50 @@ def annotator_graph(
     # No nodes have no pairs, and must not divide them.
     low, high = key // max(num_nodes, 1), key % max(num_nodes, 1)
     return both_directions([(low, high, weight)], num_nodes, weight[:0])
+
+
+def check_annotators(
+    pairs: object, weights: object = None
+) -> list[tuple[str, Tensor, Tensor | None]]:
+    """Name, pairs and weights of each annotator, from one tensor or one for each."""
+    pairs = _tensor_of_pairs(pairs)
+    if not isinstance(pairs, (list, tuple)):
+        return [_check_annotator("", pairs, weights)]
+    if not pairs:
+        raise ValueError("'pairs' must hold at least one annotator (got none)")
+    judgements = [None] * len(pairs) if weights is None else weights
+    if not isinstance(judgements, (list, tuple)) or len(judgements) != len(pairs):
+        got = (
+            f"{len(judgements)}"
+            if isinstance(judgements, (list, tuple))
+            else "one tensor"
+        )
+        msg = "'weights' must have one tensor per annotator"
+        raise ValueError(f"{msg} (got {got} for {len(pairs)} annotators)")
+    annotators = enumerate(zip(pairs, judgements, strict=True))
+    return [_check_annotator(f"[{k}]", *parts) for k, parts in annotators]
+
+
+def _tensor_of_pairs(value: object) -> object:
+    """A list of ``(i, j)`` as a tensor; anything else as it is."""
+    if not isinstance(value, (list, tuple)) or not value:
+        return value
+    for pair in value:
+        is_pair = isinstance(pair, (list, tuple)) and len(pair) == 2
+        if not is_pair or any(type(k) is not int for k in pair):
+            return value
+    return torch.tensor(value)
+
+
+def _check_annotator(
+    suffix: str, pairs: object, weights: object
+) -> tuple[str, Tensor, Tensor | None]:
+    """Pairs of one annotator and their weights, if any."""
+    name = f"pairs{suffix}"
+    pairs = check_pairs(name, _tensor_of_pairs(pairs))
+    if weights is None:
+        return name, pairs, None
+    return name, pairs, check_judgements(f"weights{suffix}", weights, len(pairs))
 
 
 def _merge_repeats(

@@ -19,6 +19,7 @@ from pyg_glif.graph._memory import PairSample, sample_pairs
 from pyg_glif.graph._points import as_distance, coordinates
 from pyg_glif.graph.knn import search_nearest
 from pyg_glif.graph.knn_index import KNNIndex
+from pyg_glif.graph.radius import SearchResult
 
 _ALL_PAIRS = 2048
 _EXACT_WORK = 10**9  # pairs times coordinates evaluated without a matrix product
@@ -99,7 +100,12 @@ def suggest_tau(
         if check_scalar("coverage", coverage, above=0.0) > 1.0:
             raise ValueError(f"'coverage' must be at most 1 (got {coverage})")
         check_count("min_neighbors", min_neighbors)
-        reach = _reach(x, min_neighbors, as_distance(distance), batch, generator)
+        fair = as_distance(distance)
+        if x.size(0) <= _ALL_NODES or batch is not None:
+            search = search_nearest(x, min_neighbors, fair, batch)
+            assert search.scale is not None
+            return _covering(search.scale, coverage, x.size(1), search)
+        reach = _sampled_reach(x, min_neighbors, fair, generator)
         return _covering(reach, coverage, x.size(1))
     assert target_degree is not None
     check_scalar("target_degree", target_degree, above=0.0)
@@ -114,18 +120,10 @@ def suggest_tau(
     return distances.kth(sample, rank) if rank > 0 else 0.0
 
 
-def _reach(
-    x: Tensor,
-    k: int,
-    distance: FairDistance,
-    batch: Tensor | None,
-    generator: torch.Generator | None,
+def _sampled_reach(
+    x: Tensor, k: int, distance: FairDistance, generator: torch.Generator | None
 ) -> Tensor:  # -> [A]
-    """Distances of all nodes, or of a sample, to their k-th nearest neighbor."""
-    if x.size(0) <= _ALL_NODES or batch is not None:
-        scale = search_nearest(x, k, distance, batch).scale
-        assert scale is not None
-        return scale
+    """Distances of sampled nodes to their k-th nearest neighbor."""
     if generator is None:
         generator = torch.Generator().manual_seed(0)
     rows = torch.randperm(x.size(0), generator=generator)[:_SAMPLED_NODES].to(x.device)
@@ -135,17 +133,30 @@ def _reach(
     return index.reach(x[rows])
 
 
-def _covering(reach: Tensor, coverage: float, num_features: int) -> float:
+def _covering(
+    reach: Tensor,
+    coverage: float,
+    num_features: int,
+    search: SearchResult | None = None,
+) -> float:
     """Smallest radius that covers the share, and distances tied with it."""
-    reach = reach.sort().values
-    most = float(reach.isfinite().double().mean())
-    rank = math.ceil(coverage * reach.numel() - 1e-9)
-    tau = float(reach[rank - 1])
+    ranked = reach.sort().values
+    most = float(ranked.isfinite().double().mean())
+    rank = math.ceil(coverage * ranked.numel() - 1e-9)
+    tau = float(ranked[rank - 1])
     if math.isinf(tau):
         msg = f"'coverage' must be at most {most:g} for these rows (got {coverage:g})"
         raise ValueError(f"{msg}. The others have fewer than 'min_neighbors' neighbors")
     rounding = 4.0 * (num_features + 16) * torch.finfo(torch.float64).eps
-    return float(reach[reach <= tau * (1.0 + rounding)][-1])
+    limit = tau * (1.0 + rounding)
+    if search is None or search.z is None:
+        return float(ranked[ranked <= limit][-1])
+    # The search adds squares in an order of its own, and a radius a last digit too
+    # small would lose the very pair it was taken from: ask for its exact distance.
+    tied = (reach >= tau * (1.0 - rounding)) & (reach <= limit)
+    pairs = search.edge_index[:, tied[search.edge_index[0]]]
+    exact = exact_distances(search.z, *pairs)
+    return float(exact[exact <= limit].max())
 
 
 class _Distances:

@@ -33,7 +33,7 @@ from pyg_glif._utils.validation import (
     check_not_empty,
     check_pairs,
     check_scalar,
-    check_two_classes,
+    check_two_values,
 )
 from pyg_glif.graph import SimilarityGraph
 from pyg_glif.model_selection.splits import Fold
@@ -80,7 +80,7 @@ class Measures:
             if not bool(self.known.any()):
                 raise ValueError("'mask' must select at least one row (got none)")
         if self.labels is not None:
-            check_two_classes("labels", self.labels[self.known].unique())
+            check_two_values("labels", self.labels[self.known].unique())
         self.score: Function = self._accuracy
         self.score_name = "accuracy"
         if score is not None:
@@ -108,7 +108,7 @@ class Measures:
         self.sensitive: Tensor | None = None
         if sensitive is not None:
             value = check_labels("sensitive", to_labels("sensitive", sensitive), size)
-            check_two_classes("sensitive", value.unique())
+            check_two_values("sensitive", value.unique())
             self.sensitive = value.to(y.device)
 
     def decide(self, y: Tensor) -> Tensor:  # [N] or [N, C] -> [N]

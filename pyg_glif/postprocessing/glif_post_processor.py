@@ -44,8 +44,8 @@ from pyg_glif.audit.audit_report import AuditReport
 from pyg_glif.audit.measures import Bootstrap
 from pyg_glif.distances import FairDistance
 from pyg_glif.errors import NotFittedError
-from pyg_glif.explain.explanation import Explanation, stochastic
-from pyg_glif.explain.facts import Subject, explained, features_of
+from pyg_glif.explain.explanation import Explanation
+from pyg_glif.explain.facts import Subject, explained, features_of, stochastic
 from pyg_glif.fit.certificate import NearbyBound, Sensitivity
 from pyg_glif.fit.display_features import Features
 from pyg_glif.fit.fit import Fit, Settings, fit_people

@@ -7,10 +7,12 @@ that is what is behind them.
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from pyg_glif.reporting.audit_charts import Report, figures_of, ways
+from pyg_glif.reporting.audit_charts import Report, figures_of, plot_of, ways
 from pyg_glif.reporting.environment import environment
 from pyg_glif.reporting.tables import Table
 from pyg_glif.reporting.words import counted, number, percent, shown
+
+__all__ = ["figures_of", "limits_of", "plot_of", "render", "tile_of"]
 
 _STATES = {
     "within": "within the tolerance",
@@ -20,14 +22,14 @@ _STATES = {
 }
 # Names of facts and settings that do not say by themselves what they are.
 _IN_WORDS = {
-    "num_people": "people",
+    "num_samples": "people",
     "num_outputs": "outputs per person",
     "num_edges": "pairs of similar people",
     "num_isolated": "people without peers",
     "num_identical": "pairs identical in everything that counts",
-    "num_identical_apart_before": "of these, not the same output before",
-    "num_identical_apart_after": "of these, not the same output after",
-    "num_without_fitted_peers": "people without peers in the fit",
+    "num_identical_differing_before": "of these, not the same output before",
+    "num_identical_differing_after": "of these, not the same output after",
+    "num_without_fitted_neighbors": "people without peers in the fit",
     "columns": "compared by",
     "ignored": "not looked at",
     "sensitive": "must not count",
@@ -158,7 +160,7 @@ def _short(value: float) -> str:
 
 def _intro(report: Report) -> str:
     facts = report.facts
-    people = counted(facts["num_people"], "person", "people")
+    people = counted(facts["num_samples"], "person", "people")
     pairs = counted(facts["num_edges"], "pair", "pairs")
     outputs = "by the outputs as they are"
     if report.compares:
@@ -278,7 +280,7 @@ def _groups(report: Report) -> Iterator[Table]:
                 else _estimate(value, key.startswith("rate"))
                 for key, value in values
             ]
-            rows.append([group.group, group.num_people, *cells])
+            rows.append([group.group, group.num_samples, *cells])
         header = [name, "people", *(titles[key] for key in keys)]
         yield Table("", f"Groups by {name}", "", header, rows, (1,))
 
@@ -300,10 +302,10 @@ def _samples(report: Report) -> Iterator[Table]:
     for name, (title, samples) in named.items():
         rows = []
         for one in samples:
-            row = [str(report.person(one.index)), one.num_peers]
-            row += [one.before, one.peers_before]
+            row = [str(report.sample_id(one.index)), one.num_neighbors]
+            row += [one.before, one.neighbors_before]
             if report.compares:
-                row += [one.after, one.peers_after, one.moved]
+                row += [one.after, one.neighbors_after, one.moved]
             else:
                 row.append(one.deviation_before)
             rows.append(row)
@@ -314,7 +316,7 @@ def _samples(report: Report) -> Iterator[Table]:
     num, listed = len(lists.isolated), lists.isolated[:_MOST_LISTED]
     if len(listed) < num:
         words += f" The first {len(listed):,} of {num:,}; the JSON form has all."
-    rows = [[str(report.person(one.index)), one.before] for one in listed]
+    rows = [[str(report.sample_id(one.index)), one.before] for one in listed]
     title = "People without peers"
     yield Table("isolated", title, words, ["person", "output"], rows, (1,))
 
@@ -354,7 +356,7 @@ def _pair_table(
         header.append("differ in")
     rows, details = [], []
     for pair in pairs:
-        row = [str(report.person(i)) for i in (pair.first, pair.second)]
+        row = [str(report.sample_id(i)) for i in (pair.first, pair.second)]
         row += [pair.distance, _two(pair.before), pair.difference_before]
         if report.compares:
             row += [_two(pair.after), pair.difference_after]
@@ -371,7 +373,7 @@ def _pair_table(
 
 def _side_by_side(report: Report, pair: Any) -> Table:
     """Features and outputs of two samples, those that differ marked."""
-    names = [str(report.person(i)) for i in (pair.first, pair.second)]
+    names = [str(report.sample_id(i)) for i in (pair.first, pair.second)]
     first, second = (report.features.row(i) for i in (pair.first, pair.second))
     rows = [[name, _known(first[name]), _known(second[name])] for name in first]
     marks = [[1, 2] if first[name] != second[name] else [] for name in first]

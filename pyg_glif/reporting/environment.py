@@ -9,10 +9,10 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from pyg_glif._utils.json import plain
-from pyg_glif._utils.markup import escaped, markdown_table
+from pyg_glif._utils.markup import escaped
 from pyg_glif._utils.optional import require
 from pyg_glif._utils.validation import check_choice
-from pyg_glif.reporting.words import percent, shown
+from pyg_glif.reporting.words import brief, counted, percent, shown
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -57,8 +57,8 @@ def asset(name: str) -> str:
 @lru_cache
 def digest(name: str) -> str:
     """An asset as a source that a content policy allows, ``'sha256-...'``."""
-    found = hashlib.sha256(asset(name).encode()).digest()
-    return f"'sha256-{base64.b64encode(found).decode()}'"
+    hashed = hashlib.sha256(asset(name).encode()).digest()
+    return f"'sha256-{base64.b64encode(hashed).decode()}'"
 
 
 def environment() -> "Environment":
@@ -87,9 +87,8 @@ def environment() -> "Environment":
     out.filters["shown"] = shown
     out.filters["percent"] = percent
     out.filters["md"] = escaped
-    out.filters["markdown"] = lambda table, align="": markdown_table(
-        table.header, [list(map(shown, row)) for row in table.rows], align=align
-    )
+    out.filters["counted"] = counted
+    out.filters["brief"] = brief
     out.policies["json.dumps_function"] = _dumps
     out.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
     # Two assets of our own, and one that was made safe for where it stands.

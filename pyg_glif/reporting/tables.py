@@ -4,6 +4,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from pyg_glif._utils.markup import markdown_table
+from pyg_glif.reporting.words import shown
+
 
 @dataclass(frozen=True)
 class Table:
@@ -28,6 +31,13 @@ class Table:
     numbers: Sequence[int] = ()
     marks: Sequence[Sequence[int]] | None = None
     details: Sequence["Table"] = ()
+
+    def to_markdown(self, aligned: bool = False) -> str:
+        """Header and rows in Markdown, numbers to the right if ``aligned``."""
+        rows = [[shown(value) for value in row] for row in self.rows]
+        columns = range(len(self.header)) if aligned else ()
+        align = "".join("r" if k in self.numbers else "l" for k in columns)
+        return markdown_table(self.header, rows, align=align)
 
 
 @dataclass(frozen=True)

@@ -161,9 +161,9 @@ class LoadedFit:
             num_nearest=min(5, self.num_samples - 1) or None,
         )
         if not self.settings.show_people:
-            return report.without_people()
+            return report.without_samples()
         report, frame = report.with_ids(self.ids), self.metadata.frame
-        return report if frame is None else report.with_people(frame)
+        return report if frame is None else report.with_features(frame)
 
     def _explore(self, stopped: Callable[[], bool]) -> WhatIf:
         """The fitted samples under other settings."""
@@ -226,11 +226,12 @@ class LoadedFit:
         hidden: dict[str, Any] = {"closest": None, "reasons": None, "num_higher": None}
         if answer.uncorrected[0]:
             own, none = Contribution(1, 1.0, exact.y_hat), Contribution(0, 0.0)
-            hidden |= {"own": own, "peers": none, "others": none, "is_withheld": True}
+            hidden |= {"own": own, "neighbors": none, "others": none}
+            hidden["is_withheld"] = True
             return replace(exact, y_fair=exact.y_hat, **hidden)
         own = replace(exact.own, share=answer.facts["own_share"][0])
-        peers, others = (
-            self._rounded(rule, part) for part in (exact.peers, exact.others)
+        neighbors, others = (
+            self._rounded(rule, part) for part in (exact.neighbors, exact.others)
         )
         # The three sum to what they summed to.
         total = sum(part.share for part in exact.parts.values())
@@ -239,7 +240,7 @@ class LoadedFit:
             exact,
             y_fair=_tuple(answer.y_fair[0]),
             own=own,
-            peers=replace(peers, share=rest),
+            neighbors=replace(neighbors, share=rest),
             others=others,
             is_counted=False,
             **hidden,
@@ -298,8 +299,22 @@ class LoadedFit:
         notes = [f"'{column.column}': {_UNSEEN}" for column in columns if column.unseen]
         return self.table.transform(frame), notes
 
+    def contributors(
+        self, why: Explanation, limit: int, own: int = -1
+    ) -> list[tuple[int, float]]:
+        """Rows and shares of the fitted samples that count most, without ``own``."""
+        pairs = zip(why.index.tolist(), why.weight.tolist(), strict=True)
+        return [(row, share) for row, share in pairs if row != own][:limit]
+
     def search(self, text: str, limit: int) -> list[int]:
-        """Rows whose id contains ``text``, those it starts with first."""
+        """Rows whose id contains ``text``, those it starts with first.
+
+        Without a text, the rows that moved most.
+        """
+        if not text:
+            order = self.moved.argsort(descending=True, stable=True)
+            rows: list[int] = order[:limit].tolist()
+            return rows
         text = text.casefold()
         hits = [
             (not name.casefold().startswith(text), row)
@@ -335,12 +350,6 @@ class LoadedFit:
         change = (self.y_fair - self.y_hat).double()
         norm: Tensor = torch.linalg.vector_norm(change.reshape(len(change), -1), dim=1)
         return norm
-
-    @cached_property
-    def most_moved(self) -> list[int]:
-        """Fitted samples by falling movement."""
-        rows: list[int] = self.moved.argsort(descending=True, stable=True).tolist()
-        return rows
 
     @cached_property
     def info(self) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Requests and responses. What a fit takes is described by that fit alone."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -99,7 +99,7 @@ class Explained(BaseModel):
         description="How much of the result is their own output. This and what follows "
         "is null where too few fitted people share it."
     )
-    peers_share: float | None = Field(
+    neighbors_share: float | None = Field(
         description="How much comes from people like them."
     )
     others_share: float | None = Field(
@@ -111,11 +111,11 @@ class Explained(BaseModel):
     num_others: int | None = Field(
         description="Fitted people who are similar to those, where people are shown."
     )
-    peers_mean: list[float] | None = Field(
+    neighbors_mean: list[float] | None = Field(
         description="Average of the model's outputs for peers."
     )
     others_mean: list[float] | None = Field(description="Likewise for the others.")
-    peers: list[Peer] | None = Field(None, description="Only with 'names'.")
+    neighbors: list[Peer] | None = Field(None, description="Only with 'names'.")
     notes: list[str]
     fit: str
 
@@ -289,6 +289,15 @@ def _one_form(self: Any) -> Any:
 def _error(message: str) -> PydanticCustomError:
     """An error whose message is not a template."""
     return PydanticCustomError("people", "{message}", {"message": message})
+
+
+def resolved(value: Any, parts: Mapping[str, Any]) -> Any:
+    """A JSON schema with its references replaced by what they refer to."""
+    if isinstance(value, dict):
+        if "$ref" in value:
+            return resolved(parts[value["$ref"].rpartition("/")[2]], parts)
+        return {key: resolved(inner, parts) for key, inner in value.items()}
+    return [resolved(v, parts) for v in value] if isinstance(value, list) else value
 
 
 def faults(found: Sequence[Any]) -> dict[str, Any]:

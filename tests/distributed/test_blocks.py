@@ -508,7 +508,7 @@ def test_coordinates_that_are_no_numbers_are_named(tmp_path):
 def test_plan_carries_on_what_pruning_leaves(tmp_path, monkeypatch):
     monkeypatch.setattr(planning, "_SIZES", (1000, 2000, 4000, 8000))
     np.save(tmp_path / "x.npy", embedding_like(9000, 32))
-    found = plan(tmp_path / "x.npy", people=80_000, workers=5, cores=4)
+    found = plan(tmp_path / "x.npy", num_samples=80_000, workers=5, cores=4)
     left = [found.left[size] for size in (1000, 2000, 4000, 8000)]
     assert left == sorted(left, reverse=True)
     pairs = {size: share * size**2 for size, share in found.left.items()}
@@ -517,12 +517,12 @@ def test_plan_carries_on_what_pruning_leaves(tmp_path, monkeypatch):
     expected = found.measured * 10**growth / 20 / 0.7
     assert found.search_hours * 3600 == pytest.approx(expected)
     # What it counts depends on the rows alone, not on how busy the machine is.
-    assert plan(tmp_path / "x.npy", people=80_000).left == found.left
+    assert plan(tmp_path / "x.npy", num_samples=80_000).left == found.left
 
 
 def test_plan_without_pruning_grows_by_the_square(tmp_path):
     np.save(tmp_path / "x.npy", isotropic(300, 64))
-    found = plan(tmp_path / "x.npy", people=3000, tau=100.0)
+    found = plan(tmp_path / "x.npy", num_samples=3000, tau=100.0)
     assert (found.exponent, set(found.left)) == (2.0, {300})
 
 

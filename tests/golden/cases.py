@@ -119,13 +119,13 @@ def explain() -> Numbers:
     found: Numbers = {}
     new = post.explain_new(X_NEW[:1], y_hat_new=Y_NEW[:1])
     for name, why in {"fitted": post.explain(3), "new": new}.items():
-        parts = (why.own, why.peers, why.others)
+        parts = (why.own, why.neighbors, why.others)
         found[f"{name}_index"] = pin(why.index[:12])
         found[f"{name}_weight"] = pin(why.weight)
         found[f"{name}_dist"] = pin(why.dist[:12])
-        found[f"{name}_counts"] = [part.num_people for part in parts]
+        found[f"{name}_counts"] = [part.num_samples for part in parts]
         found[f"{name}_shares"] = [part.share for part in parts]
-        found[f"{name}_outputs"] = [why.y_hat, why.y_fair, why.peers_mean]
+        found[f"{name}_outputs"] = [why.y_hat, why.y_fair, why.neighbors_mean]
     return found
 
 
@@ -238,12 +238,13 @@ def command_explain() -> Numbers:
         call("smooth", *read, *words, "--save", fit)
         found = call("explain", fit, "--person", 3, "--names", "--reasons")
     (why,) = found["letters"]
-    names = ("y_hat", "y_fair", "own_share", "peers_share", "peers_mean", "others_mean")
+    names = ("y_hat", "y_fair", "own_share", "neighbors_share", "neighbors_mean")
+    names += ("others_mean",)
     return {
         "told": [why[name] for name in names],
-        "counts": [why["num_peers"], why["num_others"], why["num_higher"]],
+        "counts": [why["num_neighbors"], why["num_others"], why["num_higher"]],
         "sizes": [one["size"] for one in why["closest"]],
-        "contributors": pin([int(one["person"]) for one in why["contributors"][:12]]),
+        "contributors": pin([int(one["sample"]) for one in why["contributors"][:12]]),
         "distances": pin([one["distance"] for one in why["contributors"]]),
     }
 

@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings, strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from pyg_glif.distances import CallableDistance, SensitiveSubspace
 from pyg_glif.graph import fair_radius_graph, suggest, suggest_tau
@@ -144,6 +144,9 @@ def test_suggest_tau_refuses_distances_beyond_float64():
     tied=st.booleans(),
     seed=st.integers(0, 10**6),
 )
+@example(52, 3, 0.5, 1, False, 206)
+@example(18, 3, 0.3, 2, False, 54)
+@example(30, 20, 0.5, 2, False, 455)
 def test_coverage_is_reached_and_no_sooner(
     num_nodes, num_features, coverage, least, tied, seed
 ):

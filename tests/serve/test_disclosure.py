@@ -198,11 +198,11 @@ def test_explanations_tell_no_more_than_corrections(
             assert told["own_share"] == 1.0
             assert "Too few people like you were found" in told["text"]
             continue
-        for name in ("own_share", "peers_share", "others_share"):
+        for name in ("own_share", "neighbors_share", "others_share"):
             if told[name] is not None:
                 steps = told[name] / STEP
                 assert steps == pytest.approx(round(steps), abs=1e-9)
-        for name in ("peers_mean", "others_mean"):
+        for name in ("neighbors_mean", "others_mean"):
             if told[name] is not None:
                 shown += 1
                 steps = told[name][0] / (STEP * spread)

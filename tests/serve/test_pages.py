@@ -59,13 +59,13 @@ def test_people_are_shown_only_if_that_was_asked_for(
         assert names == set(paths) - {"/", "/newcomer", "/v1/info"}
         assert one.status_code == 200
         assert "person 3" in one.text
-        assert named.json()["peers"][0]["id"].startswith("person")
+        assert named.json()["neighbors"][0]["id"].startswith("person")
     else:
         assert names == set()
         assert one.status_code == 404
         assert named.status_code == 403
     assert told.status_code == 200
-    assert "peers" not in told.json()
+    assert "neighbors" not in told.json()
     assert not re.search(r"person \d", told.json()["text"])
     # What fitted people are like is told where they are shown, and only on average.
     assert ("The 5 closest" in told.json()["text"]) == shown
@@ -76,10 +76,10 @@ def test_shares_of_an_explanation_make_up_the_result(
 ) -> None:
     for body, peers in zip(known.bodies(), known.num_peers(), strict=True):
         found = client.post("/v1/explain", json=body).json()
-        shares = [found[f"{who}_share"] for who in ("own", "peers", "others")]
+        shares = [found[f"{who}_share"] for who in ("own", "neighbors", "others")]
         assert sum(shares) == pytest.approx(1.0, abs=1e-6)
         assert found["num_neighbors"] == peers
-        means = [body["y_hat"], found["peers_mean"], found["others_mean"]]
+        means = [body["y_hat"], found["neighbors_mean"], found["others_mean"]]
         parts = [(m, share) for m, share in zip(means, shares, strict=True) if share]
         rebuilt = sum(share * mean[0] for mean, share in parts)
         assert found["y_fair"][0] == pytest.approx(rebuilt, abs=1e-5)
