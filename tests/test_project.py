@@ -152,7 +152,13 @@ DISTRIBUTIONS = {
 # What comes with a front door, by its folder; all else of the package is always there.
 FRONT_DOORS = {"serve": "serve", "distributed": "ray", "reporting": "report"}
 # Parts of what FastAPI is made of.
-BELOW = {"starlette": "fastapi", "pydantic": "fastapi", "pydantic_core": "fastapi"}
+BELOW = {
+    "typing_extensions": "torch",
+    "anyio": "fastapi",
+    "starlette": "fastapi",
+    "pydantic": "fastapi",
+    "pydantic_core": "fastapi",
+}
 
 
 def imported(path: Path) -> set[str]:

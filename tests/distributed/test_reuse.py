@@ -130,9 +130,9 @@ class Between(InProcess):
         self._at("after", label)
         return iter(found)
 
-    def together(self, function, arguments):
+    def run_group(self, function, arguments):
         self._at("before", "solve")
-        found = super().together(function, arguments)
+        found = super().run_group(function, arguments)
         self._at("after", "solve")
         return found
 
