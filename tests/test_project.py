@@ -152,7 +152,7 @@ DISTRIBUTIONS = {
 # What comes with a front door, by its folder; all else of the package is always there.
 FRONT_DOORS = {"serve": "serve", "distributed": "ray", "reporting": "report"}
 # Parts of what FastAPI is made of.
-BELOW = {"starlette": "fastapi", "pydantic": "fastapi", "pydantic_core": "fastapi"}
+BELOW = dict.fromkeys(["anyio", "starlette", "pydantic", "pydantic_core"], "fastapi")
 
 
 def imported(path: Path) -> set[str]:
