@@ -151,9 +151,10 @@ DISTRIBUTIONS = {
 }
 # What comes with a front door, by its folder; all else of the package is always there.
 FRONT_DOORS = {"serve": "serve", "distributed": "ray", "reporting": "report"}
-# Parts of what FastAPI is made of.
+# Parts of a declared distribution.
 BELOW = {
     "typing_extensions": "torch",
+    "markupsafe": "jinja2",
     "anyio": "fastapi",
     "starlette": "fastapi",
     "pydantic": "fastapi",

@@ -160,46 +160,35 @@ class AuditReport:
     A report is about one set of outputs or about two, before and after. It holds plain
     data; ``to_html``, ``to_markdown`` and ``to_dict`` show all of it, and
     :doc:`/report` says how to read it.
-
-    Args:
-        facts (dict): Sizes, movement of outputs, and what others added.
-        verdict (tuple of Verdict): Findings, against what is tolerated.
-        measures (tuple of Measure): Quantities; ``report["neighbor_deviation"]`` is the
-            one of that name.
-        groups (dict): For each attribute, the treatment of its groups.
-        lists (Lists): Samples and pairs that are listed. ``report.worst_before`` and
-            so on are short for its parts.
-        setup (dict): What was compared, and how.
-        made (dict): When, by which versions, from which data.
-        certificate (dict): Status, solver, largest residual and numerical error bound
-            of the solve, not of fairness; empty if the outputs came from elsewhere.
-        bins (dict): Data of the charts, as lists of dictionaries.
-        level (float): Confidence level of intervals.
-        deviation (Tensor): Distance of each output from the average of the neighbors,
-            before and after, ``[N, 2]`` or ``[N, 1]``; zero of isolated samples.
-        moved (Tensor, optional): How far every output moved, ``[N]``.
-        tradeoff (dict, optional): What :func:`~pyg_glif.model_selection.tune` tried.
-        ids (tuple, optional): Ids of the samples.
-        features (Features, optional): Features of the samples, to be shown.
-        lists_samples (bool): Whether samples are shown at all; not after
-            :meth:`without_samples`. (default: :obj:`True`)
     """
 
-    facts: dict[str, Any]
-    verdict: tuple[Verdict, ...]
+    facts: dict[str, Any]  #: Sizes, movement of outputs, and what others added.
+    verdict: tuple[Verdict, ...]  #: Findings, against what is tolerated.
+    #: Quantities; ``report["neighbor_deviation"]`` is the one of that name.
     measures: tuple[Measure, ...]
+    #: For each attribute, the treatment of its groups.
     groups: dict[str, tuple[GroupTreatment, ...]]
+    #: Samples and pairs; ``report.worst_before`` and so on are short for its parts.
     lists: Lists = field(repr=False)
-    setup: dict[str, Any]
-    made: dict[str, Any]
+    setup: dict[str, Any]  #: What was compared, and how.
+    made: dict[str, Any]  #: When, by which versions, from which data.
+    #: Status, solver, largest residual and numerical error bound of the solve, not of
+    #: fairness; empty if the outputs came from elsewhere.
     certificate: dict[str, Any]
+    #: Data of the charts.
     bins: dict[str, list[dict[str, Any]]] = field(repr=False)
-    level: float
+    level: float  #: Confidence level of intervals.
+    #: Distance of each output from the average of the neighbors, before and after,
+    #: ``[N, 2]`` or ``[N, 1]``; zero of isolated samples.
     deviation: Tensor = field(repr=False)
+    #: How far every output moved, ``[N]``.
     moved: Tensor | None = field(default=None, repr=False)
+    #: What :func:`~pyg_glif.model_selection.tune` tried.
     tradeoff: dict[str, Any] | None = field(default=None, repr=False)
-    ids: tuple[Id, ...] | None = field(default=None, repr=False)
+    ids: tuple[Id, ...] | None = field(default=None, repr=False)  #: Ids of the samples.
+    #: Features of the samples, to be shown.
     features: Features | None = field(default=None, repr=False)
+    #: Whether samples are shown at all; not after :meth:`without_samples`.
     lists_samples: bool = True
 
     def __repr__(self) -> str:
@@ -386,17 +375,17 @@ class AuditReport:
         if got != num:
             raise ValueError(f"{message} (got {got} for {num})")
 
-    def _entry(self, one: ListedSample | ListedPair) -> dict[str, Any]:
+    def _entry(self, listed: ListedSample | ListedPair) -> dict[str, Any]:
         """A sample or pair as plain data, with ids and differing features."""
-        if isinstance(one, ListedSample):
-            return {"id": self.sample_id(one.index), **asdict(one)}
-        ids = [self.sample_id(one.first), self.sample_id(one.second)]
-        return {"ids": ids, **asdict(one), "differing": self.differing(one)}
+        if isinstance(listed, ListedSample):
+            return {"id": self.sample_id(listed.index), **asdict(listed)}
+        ids = [self.sample_id(listed.first), self.sample_id(listed.second)]
+        return {"ids": ids, **asdict(listed), "differing": self.differing(listed)}
 
 
-def _fields(one: Any) -> dict[str, Any]:
+def _fields(record: Any) -> dict[str, Any]:
     """A dataclass whose estimates are dictionaries."""
-    values: Mapping[str, Any] = vars(one)
+    values: Mapping[str, Any] = vars(record)
     return {
         name: value._asdict() if isinstance(value, Estimate) else value
         for name, value in values.items()

@@ -28,8 +28,8 @@ def graph_setup(
     graph: SimilarityGraph, distance: FairDistance | None
 ) -> dict[str, Any]:
     """Metric, and radius or number of neighbors, of a graph."""
-    near = {"tau": graph.tau} if graph.k is None else {"k": graph.k}
-    return {"metric": _name(distance, "Euclidean"), **near}
+    reach = {"tau": graph.tau} if graph.k is None else {"k": graph.k}
+    return {"metric": _name(distance, "Euclidean"), **reach}
 
 
 def fit_setup(fit: Fit) -> dict[str, Any]:

@@ -151,16 +151,16 @@ def _differences(
     closest: tuple[Difference, ...] | None = None
     if is_shared(neighbors.numel()):
         dist = fitted.dist_from(subject.x, neighbors)
-        near = neighbors[dist.sort(stable=True).indices[:MIN_SHARED]]
-        closest = _ranked(subject.features, known, near, torch.ones(len(near)))
+        nearest = neighbors[dist.sort(stable=True).indices[:MIN_SHARED]]
+        closest = _ranked(subject.features, known, nearest, torch.ones(len(nearest)))
     reasons: tuple[Difference, ...] | None = None
     part = weight[higher].clamp(min=0.0)
     part = part if float(part.sum()) > 0 else torch.ones_like(part)
     if num_higher is not None and is_shared(effective_number(part)):
         gain = None
         if known.places is not None:
-            apart = fitted.x[higher].double() - subject.x.double()
-            gain = (part.unsqueeze(1) * apart).sum(0) / part.sum()
+            offset = fitted.x[higher].double() - subject.x.double()
+            gain = (part.unsqueeze(1) * offset).sum(0) / part.sum()
             gain = gain[list(known.places)]
         reasons = _ranked(subject.features, known, higher, part.cpu(), gain)
         reasons = tuple(one for one in reasons if one.size > 0.0)
