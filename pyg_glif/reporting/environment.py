@@ -75,8 +75,9 @@ def environment() -> "Environment":
         >>> page.render(name="<script>")
         '<p>&lt;script&gt;</p>'
     """
-    jinja2 = require("jinja2", "Pages", "report")
-    markupsafe = require("markupsafe", "Pages", "report")
+    import jinja2
+    import markupsafe
+
     out: Environment = jinja2.Environment(
         loader=jinja2.PackageLoader("pyg_glif.reporting"),
         autoescape=jinja2.select_autoescape(["html"], default_for_string=True),
