@@ -151,8 +151,9 @@ DISTRIBUTIONS = {
 }
 # What comes with a front door, by its folder; all else of the package is always there.
 FRONT_DOORS = {"serve": "serve", "distributed": "ray", "reporting": "report"}
-# Parts of what FastAPI is made of.
-BELOW = {"starlette": "fastapi", "pydantic": "fastapi", "pydantic_core": "fastapi"}
+# Packages that come with another one.
+BELOW = dict.fromkeys(("anyio", "pydantic", "pydantic_core", "starlette"), "fastapi")
+BELOW["typing_extensions"] = "torch"
 
 
 def imported(path: Path) -> set[str]:
