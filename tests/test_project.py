@@ -151,9 +151,8 @@ DISTRIBUTIONS = {
 }
 # What comes with a front door, by its folder; all else of the package is always there.
 FRONT_DOORS = {"serve": "serve", "distributed": "ray", "reporting": "report"}
-# Packages that come with another one.
-BELOW = dict.fromkeys(("anyio", "pydantic", "pydantic_core", "starlette"), "fastapi")
-BELOW["typing_extensions"] = "torch"
+# Parts of what FastAPI is made of.
+BELOW = dict.fromkeys(["anyio", "starlette", "pydantic", "pydantic_core"], "fastapi")
 
 
 def imported(path: Path) -> set[str]:

@@ -150,18 +150,18 @@ class PartOperator(LaplacianOperator):
         weight: Tensor,
         normalization: Normalization,
         batch: Tensor | None,
-        num_people: int,
+        num_samples: int,
         first: int,
         num_parts: int,
     ) -> None:
         self.whole: Together = together
-        self._num_people, self._first, self._parts = num_people, first, num_parts
+        self._num_samples, self._first, self._parts = num_samples, first, num_parts
         self._set(pattern, weight, normalization, batch)
 
     @property
     def num_nodes(self) -> int:
         """Number of people in all parts."""
-        return self._num_people
+        return self._num_samples
 
     @once
     def longest_row(self) -> int:
@@ -173,8 +173,8 @@ class PartOperator(LaplacianOperator):
     def _mean_roundings(self) -> int:
         """Additions in the longest chain of an average degree, and its division."""
         if self.batch is None:
-            return self._num_people.bit_length() + self._parts + 2
-        return self._num_people + self._parts + 2
+            return self._num_samples.bit_length() + self._parts + 2
+        return self._num_samples + self._parts + 2
 
     @once
     def lam_scale(self) -> Tensor:  # 0-d, or [N] for a batch
@@ -183,7 +183,7 @@ class PartOperator(LaplacianOperator):
             return torch.ones((), dtype=torch.float64)
         deg = self.deg + SELF_WEIGHT
         if self.batch is None:
-            return self.whole.sum(deg.sum()) / self._num_people
+            return self.whole.sum(deg.sum()) / self._num_samples
         every = torch.cat(self.whole._member.gather_any(self.batch.unique())).unique()
         place = torch.searchsorted(every, self.batch)
         zero = deg.new_zeros(len(every))
@@ -254,9 +254,9 @@ class PartOperator(LaplacianOperator):
         pattern, own = self.pattern, self.pattern.num_nodes
         width = own + self.whole.num_halo
         root = _roots(pattern, width)
-        name = torch.full((width,), self._num_people, dtype=torch.int64)
-        people = torch.arange(self._first, self._first + own)
-        name.scatter_reduce_(0, root[:own], people, "amin")
+        name = torch.full((width,), self._num_samples, dtype=torch.int64)
+        dataset = torch.arange(self._first, self._first + own)
+        name.scatter_reduce_(0, root[:own], dataset, "amin")
         while True:
             seen = self.whole.seen(name[root[:own]])
             new = name.scatter_reduce(0, root, seen, "amin")

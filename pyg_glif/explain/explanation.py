@@ -19,20 +19,14 @@ EXPLANATION_VERSION = 2
 
 @dataclass(frozen=True)
 class Contribution:
-    """Part of a result that comes from some samples.
+    """Part of a result that comes from some samples."""
 
-    Args:
-        num_samples (int): Number of these samples.
-        share (float): Their part in the result.
-        mean (float or tuple, optional): Average of the model's outputs for them,
-            weighted by their part; :obj:`None` if there are none, or if it is unknown.
-        effective (float, optional): Number of samples that their weights amount to.
-            (default: ``num_samples``, as for equal weights)
-    """
-
-    num_samples: int
-    share: float
+    num_samples: int  #: Number of these samples.
+    share: float  #: Their part in the result.
+    #: Average of the model's outputs for them, weighted by their part; :obj:`None` if
+    #: there are none, or if it is unknown.
     mean: "Output | None" = None
+    #: Number of samples that their weights amount to; :obj:`None` for equal weights.
     effective: float | None = None
 
     @property
@@ -60,29 +54,20 @@ class Contribution:
 
 @dataclass(frozen=True)
 class Difference:
-    """A feature in which a sample differs from others.
+    """A feature in which a sample differs from others."""
 
-    Args:
-        feature (str): Name of the feature.
-        own (float or str, optional): Value of the sample; :obj:`None` if it is missing.
-        others (float or str, optional): Average of the known values of the others, or
-            the text that most of them have; :obj:`None` if fewer than five share it.
-        num_differing (int): Number of others with another value, or with none.
-        num_others (int): Number of others.
-        size (float): Size by which differences are ranked, in ``unit``.
-        unit (str): ``"standard deviations"``, ``"share of them"``, or for reasons in
-            the units of a table what a distance of one means.
-        num_unknown (int): Number of others whose value is missing.
-    """
-
-    feature: str
-    own: Any
+    feature: str  #: Name of the feature.
+    own: Any  #: Value of the sample; :obj:`None` if it is missing.
+    #: Average of the known values of the others, or the text that most of them have;
+    #: :obj:`None` if fewer than five share it.
     others: Any
-    num_differing: int
-    num_others: int
-    size: float
+    num_differing: int  #: Number of others with another value, or with none.
+    num_others: int  #: Number of others.
+    size: float  #: Size by which differences are ranked, in ``unit``.
+    #: ``"standard deviations"``, ``"share of them"``, or for reasons in the units of a
+    #: table what a distance of one means.
     unit: str
-    num_unknown: int = 0
+    num_unknown: int = 0  #: Number of others whose value is missing.
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,37 +77,6 @@ class Explanation:
     .. math::
         f_i = \sum_j R_{ij} \hat y_j, \qquad
         \mathbf{R} = (\mathbf{I} + \lambda \mathbf{L})^{-1}
-
-    Args:
-        index (Tensor): Fitted samples by falling weight; ``-1`` is the new sample
-            being explained.
-        weight (Tensor): Their share :math:`R_{ij}` in the output, float64. For all
-            but ``"nrw"``, weights are not negative and sum to one over all samples.
-        dist (Tensor): Their fair distance from the sample explained.
-        error_bound (float): Bound on the Euclidean norm of the error of all weights
-            together, also those that were left out.
-        sample (str or int, optional): Id or number of the sample; :obj:`None` for a
-            new one.
-        ids (tuple, optional): Ids of the samples of ``index``; :obj:`None` is the new
-            sample.
-        outputs (Tensor, optional): The model's outputs of the samples of ``index``;
-            NaN for a new sample whose output is unknown.
-        y_hat (float or tuple, optional): The model's output for the sample.
-        y_fair (float or tuple, optional): The smoothed output.
-        own (Contribution): What comes from the sample's own output.
-        neighbors (Contribution): What comes from its neighbors.
-        others (Contribution): What comes from neighbors of neighbors, and on.
-        averaged (str): What is averaged: ``"outputs"``, ``"log-odds"``, ...
-        closest (tuple of Difference, optional): Differences from the nearest neighbors;
-            :obj:`None` if features are unknown or there are fewer than five neighbors.
-        reasons (tuple of Difference, optional): Differences from neighbors with a
-            higher score, by falling size; :obj:`None` if features are unknown, if
-            there are several outputs, or fewer than five such neighbors.
-        num_higher (int, optional): Number of neighbors with a higher smoothed output.
-        output_names (tuple, optional): Names of several outputs.
-        is_counted (bool): Whether texts and tables say how many samples contribute.
-        is_withheld (bool): Whether the output was left as it was, because too few
-            samples share the correction to disclose it.
 
     Shapes:
         - **index**, **weight**, **dist:** :math:`(K)`
@@ -147,24 +101,39 @@ class Explanation:
         0.45
     """
 
+    #: Fitted samples by falling weight; ``-1`` is the new sample being explained.
     index: Tensor
+    #: Their share :math:`R_{ij}` in the output, float64. For all but ``"nrw"``, weights
+    #: are not negative and sum to one over all samples.
     weight: Tensor
-    dist: Tensor
+    dist: Tensor  #: Their fair distance from the sample explained.
+    #: Bound on the Euclidean norm of the error of all weights together, also those that
+    #: were left out.
     error_bound: float = 0.0
+    #: Id or number of the sample; :obj:`None` for a new one.
     sample: str | int | None = None
+    #: Ids of the samples of ``index``; :obj:`None` is the new sample.
     ids: tuple[Any, ...] | None = field(default=None, repr=False)
+    #: The model's outputs of the samples of ``index``; NaN where it is unknown.
     outputs: Tensor | None = field(default=None, repr=False)
-    y_hat: "Output | None" = None
-    y_fair: "Output | None" = None
-    own: Contribution = Contribution(1, 1.0)
-    neighbors: Contribution = Contribution(0, 0.0)
+    y_hat: "Output | None" = None  #: The model's output for the sample.
+    y_fair: "Output | None" = None  #: The smoothed output.
+    own: Contribution = Contribution(1, 1.0)  #: From the sample's own output.
+    neighbors: Contribution = Contribution(0, 0.0)  #: From its neighbors.
+    #: From neighbors of neighbors, and on.
     others: Contribution = Contribution(0, 0.0)
-    averaged: str = "outputs"
+    averaged: str = "outputs"  #: What is averaged, such as ``"log-odds"``.
+    #: Differences from the nearest neighbors; :obj:`None` if features are unknown or
+    #: there are fewer than five neighbors.
     closest: tuple[Difference, ...] | None = None
+    #: Differences from neighbors with a higher score, by falling size; :obj:`None` if
+    #: features are unknown, of several outputs, or for fewer than five such neighbors.
     reasons: tuple[Difference, ...] | None = None
-    num_higher: int | None = None
-    output_names: tuple[Any, ...] | None = None
-    is_counted: bool = True
+    num_higher: int | None = None  #: Number of neighbors with a higher smoothed output.
+    output_names: tuple[Any, ...] | None = None  #: Names of several outputs.
+    is_counted: bool = True  #: Whether texts say how many samples contribute.
+    #: Whether the output was left as it was, because too few samples share the
+    #: correction to disclose it.
     is_withheld: bool = False
 
     def __repr__(self) -> str:

@@ -12,7 +12,7 @@ from pyg_glif._utils.disclosure import (
     shared_mean,
     shared_value,
 )
-from pyg_glif.audit.audit_report import Output
+from pyg_glif.audit.pair_stats import output_of
 from pyg_glif.explain.explanation import Contribution, Difference, Explanation
 from pyg_glif.fit.display_features import Features
 from pyg_glif.fit.fit import Fit
@@ -93,7 +93,7 @@ def explained(
     features = features_of(fitted)
     closest, reasons, num_higher = _differences(fitted, subject, weight, features)
     y_hat, y_fair = (
-        None if y is None else _output(y) for y in (subject.y_hat, subject.y_fair)
+        None if y is None else output_of(y) for y in (subject.y_hat, subject.y_fair)
     )
     return Explanation(
         listed,
@@ -129,7 +129,7 @@ def _contribution(fitted: Fit, weight: Tensor, which: Tensor) -> Contribution:
     mean = mean.reshape(fitted.y_hat[:1].shape)
     if fitted.settings.link is not None:
         mean = fitted.settings.link.from_dual(mean)
-    return Contribution(int(rows.numel()), share, _output(mean), effective)
+    return Contribution(int(rows.numel()), share, output_of(mean), effective)
 
 
 def _differences(
@@ -151,16 +151,16 @@ def _differences(
     closest: tuple[Difference, ...] | None = None
     if is_shared(neighbors.numel()):
         dist = fitted.dist_from(subject.x, neighbors)
-        near = neighbors[dist.sort(stable=True).indices[:MIN_SHARED]]
-        closest = _ranked(subject.features, known, near, torch.ones(len(near)))
+        nearest = neighbors[dist.sort(stable=True).indices[:MIN_SHARED]]
+        closest = _ranked(subject.features, known, nearest, torch.ones(len(nearest)))
     reasons: tuple[Difference, ...] | None = None
     part = weight[higher].clamp(min=0.0)
     part = part if float(part.sum()) > 0 else torch.ones_like(part)
     if num_higher is not None and is_shared(effective_number(part)):
         gain = None
         if known.places is not None:
-            apart = fitted.x[higher].double() - subject.x.double()
-            gain = (part.unsqueeze(1) * apart).sum(0) / part.sum()
+            offset = fitted.x[higher].double() - subject.x.double()
+            gain = (part.unsqueeze(1) * offset).sum(0) / part.sum()
             gain = gain[list(known.places)]
         reasons = _ranked(subject.features, known, higher, part.cpu(), gain)
         reasons = tuple(one for one in reasons if one.size > 0.0)
@@ -196,9 +196,3 @@ def _ranked(
                 Difference(name, value, common, differing, num, size, unit, unknown)
             )
     return tuple(sorted(out, key=lambda difference: -difference.size))
-
-
-def _output(row: Tensor) -> Output:
-    """An output as plain data."""
-    values = row.reshape(-1).tolist()
-    return values[0] if len(values) == 1 else tuple(values)

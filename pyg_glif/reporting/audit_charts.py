@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+from pyg_glif._utils.optional import require
 from pyg_glif.reporting.charts import (
     BEFORE_AFTER,
     band_chart,
@@ -45,7 +46,12 @@ def _before_after(report: Report, name: str, rows: Rows, attribute: str) -> Figu
     group = attribute or "people of"
     across, up = "output before", "output after"
     circles = [
-        {across: r["before"], up: r["after"], "people": r["people"], group: r["group"]}
+        {
+            across: r["before"],
+            up: r["after"],
+            "people": r["num_samples"],
+            group: r["group"],
+        }
         for r in rows
     ]
     return Figure(
@@ -55,7 +61,7 @@ def _before_after(report: Report, name: str, rows: Rows, attribute: str) -> Figu
         "same square, and its size for their number. On the dashed line nothing "
         "changed.",
         [group, "before", "after", "people"],
-        _columns(rows, "group", "before", "after", "people"),
+        _columns(rows, "group", "before", "after", "num_samples"),
         (1, 2, 3),
         draw=lambda: bubble_chart(circles, across, up, count="people", color=group),
     )
@@ -63,7 +69,7 @@ def _before_after(report: Report, name: str, rows: Rows, attribute: str) -> Figu
 
 def _moved(report: Report, name: str, rows: Rows, attribute: str) -> Figure:
     group = attribute or "people of"
-    bars = [{**row, group: row["group"]} for row in rows]
+    bars = [{**r, group: r["group"], "people": r["num_samples"]} for r in rows]
     words, title = "as a distance.", "distance moved"
     if report.facts["num_outputs"] == 1:
         words = "to the right of zero outputs rose."
@@ -73,7 +79,7 @@ def _moved(report: Report, name: str, rows: Rows, attribute: str) -> Figure:
         f"How far outputs moved{_by(attribute)}",
         f"How many people moved how far; {words}",
         [group, "from", "to", "people"],
-        _columns(rows, "group", "from", "to", "people"),
+        _columns(rows, "group", "from", "to", "num_samples"),
         (1, 2, 3),
         draw=lambda: histogram(bars, "from", "to", "people", color=group, title=title),
     )
@@ -95,9 +101,9 @@ def _changed(report: Report, name: str, rows: Rows, attribute: str) -> Figure:
     cells, bars = [], []
     for row in rows:
         direction, sign = directions[row["way"]]
-        cells.append([row["group"], direction, row["people"], row["of"]])
+        cells.append([row["group"], direction, row["num_samples"], row["of"]])
         bars.append(
-            {group: row["group"], "way": direction, "people": sign * row["people"]}
+            {group: row["group"], "way": direction, "people": sign * row["num_samples"]}
         )
     colors = {up: _UP, down: _DOWN}
     return Figure(
@@ -124,7 +130,7 @@ def _differences(report: Report, name: str, rows: Rows, attribute: str) -> Figur
         }
         for row in rows
     ]
-    total = sum(row["pairs"] for row in rows if row["when"] == rows[0]["when"])
+    total = sum(row["num_pairs"] for row in rows if row["when"] == rows[0]["when"])
     return Figure(
         name,
         "Unlike treatment against distance",
@@ -132,7 +138,7 @@ def _differences(report: Report, name: str, rows: Rows, attribute: str) -> Figur
         "people by their distance: the line is the median, the band ends where 90% of "
         "pairs do. Identical people are counted apart.",
         ["when", "from", "to", "pairs", "median", "90%"],
-        _columns(rows, "when", "from", "to", "pairs", "median", "p90"),
+        _columns(rows, "when", "from", "to", "num_pairs", "median", "p90"),
         (1, 2, 3, 4, 5),
         draw=lambda: band_chart(
             points, across, middle, high, color="when", colors=BEFORE_AFTER
@@ -142,7 +148,12 @@ def _differences(report: Report, name: str, rows: Rows, attribute: str) -> Figur
 
 def _degrees(report: Report, name: str, rows: Rows, attribute: str) -> Figure:
     bars = [
-        {**row, "from": row["from"] - 0.5, "to": row["to"] + 0.5, "of": ""}
+        {
+            "from": row["from"] - 0.5,
+            "to": row["to"] + 0.5,
+            "people": row["num_samples"],
+            "of": "",
+        }
         for row in rows
     ]
     isolated = counted(report.facts["num_isolated"], "person has", "people have")
@@ -151,7 +162,7 @@ def _degrees(report: Report, name: str, rows: Rows, attribute: str) -> Figure:
         "Number of peers",
         f"How many peers people have. {isolated} none.",
         ["from", "to", "people"],
-        _columns(rows, "from", "to", "people"),
+        _columns(rows, "from", "to", "num_samples"),
         (0, 1, 2),
         draw=lambda: histogram(bars, "from", "to", "people", color="of", title="peers"),
     )
@@ -161,9 +172,29 @@ _FIGURES: dict[str, Any] = {
     "before_after": _before_after,
     "moved": _moved,
     "changed": _changed,
-    "unlike": _differences,
-    "num_peers": _degrees,
+    "difference": _differences,
+    "num_neighbors": _degrees,
 }
+
+
+def plot_of(report: Report) -> Any:
+    """A matplotlib figure: deviations from neighbors, and movement of outputs."""
+    matplotlib = require("matplotlib.figure", "AuditReport.plot", "plots")
+    figure = matplotlib.Figure(figsize=(9.0, 3.6), layout="constrained")
+    names = ("before", "after") if report.compares else ("outputs",)
+    left, *right = figure.subplots(1, len(names), squeeze=False)[0]
+    num = len(report.deviation)
+    for column, name in enumerate(names):
+        ordered = report.deviation[:, column].sort().values.tolist()
+        style = {"label": name, "color": BEFORE_AFTER[name]}
+        left.step(ordered, [(i + 1) / num for i in range(num)], where="post", **style)
+    left.set(xlabel="distance from peers' average", ylabel="share of people below")
+    left.set_title("better ↖", loc="right", fontsize="medium")
+    left.legend()
+    for axes in right:
+        axes.hist(report.moved.tolist(), bins=40, color=BEFORE_AFTER["after"])
+        axes.set(xlabel="how far outputs moved", ylabel="people", yscale="log")
+    return figure
 
 
 def _rates(report: Report) -> Iterator[Figure]:

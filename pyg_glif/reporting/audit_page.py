@@ -5,12 +5,16 @@ that is what is behind them.
 """
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from math import inf
 from typing import Any
 
-from pyg_glif.reporting.audit_charts import Report, figures_of, ways
+from pyg_glif.reporting.audit_charts import Report, figures_of, plot_of, ways
 from pyg_glif.reporting.environment import environment
 from pyg_glif.reporting.tables import Table
-from pyg_glif.reporting.words import counted, number, percent, shown
+from pyg_glif.reporting.words import number, percent, shown
+
+__all__ = ["figures_of", "limits_of", "plot_of", "render", "tile_of"]
 
 _STATES = {
     "within": "within the tolerance",
@@ -20,14 +24,14 @@ _STATES = {
 }
 # Names of facts and settings that do not say by themselves what they are.
 _IN_WORDS = {
-    "num_people": "people",
+    "num_samples": "people",
     "num_outputs": "outputs per person",
     "num_edges": "pairs of similar people",
     "num_isolated": "people without peers",
     "num_identical": "pairs identical in everything that counts",
-    "num_identical_apart_before": "of these, not the same output before",
-    "num_identical_apart_after": "of these, not the same output after",
-    "num_without_fitted_peers": "people without peers in the fit",
+    "num_identical_differing_before": "of these, not the same output before",
+    "num_identical_differing_after": "of these, not the same output after",
+    "num_without_fitted_neighbors": "people without peers in the fit",
     "columns": "compared by",
     "ignored": "not looked at",
     "sensitive": "must not count",
@@ -44,20 +48,6 @@ _IN_WORDS = {
     "data_sha256": "SHA-256 of features and outputs",
     "files": "SHA-256 of files",
 }
-_LINKS = {
-    "Logit": "log-odds",
-    "Softmax": "log-probabilities",
-    "Log": "logarithms",
-    "Identity": "outputs",
-}
-_MEASURES = (
-    "Laplacian energy is what the correction lowers: squared differences of outputs, "
-    "weighted and added up over all pairs of similar people. A Lipschitz ratio is the "
-    "difference of two people's outputs divided by their distance; as many pairs as "
-    "stated have at most that much. Peers are the people similar to somebody; a "
-    "deviation is the distance of an output from the peers' weighted average. "
-    "Consistency is one less the mean difference from the nearest others."
-)
 # Isolated samples that a page lists; the JSON form lists all.
 _MOST_LISTED = 1000
 
@@ -70,11 +60,11 @@ def render(report: Report, template: str) -> str:
         .render(
             title="Individual fairness audit",
             report=report,
-            intro=_intro(report),
+            intro=_sentences().intro(report),
             tiles=[tile_of(verdict) for verdict in report.verdict],
             setup=Table("", "", "", ["what", "value"], list(_setup(report))),
             columns=_columns(report),
-            certificate=_certificate(report),
+            certificate=_sentences().certificate(report),
             measures=_measures(report),
             groups=list(_groups(report)),
             figures=list(figures_of(report)),
@@ -112,33 +102,14 @@ def tile_of(verdict: Any) -> dict[str, str]:
 
 def limits_of(report: Report) -> list[str]:
     """What the report does not show, in plain words."""
-    setup, facts = report.setup, report.facts
-    lines = [
-        "Similar is what the chosen features, scales and radius call similar. Another "
-        "choice gives another report.",
-        "It describes these people. It does not certify that a model is fair, nor that "
-        "a law is met.",
-        "Treating similar people alike does not make groups equal: gaps between groups "
-        "are shown, not removed.",
-        "If a feature that counts tells the protected attribute, similar people may be "
-        "of one group only, and unlike treatment of the groups does not show in pairs.",
-    ]
-    if facts["num_isolated"]:
-        isolated = counted(facts["num_isolated"], "person has", "people have")
-        lines.append(f"{isolated} no peers. About them this report says nothing.")
-    if setup.get("difference") is not None:
-        lines.append(
-            "Treated unlike means here that outputs are more than "
-            f"{number(setup['difference'])} apart. No decision was looked at."
-        )
-    if not report.certificate:
-        lines.append("Where the outputs came from was not checked.")
-    lines.append(
-        "Intervals say how much the numbers would vary with other people of the same "
-        "kind. They do not cover errors in the data or in the choice of what is "
-        "similar."
-    )
+    lines: list[str] = _sentences().limits(report).splitlines()
     return lines
+
+
+@lru_cache
+def _sentences() -> Any:
+    """Sentences, as macros."""
+    return environment().get_template("audit.txt", globals={"inf": inf}).module
 
 
 def _estimate(estimate: Any, share: bool = False) -> str:
@@ -156,53 +127,18 @@ def _short(value: float) -> str:
     return number(value, 3)
 
 
-def _intro(report: Report) -> str:
-    facts = report.facts
-    people = counted(facts["num_people"], "person", "people")
-    pairs = counted(facts["num_edges"], "pair", "pairs")
-    outputs = "by the outputs as they are"
-    if report.compares:
-        outputs = "before and after correction"
-    date = report.made["date"].replace("T", " ").replace("+00:00", " UTC")
-    return (
-        f"How similar people are treated, {outputs}: {people}, {pairs} of similar "
-        f"people. Made on {date}."
-    )
-
-
 def _setup(report: Report) -> Iterator[tuple[str, str]]:
     """Settings, facts, versions: a title and a value each."""
-    setup, made = report.setup, report.made
-    for name, value in setup.items():
-        if value in (None, False, [], ()) or name in ("table", "unit"):
-            continue
-        yield _IN_WORDS.get(name, name.replace("_", " ")), _setting(name, value, setup)
+    made, unit = report.made, report.setup.get("unit")
+    for name, value in report.setup.items():
+        if value not in (None, False, [], ()) and name not in ("table", "unit"):
+            text = _sentences().setting(name, value, f" {unit}" if unit else "")
+            yield _IN_WORDS.get(name, name.replace("_", " ")), text
     for name, value in report.facts.items():
         yield _IN_WORDS.get(name, name.replace("_", " ")), shown(value)
     yield "date", made["date"]
     yield "versions", ", ".join(f"{n} {v}" for n, v in made["versions"].items())
     yield _IN_WORDS["data_sha256"], made["data_sha256"]
-
-
-def _setting(name: str, value: Any, setup: dict[str, Any]) -> str:
-    match name:
-        case "difference":
-            return f"if outputs are more than {number(value)} apart"
-        case "threshold":
-            return f"yes if the output is above {number(value)}"
-        case "tau" if value == float("inf"):
-            return "any distance"
-        case "tau":
-            return f"{number(value)} {setup.get('unit') or ''}".rstrip()
-        case "theta":
-            return "all equal" if value == 0 else f"exp(-{number(value)} distance²)"
-        case "link":
-            return _LINKS.get(value, str(value))
-        case "lam":
-            return f"λ = {number(value)}"
-        case "files":
-            return "; ".join(f"{file}: {digest}" for file, digest in value.items())
-    return shown(value)
 
 
 def _columns(report: Report) -> Table | None:
@@ -218,25 +154,10 @@ def _columns(report: Report) -> Table | None:
     return Table(
         "",
         "Features, and how each was scaled",
-        f"Distances are in {report.setup.get('unit') or 'units'}. 'Reach' is the "
-        "largest distance that the column alone makes; 'share' its part in how far "
-        "people are apart.",
+        _sentences().columns(report.setup.get("unit")),
         ["column", "kind", "scaled by", "reach", "share", "missing", "note"],
         rows,
         (3, 4, 5),
-    )
-
-
-def _certificate(report: Report) -> str:
-    """The numerical error bound in a sentence."""
-    certificate = report.certificate
-    if not certificate:
-        return ""
-    return (
-        f"The solve by {certificate['solver'].partition('(')[0]} ended as "
-        f"{certificate['status'].lower().replace('_', ' ')}: the corrected "
-        "outputs of all people together are, as a Euclidean norm, at most "
-        f"{certificate['error_bound']:.1e} from the exact minimum."
     )
 
 
@@ -245,7 +166,7 @@ def _measures(report: Report) -> Table:
     return Table(
         "",
         "Measures",
-        f"{_MEASURES} Intervals at level {percent(report.level)}, where there are any.",
+        _sentences().measures(report),
         ["measure", "better", *(names if report.compares else ("value",))],
         [
             [m.title, m.better or "-", *(_estimate(getattr(m, name)) for name in names)]
@@ -278,7 +199,7 @@ def _groups(report: Report) -> Iterator[Table]:
                 else _estimate(value, key.startswith("rate"))
                 for key, value in values
             ]
-            rows.append([group.group, group.num_people, *cells])
+            rows.append([group.group, group.num_samples, *cells])
         header = [name, "people", *(titles[key] for key in keys)]
         yield Table("", f"Groups by {name}", "", header, rows, (1,))
 
@@ -300,21 +221,17 @@ def _samples(report: Report) -> Iterator[Table]:
     for name, (title, samples) in named.items():
         rows = []
         for one in samples:
-            row = [str(report.person(one.index)), one.num_peers]
-            row += [one.before, one.peers_before]
+            row = [str(report.sample_id(one.index)), one.num_neighbors]
+            row += [one.before, one.neighbors_before]
             if report.compares:
-                row += [one.after, one.peers_after, one.moved]
+                row += [one.after, one.neighbors_after, one.moved]
             else:
                 row.append(one.deviation_before)
             rows.append(row)
         yield Table(name, title, "", header, rows, range(1, len(header)))
-    words = (
-        "Nobody is similar to them, so nobody can say whether they are treated alike."
-    )
     num, listed = len(lists.isolated), lists.isolated[:_MOST_LISTED]
-    if len(listed) < num:
-        words += f" The first {len(listed):,} of {num:,}; the JSON form has all."
-    rows = [[str(report.person(one.index)), one.before] for one in listed]
+    words = _sentences().isolated(len(listed), num)
+    rows = [[str(report.sample_id(one.index)), one.before] for one in listed]
     title = "People without peers"
     yield Table("isolated", title, words, ["person", "output"], rows, (1,))
 
@@ -322,25 +239,18 @@ def _samples(report: Report) -> Iterator[Table]:
 def _pairs(report: Report) -> Iterator[Table]:
     """Pairs that the report lists, each also side by side if features are known."""
     num = report.facts["num_identical"]
+    words = _sentences()
     kinds = {
-        "pairs": (
-            "Similar people treated most unlike",
-            "Not identical; ranked by the difference of their outputs.",
-        ),
-        "identical": (
-            "Identical people treated most unlike",
-            f"{counted(num, 'pair is', 'pairs are')} identical in everything that "
-            "counts; these have the largest differences of outputs. Where features "
-            "differ, the difference does not count: their distance is zero.",
-        ),
+        "pairs": ("Similar people treated most unlike", words.pairs()),
+        "identical": ("Identical people treated most unlike", words.identical(num)),
     }
-    for kind, (title, words) in kinds.items():
+    for kind, (title, how) in kinds.items():
         if kind == "identical" and not num:
             continue
         for when in ("before", "after") if report.compares else ("before",):
             pairs = getattr(report.lists, f"{kind}_{when}")
             full = f"{title} {when}" if report.compares else title
-            yield _pair_table(report, f"{kind}-{when}", full, words, pairs)
+            yield _pair_table(report, f"{kind}-{when}", full, how, pairs)
 
 
 def _pair_table(
@@ -354,7 +264,7 @@ def _pair_table(
         header.append("differ in")
     rows, details = [], []
     for pair in pairs:
-        row = [str(report.person(i)) for i in (pair.first, pair.second)]
+        row = [str(report.sample_id(i)) for i in (pair.first, pair.second)]
         row += [pair.distance, _two(pair.before), pair.difference_before]
         if report.compares:
             row += [_two(pair.after), pair.difference_after]
@@ -371,7 +281,7 @@ def _pair_table(
 
 def _side_by_side(report: Report, pair: Any) -> Table:
     """Features and outputs of two samples, those that differ marked."""
-    names = [str(report.person(i)) for i in (pair.first, pair.second)]
+    names = [str(report.sample_id(i)) for i in (pair.first, pair.second)]
     first, second = (report.features.row(i) for i in (pair.first, pair.second))
     rows = [[name, _known(first[name]), _known(second[name])] for name in first]
     marks = [[1, 2] if first[name] != second[name] else [] for name in first]

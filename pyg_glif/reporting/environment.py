@@ -57,8 +57,8 @@ def asset(name: str) -> str:
 @lru_cache
 def digest(name: str) -> str:
     """An asset as a source that a content policy allows, ``'sha256-...'``."""
-    found = hashlib.sha256(asset(name).encode()).digest()
-    return f"'sha256-{base64.b64encode(found).decode()}'"
+    hashed = hashlib.sha256(asset(name).encode()).digest()
+    return f"'sha256-{base64.b64encode(hashed).decode()}'"
 
 
 def environment() -> "Environment":
@@ -75,8 +75,9 @@ def environment() -> "Environment":
         >>> page.render(name="<script>")
         '<p>&lt;script&gt;</p>'
     """
-    jinja2 = require("jinja2", "Pages", "report")
-    markupsafe = require("markupsafe", "Pages", "report")
+    import jinja2
+    import markupsafe
+
     out: Environment = jinja2.Environment(
         loader=jinja2.PackageLoader("pyg_glif.reporting"),
         autoescape=jinja2.select_autoescape(["html"], default_for_string=True),

@@ -21,8 +21,8 @@ from pyg_glif.serve._batching import BusyError
 from pyg_glif.serve._loaded_fit import LoadedFit
 from pyg_glif.serve._metrics import CONTENT_TYPE
 from pyg_glif.serve._middleware import Receive, Scope, Send
-from pyg_glif.serve._state import AppState, state_of
-from pyg_glif.serve._views import explanation, grid_content
+from pyg_glif.serve._state import AppState, monitor_of, state_of
+from pyg_glif.serve._views import grid_content
 
 _REFUSALS: dict[int | str, dict[str, Any]] = {
     code: {"model": schemas.Refusal, "description": why}
@@ -132,7 +132,7 @@ async def explain(request: Request) -> Response:
         frame = fit.frame([row.model_dump(by_alias=True) for row in rows])
     try:
         content = await asyncio.to_thread(
-            explanation, fit, x, y, body.top, body.names, frame
+            _explanation, fit, x, y, frame, body.top if body.names else 0
         )
     except ValueError as error:
         raise RequestFaultError(schemas.refused((), error)) from None
@@ -176,10 +176,7 @@ async def what_if(request: Request) -> Response:
 )
 async def monitor(request: Request) -> Response:
     """The state of the monitor."""
-    watched = state_of(request).monitor
-    if watched is None:
-        raise HTTPException(404, "there is no monitor. See --monitor")
-    return _json(watched.to_dict())
+    return _json(monitor_of(request).to_dict())
 
 
 @router.get("/v1/info", summary="What is served", responses=_REFUSALS)
@@ -227,16 +224,8 @@ def _not_yet(task: BackgroundTask[Any]) -> Response:
 def _request_body(model: type[BaseModel]) -> dict[str, Any]:
     """A request body in the OpenAPI description, references resolved."""
     schema = model.model_json_schema()
-    parts = schema.pop("$defs", {})
-
-    def resolved(value: Any) -> Any:
-        if isinstance(value, dict):
-            if "$ref" in value:
-                return resolved(parts[value["$ref"].rpartition("/")[2]])
-            return {key: resolved(inner) for key, inner in value.items()}
-        return list(map(resolved, value)) if isinstance(value, list) else value
-
-    content = {"application/json": {"schema": resolved(schema)}}
+    schema = schemas.resolved(schema, schema.pop("$defs", {}))
+    content = {"application/json": {"schema": schema}}
     return {"requestBody": {"required": True, "content": content}}
 
 
@@ -264,6 +253,30 @@ def _samples(fit: LoadedFit, body: Any) -> tuple[Tensor, Tensor, list[str]]:
     except (TypeError, ValueError) as error:
         raise RequestFaultError(schemas.refused(("rows",), error)) from None
     return x, y, notes
+
+
+def _explanation(
+    fit: LoadedFit, x: Tensor, y: Tensor, frame: Any, top: int
+) -> dict[str, Any]:
+    """Explanation of one new sample, with ids of the ``top`` neighbors."""
+    why = fit.explain_new(x, y, frame)
+    content = why.to_dict(names=fit.disclosure is None)
+    names = ("own_share", "neighbors_share", "others_share", "num_others")
+    answer = {name: content[name] for name in names}
+    for name in ("neighbors_mean", "others_mean"):
+        mean = content[name]
+        answer[name] = [mean] if isinstance(mean, float) else mean
+    if top:
+        answer["neighbors"] = [
+            {"id": fit.ids[row], "share": share}
+            for row, share in fit.contributors(why, top)
+        ]
+    return {
+        "y_fair": [content["y_fair"]],
+        "text": why.to_text(reasons=True),
+        "num_neighbors": content["num_neighbors"],
+        **answer,
+    }
 
 
 def _json(content: dict[str, Any]) -> Response:

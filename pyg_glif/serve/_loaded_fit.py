@@ -161,9 +161,9 @@ class LoadedFit:
             num_nearest=min(5, self.num_samples - 1) or None,
         )
         if not self.settings.show_people:
-            return report.without_people()
+            return report.without_samples()
         report, frame = report.with_ids(self.ids), self.metadata.frame
-        return report if frame is None else report.with_people(frame)
+        return report if frame is None else report.with_features(frame)
 
     def _explore(self, stopped: Callable[[], bool]) -> WhatIf:
         """The fitted samples under other settings."""
@@ -299,8 +299,22 @@ class LoadedFit:
         notes = [f"'{column.column}': {_UNSEEN}" for column in columns if column.unseen]
         return self.table.transform(frame), notes
 
+    def contributors(
+        self, why: Explanation, limit: int, own: int = -1
+    ) -> list[tuple[int, float]]:
+        """Rows and shares of the fitted samples that count most, without ``own``."""
+        pairs = zip(why.index.tolist(), why.weight.tolist(), strict=True)
+        return [(row, share) for row, share in pairs if row != own][:limit]
+
     def search(self, text: str, limit: int) -> list[int]:
-        """Rows whose id contains ``text``, those it starts with first."""
+        """Rows whose id contains ``text``, those it starts with first.
+
+        Without a text, the rows that moved most.
+        """
+        if not text:
+            order = self.moved.argsort(descending=True, stable=True)
+            rows: list[int] = order[:limit].tolist()
+            return rows
         text = text.casefold()
         hits = [
             (not name.casefold().startswith(text), row)
@@ -336,12 +350,6 @@ class LoadedFit:
         change = (self.y_fair - self.y_hat).double()
         norm: Tensor = torch.linalg.vector_norm(change.reshape(len(change), -1), dim=1)
         return norm
-
-    @cached_property
-    def most_moved(self) -> list[int]:
-        """Fitted samples by falling movement."""
-        rows: list[int] = self.moved.argsort(descending=True, stable=True).tolist()
-        return rows
 
     @cached_property
     def info(self) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Requests and responses. What a fit takes is described by that fit alone."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -289,6 +289,15 @@ def _one_form(self: Any) -> Any:
 def _error(message: str) -> PydanticCustomError:
     """An error whose message is not a template."""
     return PydanticCustomError("people", "{message}", {"message": message})
+
+
+def resolved(value: Any, parts: Mapping[str, Any]) -> Any:
+    """A JSON schema with its references replaced by what they refer to."""
+    if isinstance(value, dict):
+        if "$ref" in value:
+            return resolved(parts[value["$ref"].rpartition("/")[2]], parts)
+        return {key: resolved(inner, parts) for key, inner in value.items()}
+    return [resolved(v, parts) for v in value] if isinstance(value, list) else value
 
 
 def faults(found: Sequence[Any]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from torch import Tensor
 
@@ -151,3 +152,11 @@ def state_of(request: Request) -> AppState:
     """The state of the application that a request has come to."""
     state: AppState = request.app.state.service
     return state
+
+
+def monitor_of(request: Request) -> TreatmentMonitor:
+    """The monitor of the application; raises if there is none."""
+    monitor = state_of(request).monitor
+    if monitor is None:
+        raise HTTPException(404, "there is no monitor. See --monitor")
+    return monitor

@@ -97,13 +97,13 @@ class WhatIf:
         apart = (value[self._row] - value[self._col]).double()
         square = apart.reshape(len(apart), -1).square().sum(1)
         total = float(self._weight.sum())
-        unlike = math.sqrt(float(self._weight @ square) / total) if total else 0.0
+        disagreement = math.sqrt(float(self._weight @ square) / total) if total else 0.0
         order = moved.argsort(descending=True, stable=True)[:MOST_MOVED]
         return {
             "tau": point.tau,
             "lam": point.lam,
             "status": point.status.name,
-            "unlike": unlike,
+            "disagreement": disagreement,
             "mean_moved": float(moved.mean()),
             "affected": int((moved > self.least).sum()),
             "fine": torch.histc(moved, _FINE, 0.0, self._span).tolist(),

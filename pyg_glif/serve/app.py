@@ -100,7 +100,7 @@ def create_app(
 
     from pyg_glif.serve._api import RequestFaultError, add_routes
     from pyg_glif.serve._middleware import Guard
-    from pyg_glif.serve._pages import pages
+    from pyg_glif.serve._pages import router as pages
     from pyg_glif.serve._schemas import faults
     from pyg_glif.serve._state import AppState
 
@@ -138,7 +138,7 @@ def create_app(
     )
     app.state.service = state
     add_routes(app, state)
-    app.include_router(pages(state))
+    app.include_router(pages)
     app.add_middleware(Guard, settings=settings, metrics=state.metrics)
 
     @app.exception_handler(RequestFaultError)

@@ -82,7 +82,7 @@ def test_blocks_hold_everybody_once(people):
     built, _, x, ids, _ = people
     assert built.num_blocks > 4
     assert repr(built) == (
-        f"ShardedDataset(num_people={NUM}, num_features={WIDTH}, "
+        f"ShardedDataset(num_samples={NUM}, num_features={WIDTH}, "
         f"num_blocks={built.num_blocks})"
     )
     place = np.concatenate([built.place(b) for b in range(built.num_blocks)])
@@ -310,7 +310,8 @@ def test_newcomers_are_corrected_as_by_the_post_processor(
     post.fit(torch.from_numpy(x), torch.from_numpy(y))
     expected, info = post.transform(torch.from_numpy(new), y_new, return_info=True)
     index = ShardedIndex.open(folder / f"known-{normalization}")
-    found, counts = index.correct(torch.from_numpy(new), y_new, return_counts=True)
+    x_new = torch.from_numpy(new)
+    found, counts = index.correct(x_new, y_new), index.num_neighbors(x_new)
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-6)
     assert torch.equal(counts, info.num_neighbors)
     assert torch.equal(found[:3], y_new[:3])
@@ -496,7 +497,7 @@ def test_coordinates_that_are_no_numbers_are_named(tmp_path):
     built = ShardedDataset.build(
         tmp_path / "p", tmp_path / "x.npy", distance=OddRow(), block_rows=50
     )
-    assert built.num_people == 200
+    assert built.num_samples == 200
     rows[130] = 5.0
     np.save(tmp_path / "x.npy", rows)
     with pytest.raises(ValueError, match=r"as finite numbers \(got row 130 of"):
@@ -569,7 +570,7 @@ def test_outputs_must_be_of_the_same_people(people, folder):
         with pytest.raises(ValueError, match=message):
             smooth(graph, path, out=folder / name)
     path = write_scores(folder / "few.parquet", y[1:], ids[1:])
-    with pytest.raises(ValueError, match=f"one row for each of {NUM} people"):
+    with pytest.raises(ValueError, match=f"one row for each of {NUM} samples"):
         smooth(graph, path, out=folder / "few")
 
 
@@ -592,7 +593,7 @@ def test_folders_of_other_versions_and_kinds_are_refused(small):
     graph = search()
     np.save(folder / "other.npy", np.zeros((3, 20), np.float32))
     other = ShardedDataset.build(folder / "q", folder / "other.npy")
-    with pytest.raises(ValueError, match="must be the graph of these people"):
+    with pytest.raises(ValueError, match="must be the graph of this dataset"):
         ShardedGraph.open(folder / "g", other)
     assert json.loads((folder / "g" / "manifest.json").read_text())["data"]["versions"]
     assert graph.num_edges

@@ -41,7 +41,7 @@ def test_every_setting_is_solved_and_judged_as_the_formula_says(
         assert point["mean_moved"] == pytest.approx(moved.mean(), abs=1e-6)
         assert point["affected"] == (moved > AFFECTED * span).sum()
         apart = (W * (f[:, None] - f[None]) ** 2).sum() / W.sum()
-        assert point["unlike"] == pytest.approx(apart**0.5, abs=1e-6)
+        assert point["disagreement"] == pytest.approx(apart**0.5, abs=1e-6)
         up, down = (f > 0.5) & (known.y <= 0.5), (f <= 0.5) & (known.y > 0.5)
         assert point["kept"] == pytest.approx(1 - (up | down).mean())
         wanted = [

@@ -174,11 +174,11 @@ def _answers(case: Case, post: GLIFPostProcessor, x: NDArray[np.float64]) -> Non
     for k in range(20):
         case.count("answers")
         few = _effective(info.peers.weight[info.peers.row == k].numpy()) < least
-        own = answer.told["own_share"][k]
+        own = answer.facts["own_share"][k]
         case.check(
-            few == answer.told["withheld"][k],
+            few == answer.facts["withheld"][k],
             "withheld otherwise",
-            f"{few} for {answer.told['withheld'][k]}",
+            f"{few} for {answer.facts['withheld'][k]}",
         )
         case.check(not few or answer.y_fair[k] == float(y[k]), "few are told")
         case.check(abs(own / step - round(own / step)) < _SLACK or own == 1.0, "digits")

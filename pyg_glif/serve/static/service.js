@@ -57,7 +57,7 @@
     const served = grid.points[grid.at[0] * grid.lams.length + grid.at[1]];
     const rows = [];
     const add = (point, kind) => rows.push({
-      x: point.unlike, y: point.kept_or_near, kind: kind, setting: "strength " + short(point.lam) + ", radius " + short(point.tau),
+      x: point.disagreement, y: point.kept_or_near, kind: kind, setting: "strength " + short(point.lam) + ", radius " + short(point.tau),
     });
     for (const point of grid.points) {
       add(point, point.tau === chosen.tau ? grid.words.kinds[1] : grid.words.kinds[0]);
@@ -230,19 +230,19 @@
     fact(list, "corrected", short(after));
     if (peers !== null) fact(list, "similar people", short(peers));
     for (const note of found.notes) fact(list, "note", note);
-    byId("letter").replaceChildren();
+    byId("explanation").replaceChildren();
     byId("answer").hidden = false;
   }
 
   function explained(found) {
-    const letter = document.createElement("div");
-    letter.className = "letter";
+    const box = document.createElement("div");
+    box.className = "explanation";
     for (const text of found.text.split(/\n\s*\n/)) {
       const part = document.createElement("p");
       part.textContent = text;
-      letter.append(part);
+      box.append(part);
     }
-    byId("letter").replaceChildren(letter);
+    byId("explanation").replaceChildren(box);
   }
 
   function newcomer() {
