@@ -266,7 +266,7 @@ def _monitor(args: argparse.Namespace) -> "TreatmentMonitor | None":
 def read_metadata(
     args: argparse.Namespace, post: "GLIFPostProcessor"
 ) -> "SampleMetadata":
-    """Who the fitted people are; raises if the file is about others.
+    """Metadata of the fitted samples; raises if the file is about others.
 
     Errors end up in the log of a service, and hold no cell.
     """

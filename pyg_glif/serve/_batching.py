@@ -175,7 +175,7 @@ class _Lane(threading.Thread):
             start = time.perf_counter()
             answers = _answered(batch, self._watch)
             self._moment = _MOMENT * (time.perf_counter() - start)
-            done = [one for one in answers if isinstance(one, Answer)]
+            done = [answer for answer in answers if isinstance(answer, Answer)]
             self._seen(len(batch), done)
             # All of a batch at once: waking the loop is what costs.
             loop = batch[0].future.get_loop()
@@ -192,8 +192,8 @@ def _answered(
     """An answer or an error for each job; what one gets wrong hurts no other."""
     if len(batch) > 1:
         try:
-            found = _corrected(batch, watch)
-            return list(found.split([len(job.x) for job in batch]))
+            answer = _corrected(batch, watch)
+            return list(answer.split([len(job.x) for job in batch]))
         except Exception:
             pass  # one request is at fault: each by itself finds out which
     out: list[Answer | Exception] = []
@@ -210,5 +210,5 @@ def _corrected(batch: Sequence[CorrectionJob], watch: Watch | None) -> Answer:
     x, y = (torch.cat([getattr(job, name) for job in batch]) for name in "xy")
     watched = None
     if watch is not None:
-        watched = partial(watch, [one for job in batch for one in job.ids])
+        watched = partial(watch, [name for job in batch for name in job.ids])
     return batch[0].fit.correct(x, y, watched)

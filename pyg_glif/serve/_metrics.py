@@ -80,8 +80,8 @@ class Metrics:
         with self._lock:
             self._last.extend(isolated)
             self._share.set(sum(self._last) / len(self._last))
-        for one in answers:
-            for moved in one.moved:
+        for answer in answers:
+            for moved in answer.moved:
                 self._moved.observe(moved)
 
     def watch(self, monitor: TreatmentMonitor) -> None:

@@ -17,9 +17,9 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-# Faults of one request that are told, the rest are counted; and letters of a name.
+# Faults of one request that are reported, and characters of a name; more are cut.
 _MOST, _LONGEST = 20, 100
-# What the monitor can count, of a length that nobody needs to exceed.
+# An id that the monitor takes, of bounded length.
 _ID = Annotated[str, Field(min_length=1, max_length=200)]
 # ISO 8601, written out: anything else that is read as a date, such as "now", is not.
 _ISO = (
@@ -61,7 +61,7 @@ class Refusal(BaseModel):
 
 
 class Corrected(BaseModel):
-    """Corrected outputs of newcomers, in the order of the request."""
+    """Corrected outputs of new samples, in the order of the request."""
 
     y_fair: list[float] | list[list[float]] = Field(
         description="Corrected outputs; a newcomer without peers keeps theirs."
@@ -83,18 +83,18 @@ class Corrected(BaseModel):
     fit: str = Field(description="Which fit answered: the start of its SHA-256.")
 
 
-class Peer(BaseModel):
-    """Somebody who counts, and how much."""
+class NamedNeighbor(BaseModel):
+    """A fitted sample that contributes, and its share."""
 
     id: str
     share: float
 
 
 class Explained(BaseModel):
-    """Why a newcomer gets what they get."""
+    """Explanation of the correction of one new sample."""
 
     y_fair: list[float] | list[list[float]]
-    text: str = Field(description="A letter that names nobody.")
+    text: str = Field(description="An explanation that names nobody.")
     own_share: float | None = Field(
         description="How much of the result is their own output. This and what follows "
         "is null where too few fitted people share it."
@@ -115,7 +115,9 @@ class Explained(BaseModel):
         description="Average of the model's outputs for peers."
     )
     others_mean: list[float] | None = Field(description="Likewise for the others.")
-    neighbors: list[Peer] | None = Field(None, description="Only with 'names'.")
+    neighbors: list[NamedNeighbor] | None = Field(
+        None, description="Only with 'names'."
+    )
     notes: list[str]
     fit: str
 
@@ -127,7 +129,7 @@ class Health(BaseModel):
 
 
 class ColumnInfo(BaseModel):
-    """A column that newcomers have."""
+    """A column of new samples."""
 
     name: str
     kind: str
@@ -219,7 +221,7 @@ def _sample_fields(
         form = create_model(
             "Row",
             __config__=ConfigDict(extra="forbid", strict=True),
-            **{f"c{k}": _cell(one) for k, one in enumerate(columns)},
+            **{f"c{k}": _cell(column) for k, column in enumerate(columns)},
         )
         fields["rows"] = (
             _listed(form, 1, most),
@@ -234,21 +236,22 @@ def _listed(kind: Any, least: int, most: int | None = None) -> Any:
     return Annotated[list[kind], Field(min_length=least, max_length=most)]
 
 
-def _cell(one: ColumnForm) -> Any:
+def _cell(column: ColumnForm) -> Any:
     """Type and field of one column."""
-    if not one.counts:
+    name = column.name
+    if not column.counts:
         anything = Annotated[Any, WithJsonSchema({})]
-        return anything, Field(None, alias=one.name, description="Does not count.")
-    words = {"date": "ISO 8601", "duration": "days"}.get(one.kind, one.kind)
-    told: Any = _DATE if one.kind == "date" else FiniteFloat
-    if one.kind == "category":
+        return anything, Field(None, alias=name, description="Does not count.")
+    words = {"date": "ISO 8601", "duration": "days"}.get(column.kind, column.kind)
+    cell: Any = _DATE if column.kind == "date" else FiniteFloat
+    if column.kind == "category":
         kinds: dict[Any, Any] = {bool: bool, float: FiniteFloat, str: str}
-        told = kinds.get(_common(one.values))
-    if told is None:
-        told = Annotated[Any, AfterValidator(_plain), WithJsonSchema(_ANY_CELL)]
-    elif one.nullable:
-        told = told | None
-    return told, Field(alias=one.name, description=words)
+        cell = kinds.get(_common(column.values))
+    if cell is None:
+        cell = Annotated[Any, AfterValidator(_plain), WithJsonSchema(_ANY_CELL)]
+    elif column.nullable:
+        cell = cell | None
+    return cell, Field(alias=name, description=words)
 
 
 _ANY_CELL = {"type": ["string", "number", "boolean", "null"]}
@@ -268,20 +271,20 @@ def _plain(value: Any) -> Any:
 
 
 def _one_form(self: Any) -> Any:
-    """Raises unless people come in one form, and have an output each."""
+    """Raises unless samples come in one form, and have an output each."""
     values = self.__dict__  # of attributes that are not there, pydantic makes a fuss
     forms = {name: values.get(name) for name in ("x", "rows")}
     given = {name: value for name, value in forms.items() if value is not None}
     if len(given) != 1:
         got = "both" if given else "neither"
         raise _error(f"one of 'x' and 'rows' must be given (got {got})")
-    ((name, people),) = given.items()
-    if len(people) != len(self.y_hat):
-        got = f"{len(self.y_hat)} for {len(people)}"
+    ((name, samples),) = given.items()
+    if len(samples) != len(self.y_hat):
+        got = f"{len(self.y_hat)} for {len(samples)}"
         raise _error(f"'y_hat' must have one entry per row of '{name}' (got {got})")
     ids = values.get("ids")
-    if ids is not None and len(ids) != len(people):
-        got = f"{len(ids)} for {len(people)}"
+    if ids is not None and len(ids) != len(samples):
+        got = f"{len(ids)} for {len(samples)}"
         raise _error(f"'ids' must have one entry per row of '{name}' (got {got})")
     return self
 
@@ -300,28 +303,28 @@ def resolved(value: Any, parts: Mapping[str, Any]) -> Any:
     return [resolved(v, parts) for v in value] if isinstance(value, list) else value
 
 
-def faults(found: Sequence[Any]) -> dict[str, Any]:
-    """What is wrong with a request, of errors of pydantic, without what was sent."""
-    detail = [fault(one["loc"], one["msg"]) for one in found[:_MOST]]
-    if len(found) > _MOST:
-        detail.append(fault((), f"and {len(found) - _MOST} more"))
+def faults(errors: Sequence[Any]) -> dict[str, Any]:
+    """Faults of a request, of errors of pydantic, without what was sent."""
+    detail = [fault(error["loc"], error["msg"]) for error in errors[:_MOST]]
+    if len(errors) > _MOST:
+        detail.append(fault((), f"and {len(errors) - _MOST} more"))
     return {"detail": detail}
 
 
 def refused(loc: Sequence[str | int], error: Exception) -> dict[str, Any]:
-    """What the method refuses, as the content of a response.
+    """A refusal of the method, as the content of a response.
 
-    Of an error in our words, the condition; what was got instead was sent.
+    Of an error in our words, the condition alone: the value was sent.
     """
-    found = re.match(r"('[^']*' must .*?)( \(got |$)", str(error), re.DOTALL)
-    msg = "the fit cannot take this request" if found is None else found[1]
+    match = re.match(r"('[^']*' must .*?)( \(got |$)", str(error), re.DOTALL)
+    msg = "the fit cannot take this request" if match is None else match[1]
     return {"detail": [fault(loc, msg)]}
 
 
 def fault(loc: Sequence[str | int], msg: str) -> dict[str, Any]:
     """One fault, with its place as a text."""
     text = ""
-    loc = [one[:_LONGEST] if isinstance(one, str) else one for one in loc]
+    loc = [part[:_LONGEST] if isinstance(part, str) else part for part in loc]
     for part in loc:
         text += f"[{part}]" if isinstance(part, int) else f".{part}"
     return {"field": text.lstrip("."), "loc": ["body", *loc], "msg": msg}

@@ -87,7 +87,7 @@ class AppState:
             if self._last_monitor_error is not type(error):
                 self._last_monitor_error = type(error)
                 name = type(error).__name__
-                _log.error("the monitor cannot count some people (%s)", name)
+                _log.error("the monitor cannot count some samples (%s)", name)
 
     def reload(self) -> None:
         """Has the fit read again now, changed or not; not from another thread."""

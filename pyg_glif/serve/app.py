@@ -56,18 +56,18 @@ def create_app(
             (default: :obj:`None`)
         token (str, optional): What requests must show, 16 characters or more. Do not
             let other machines ask without one. (default: :obj:`None`)
-        show_people (bool): Whether ids, features and scores of the fitted people may
-            be shown, and answers be exact. (default: :obj:`False`)
-        min_shared (int): Where people are not shown, the effective number of fitted
-            people that a correction must rest on; newcomers with fewer keep their
-            output. (default: :obj:`5`)
-        resolution (float): Where people are not shown, the steps in which answers are
-            computed: of the own share, and of the peers' average in standard deviations
-            of the fitted outputs. Zero is exact. See :ref:`disclosure`.
+        show_people (bool): Whether ids, features and outputs of the fitted samples
+            may be shown, and answers be exact. (default: :obj:`False`)
+        min_shared (int): Where samples are not shown, the effective number of
+            fitted samples that a correction must rest on; new samples with fewer keep
+            their output. (default: :obj:`5`)
+        resolution (float): Where samples are not shown, the steps in which answers
+            are computed: of the own share, and of the neighbors' average in standard
+            deviations of the fitted outputs. Zero is exact. See :ref:`disclosure`.
             (default: :obj:`0.02`)
         hosts (sequence of str): Without a token, names by which requests may call the
             service. (default: those of this machine)
-        max_rows (int): Newcomers in a request. (default: :obj:`10000`)
+        max_rows (int): New samples in a request. (default: :obj:`10000`)
         max_bytes (int): Size of a request's body. (default: 16 MiB)
         threshold (float, optional): A single output above it means yes.
             (default: :obj:`0.5` where all outputs are between 0 and 1)

@@ -175,7 +175,8 @@ class GLIFClassifier(ClassifierMixin, GLIFEstimator):  # type: ignore[misc]
         Args:
             X (DataFrame or array-like): People, a row each.
         """
-        classes: NDArray[Any] = self.classes_[decisions(self._after(X)).numpy()]
+        outputs = self._after(X)  # refuses an estimator that is not fitted
+        classes: NDArray[Any] = self.classes_[decisions(outputs).numpy()]
         return classes
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:  # noqa: N803

@@ -74,7 +74,7 @@ def test_people_are_shown_only_if_that_was_asked_for(
 def test_shares_of_an_explanation_make_up_the_result(
     client: TestClient, known: Numbers
 ) -> None:
-    for body, peers in zip(known.bodies(), known.num_peers(), strict=True):
+    for body, peers in zip(known.bodies(), known.num_neighbors(), strict=True):
         found = client.post("/v1/explain", json=body).json()
         shares = [found[f"{who}_share"] for who in ("own", "neighbors", "others")]
         assert sum(shares) == pytest.approx(1.0, abs=1e-6)
@@ -200,7 +200,7 @@ def test_what_cannot_be_counted_makes_the_monitor_miss_nothing_else(
     kinds = rng.choice(
         ["good", "named", "empty id", "wild"], 120, p=[0.4, 0.4, 0.1, 0.1]
     )
-    near, bodies = np.flatnonzero(known.num_peers()), []
+    near, bodies = np.flatnonzero(known.num_neighbors()), []
     for k, kind in enumerate(kinds):
         some = rng.choice(near, rows)  # an isolated one has no disparity to be wrong
         body = {"x": known.x_new[some].tolist(), "y_hat": known.y_new[some].tolist()}
