@@ -1,8 +1,8 @@
-"""The metrics as :class:`torchmetrics.Metric` classes, which collect batches.
+"""The metrics of this package as :mod:`torchmetrics` classes.
 
 They are kept apart from the functions that compute them because torchmetrics takes
-longer to load than torch, and smoothing or an audit needs none of it. The classes follow
-one pattern and most of their lines are documentation, hence one long module.
+longer to load than torch, and smoothing or an audit needs none of it. The classes
+follow one pattern and most of their lines are documentation, hence one long module.
 """
 
 from typing import Any, Literal
