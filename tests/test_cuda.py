@@ -346,7 +346,7 @@ CASES: dict[str, Callable[[People], Any]] = {
         baselines.lipschitz_projection(p.x, p.score, 0.3).value
     ),
     "lipschitz_violations": lambda p: (
-        metrics.lipschitz_violations(p.x, p.score, 0.3).by_person
+        metrics.lipschitz_violations(p.x, p.score, 0.3).by_sample
     ),
     "local_weights": lambda p: graph.SimilarityGraph.nearest(p.x, 3).weights(),
     "local_lipschitz": lambda p: (
