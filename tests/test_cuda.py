@@ -388,7 +388,7 @@ NO_CALL = {
     "Contribution", "Difference", "Fit", "FitSummary", "GroupTreatment", "Interval",
     "NeighborIndex", "NeighborPairs",
     "Lists", "Verdict",
-    "Jacobi", "Link", "LipschitzRatios", "LogisticFit", "Measure", "MetricFit", "Pair",
+    "Link", "LipschitzRatios", "LogisticFit", "Measure", "MetricFit", "Pair",
     "PathPoint", "Person", "Projection", "Solution", "SolveStatus", "Solver",
     "SubspaceFit", "System", "TransformInfo", "TunePoint", "TuneResult", "Violations",
     "Certificate", "Disagreement", "NearbyBound", "Noise", "NoiseRoot", "Sensitivity",

@@ -87,7 +87,7 @@ class ShardedCollectives(Collectives):
         parts = self._member.gather(x.reshape(-1).contiguous())
         return torch.stack(parts).reshape(len(parts), *x.shape)
 
-    def seen(self, x: Tensor) -> Tensor:
+    def with_halo(self, x: Tensor) -> Tensor:
         """Rows here, then those of the halo, fetched from the parts that hold them."""
         if self._member.size == 1:
             return x
@@ -105,11 +105,7 @@ class ShardedCollectives(Collectives):
         local: Tensor = torch.linalg.vector_norm(x, dim=0)
         return local if self._member.size == 1 else self.sum(local.square()).sqrt()
 
-    def folded(self, x: Tensor) -> Tensor:
-        """One row with the norms of the columns."""
-        return self.norm(x).unsqueeze(0)
-
-    def reached(self, num_iter: int, iterate: Callable[[], Tensor]) -> None:
+    def report(self, num_iter: int, iterate: Callable[[], Tensor]) -> None:
         """Calls the listener."""
         if self._listener is not None:
             self._listener(num_iter, iterate)
@@ -153,7 +149,7 @@ class ShardedLaplacian(LaplacianOperator):
         first: int,
         num_parts: int,
     ) -> None:
-        self.whole: ShardedCollectives = together
+        self.collectives: ShardedCollectives = together
         self._num_samples, self._first, self._parts = num_samples, first, num_parts
         self._set(pattern, weight, normalization, batch)
 
@@ -166,7 +162,7 @@ class ShardedLaplacian(LaplacianOperator):
     def longest_row(self) -> int:
         """The largest number of neighbors of a sample."""
         longest = self.pattern.rowptr.diff().max().long()
-        return int(self.whole.max(longest))
+        return int(self.collectives.max(longest))
 
     @property
     def _mean_roundings(self) -> int:
@@ -182,19 +178,21 @@ class ShardedLaplacian(LaplacianOperator):
             return torch.ones((), dtype=torch.float64)
         deg = self.deg + SELF_WEIGHT
         if self.batch is None:
-            return self.whole.sum(deg.sum()) / self._num_samples
-        every = torch.cat(self.whole._member.gather_any(self.batch.unique())).unique()
+            return self.collectives.sum(deg.sum()) / self._num_samples
+        every = torch.cat(
+            self.collectives._member.gather_any(self.batch.unique())
+        ).unique()
         place = torch.searchsorted(every, self.batch)
         zero = deg.new_zeros(len(every))
-        total = self.whole.sum(zero.index_add(0, place, deg))
-        count = self.whole.sum(zero.index_add(0, place, torch.ones_like(deg)))
+        total = self.collectives.sum(zero.index_add(0, place, deg))
+        count = self.collectives.sum(zero.index_add(0, place, torch.ones_like(deg)))
         return (total / count)[place]
 
     def system(self, lam: float) -> System:
         """The system of a strength; the operator's entries are used up by it."""
         strength = lam * self.lam_scale
         s = 1.0 + strength * self.diagonal
-        largest = float(self.whole.max(torch.maximum(s.max(), strength.max())))
+        largest = float(self.collectives.max(torch.maximum(s.max(), strength.max())))
         if not largest <= LARGEST_ENTRY:
             msg = "'lam' times the largest degree must be at most"
             msg = f"{msg} {LARGEST_ENTRY:g} (got {largest:g})"
@@ -213,7 +211,7 @@ class ShardedLaplacian(LaplacianOperator):
         start = torch.randn(
             len(system.diagonal), 1, generator=generator, dtype=torch.float64
         )
-        low, high = lanczos(lambda q: system.matmul(q) - q, start, self.whole)
+        low, high = lanczos(lambda q: system.matmul(q) - q, start, self.collectives)
         return low / system.lam, high / system.lam
 
     @once
@@ -232,7 +230,7 @@ class ShardedLaplacian(LaplacianOperator):
             shared = total.new_zeros(count, total.size(1))
             shared[slot] = total[here]
             total = total.clone()
-            total[here] = self.whole.sum(shared)[slot]
+            total[here] = self.collectives.sum(shared)[slot]
             return total
 
         return add
@@ -251,31 +249,31 @@ class ShardedLaplacian(LaplacianOperator):
         until nothing changes anywhere.
         """
         pattern, own = self.pattern, self.pattern.num_nodes
-        width = own + self.whole.num_halo
+        width = own + self.collectives.num_halo
         root = _roots(pattern, width)
         name = torch.full((width,), self._num_samples, dtype=torch.int64)
         dataset = torch.arange(self._first, self._first + own)
         name.scatter_reduce_(0, root[:own], dataset, "amin")
         while True:
-            seen = self.whole.seen(name[root[:own]])
+            seen = self.collectives.with_halo(name[root[:own]])
             new = name.scatter_reduce(0, root, seen, "amin")
             changed = (new != name).any().long()
             name = new
-            if int(self.whole.max(changed)) == 0:
+            if int(self.collectives.max(changed)) == 0:
                 break
         names, label = torch.unique(name[root[:own]], return_inverse=True)
         size = torch.bincount(label, minlength=len(names))
         touching = name[root[own:]].unique()
-        every = torch.cat(self.whole._member.gather_any(touching)).unique()
+        every = torch.cat(self.collectives._member.gather_any(touching)).unique()
         here = torch.isin(names, every).nonzero().view(-1)
         slot = torch.searchsorted(every, names[here])
         total = size.new_zeros(len(every))
         total[slot] = size[here]
-        total = self.whole.sum(total)
+        total = self.collectives.sum(total)
         size[here] = total[slot]
         # Every component is counted where its first sample is.
         own_names = (names >= self._first) & (names < self._first + own) & (size > 1)
-        joined = int(self.whole.sum(own_names.sum()))
+        joined = int(self.collectives.sum(own_names.sum()))
         return label, size, here, slot, len(every), joined
 
 

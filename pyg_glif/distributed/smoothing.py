@@ -340,8 +340,8 @@ def _solve(member: Communicator, job: _SolveJob) -> dict[str, Any]:
         "part": {
             "samples": int(starts[member.rank + 1] - starts[member.rank]),
             "edges": op.num_edges,
-            "halo": op.whole.num_halo,
-            "sent": op.whole.num_sent,
+            "halo": op.collectives.num_halo,
+            "sent": op.collectives.num_sent,
         },
     }
 

@@ -5,7 +5,6 @@ from pyg_glif.solvers.base import Balance, Disagreement, Solution, Solver, Solve
 from pyg_glif.solvers.cg import CG
 from pyg_glif.solvers.cholesky import Cholesky
 from pyg_glif.solvers.coordinate_descent import CoordinateDescent
-from pyg_glif.solvers.preconditioner import Jacobi
 from pyg_glif.solvers.system import System
 
 __all__ = [
@@ -15,7 +14,6 @@ __all__ = [
     "Cholesky",
     "CoordinateDescent",
     "Disagreement",
-    "Jacobi",
     "Solution",
     "SolveStatus",
     "Solver",
