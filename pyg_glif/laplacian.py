@@ -41,7 +41,7 @@ from pyg_glif._utils.validation import (
 )
 from pyg_glif.typing import Normalization
 
-#: Weight of everybody with themselves, as the authors have it (``W_ii = 1``).
+#: Weight of every node with itself, as the authors have it (``W_ii = 1``).
 SELF_WEIGHT = 1.0
 
 

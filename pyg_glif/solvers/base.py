@@ -107,7 +107,7 @@ class Balance:
 
 
 @dataclass(frozen=True, eq=False)
-class Disagreement:
+class AnnotatorEnergies:
     r"""Energies of outputs on the graph of each annotator.
 
     Args:
@@ -161,7 +161,7 @@ class Solution:
         balance (Balance, optional): Energy of each group, if these were balanced; the
             other fields are those of the last solve, for its ``beta``.
             (default: :obj:`None`)
-        disagreement (Disagreement, optional): Energy of each graph, if there are
+        disagreement (AnnotatorEnergies, optional): Energy of each graph, if there are
             several. (default: :obj:`None`)
     """
 
@@ -172,7 +172,7 @@ class Solution:
     error_bound: Tensor  # [C] float64
     solver: str = ""
     balance: Balance | None = None
-    disagreement: Disagreement | None = None
+    disagreement: AnnotatorEnergies | None = None
 
     def to(self, dtype: torch.dtype, system: System | None = None) -> "Solution":
         """The solution in another type, the error of the conversion in its bound.

@@ -66,7 +66,7 @@ def solve_lams(
 def _solve_one(
     op: LaplacianOperator, rhs: Tensor, lam: float, solver: Solver | None, rtol: float
 ) -> tuple[Tensor, SolveStatus]:
-    """Solution for one strength; failure is in the status alone."""
+    """Solution for one strength; failure is reported by the status only."""
     quiet = replace(Auto(rtol=rtol) if solver is None else solver, throw=False)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
