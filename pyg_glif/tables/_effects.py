@@ -90,7 +90,10 @@ def partial_dependence(grid: EffectGrid, background: Rows) -> Inquiry:
 
 
 def accumulated_local_effects(
-    grid: EffectGrid, others: Sequence[Column], num_people: int, random: np.random.RandomState
+    grid: EffectGrid,
+    others: Sequence[Column],
+    num_people: int,
+    random: np.random.RandomState,
 ) -> Inquiry:
     r"""Mean differences between neighbouring values, summed up.
 

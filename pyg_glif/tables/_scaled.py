@@ -259,7 +259,9 @@ def _one_hot(column: Column, how: str, size: float, groups: list[list[int]]) -> 
     )
 
 
-def by_effect(grid: EffectGrid, how: str, effects: Table, groups: list[list[int]]) -> Scaled:
+def by_effect(
+    grid: EffectGrid, how: str, effects: Table, groups: list[list[int]]
+) -> Scaled:
     """Effects of the points of a grid, less their mean over people.
 
     Args:

@@ -41,7 +41,7 @@ from pyg_glif.tables._effects import (
     partial_dependence,
 )
 from pyg_glif.tables._proxies import Erasure
-from pyg_glif.tables._scaled import ScaledColumn, Scaled, by_effect, in_units
+from pyg_glif.tables._scaled import Scaled, ScaledColumn, by_effect, in_units
 from pyg_glif.tables._sources import Outputs, Source, Surrogate, measured
 from pyg_glif.tables.summary import ColumnSummary, TableSummary
 
