@@ -214,21 +214,19 @@ def _check_room(
     if budget is None:
         budget = int(_BUDGET_SHARE * available_memory(torch.device("cpu")))
     free = store.free_space()
-    disk = expected * _BYTES_ON_DISK
-    gib = 2.0**30
-    start = f"'tau' = {tau:g} gives up to {expected:.3g} edges, which take"
-    if needed > budget:
-        fits = max(0.0, budget - workspace) / _BYTES_IN_MEMORY / min(1.0, share)
-        radius = sample.radius(0.8 * fits)
+    fits = max(0.0, budget - workspace) / _BYTES_IN_MEMORY / min(1.0, share)
+    memory = f"with the workspace of {num_workers} workers ('memory_budget' is"
+    # Bytes, their limit, edges that fit, and words.
+    rooms = [(needed, budget, fits, memory, "GiB)")]
+    if free is not None:
+        disk, words = expected * _BYTES_ON_DISK, f"GiB are free in '{store.url}')"
+        rooms.append((disk, free, free / _BYTES_ON_DISK, "on disk (", words))
+    for size, limit, most, before, after in rooms:
+        if size <= limit:
+            continue
+        radius, gib = sample.radius(0.8 * most), 2.0**30
         remedy = f"About tau={radius:.4g} would fit" if radius else "No radius would"
         raise MemoryBudgetError(
-            f"{start} {needed / gib:.3g} GiB with the workspace of {num_workers} "
-            f"workers ('memory_budget' is {budget / gib:.3g} GiB). {remedy}"
-        )
-    if free is not None and disk > free:
-        radius = sample.radius(0.8 * free / _BYTES_ON_DISK)
-        remedy = f"About tau={radius:.4g} would fit" if radius else "No radius would"
-        raise MemoryBudgetError(
-            f"{start} {disk / gib:.3g} GiB on disk ({free / gib:.3g} GiB are free in "
-            f"'{store.url}'). {remedy}"
+            f"'tau' = {tau:g} gives up to {expected:.3g} edges, which take "
+            f"{size / gib:.3g} GiB {before} {limit / gib:.3g} {after}. {remedy}"
         )
