@@ -146,9 +146,8 @@ def radius_graph(
             (default: ``"auto"``)
         memory_budget (int, optional): Bytes that all workers of this machine may take
             together. (default: four fifths of what is free here)
-        engine (Engine or str, optional): Where the work is done: ``"process"``,
-            ``"ray"`` or an engine. (default: Ray if this process is connected to it,
-            else this process)
+        engine (Engine or str, optional): ``"process"``, ``"ray"`` or an engine.
+            (default: Ray if this process is connected to it, else this process)
         address (str, optional): Of a Ray cluster, for ``engine="ray"``.
 
     Example:

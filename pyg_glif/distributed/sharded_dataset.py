@@ -89,9 +89,8 @@ class ShardedDataset:
                 (default: Euclidean)
             block_rows (int, optional): Samples in a block, about.
                 (default: 48 MiB of coordinates)
-            engine (Engine or str, optional): Where the work is done: ``"process"``,
-                ``"ray"`` or an engine. (default: Ray if this process is connected to
-                it, else this process)
+            engine (Engine or str, optional): ``"process"``, ``"ray"`` or an engine.
+                (default: Ray if this process is connected to it, else this process)
             address (str, optional): Of a Ray cluster, for ``engine="ray"``.
         """
         runner, store = as_engine(engine, address), Store(out)
