@@ -132,12 +132,8 @@ def layouts(problem: Problem) -> dict[str, tuple[object, Tensor | None]]:
     )
     shuffled = problem.edge_index[:, order]
     edges = EdgeIndex(shuffled, sparse_size=size)
-    by_col, column_order = EdgeIndex(problem.edge_index, sparse_size=size).sort_by(
-        "col"
-    )
-    loops, looped = add_self_loops(
-        problem.edge_index, problem.edge_weight, 5.0, size[0]
-    )
+    by_col, back = EdgeIndex(problem.edge_index, sparse_size=size).sort_by("col")
+    looped = add_self_loops(problem.edge_index, problem.edge_weight, 5.0, size[0])
     return {
         "shuffled": (shuffled, problem.edge_weight[order]),
         "int32": (problem.edge_index.int(), problem.edge_weight),
