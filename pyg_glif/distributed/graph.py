@@ -29,7 +29,7 @@ _BYTES_IN_MEMORY, _BYTES_ON_DISK = 48, 16
 class ShardedGraph:
     """Edges of a dataset in blocks, as CSR shards: one for each block of rows.
 
-    Made by :func:`radius_graph`, found again by :meth:`open`.
+    Made by :func:`radius_graph`, opened by :meth:`open`.
 
     Args:
         store (Store): The folder.

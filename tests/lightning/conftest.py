@@ -29,8 +29,8 @@ def make_trainer() -> TrainerFactory:
 
 
 @pytest.fixture
-def people(generator: torch.Generator) -> Data:
-    """Ninety labelled people of three classes, and ten without a label."""
+def samples(generator: torch.Generator) -> Data:
+    """Ninety labelled samples of three classes, and ten without a label."""
     x = torch.randn(100, 4, generator=generator)
     y = x[:, :3].argmax(1)
     part = torch.arange(100) % 10
