@@ -283,7 +283,7 @@ def test_path_keeps_isolated_outputs_under_a_link(
     assert float(points[-1].value[2]) < 0.99
 
 
-def test_path_refuses_one_number_per_person_with_softmax() -> None:
+def test_path_refuses_one_number_per_node_with_softmax() -> None:
     edge_index = torch.tensor([[0, 1], [1, 0]])
     with pytest.raises(ValueError, match="'y_hat' must have one column per class"):
         glif_path(
@@ -338,7 +338,7 @@ def test_large_graphs_solve_all_strengths_together(
         assert (error <= 1e-6 * np.linalg.norm(y.numpy(), axis=0)).all()
 
 
-def test_nearest_people_keep_their_own_weights() -> None:
+def test_graphs_of_the_nearest_keep_their_own_weights() -> None:
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(40, 2, generator=generator, dtype=torch.float64)
     y = torch.randn(40, generator=generator, dtype=torch.float64)
