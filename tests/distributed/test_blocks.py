@@ -521,7 +521,7 @@ def test_plan_carries_on_what_pruning_leaves(tmp_path, monkeypatch):
     assert found.exponent == pytest.approx(growth)
     expected = found.measured * 10**growth / 20 / 0.7
     assert found.search_hours * 3600 == pytest.approx(expected)
-    # What it counts depends on the rows alone, not on how busy the machine is.
+    # What it counts depends on the rows, not on how busy the machine is.
     assert plan(tmp_path / "x.npy", num_samples=80_000).left == found.left
 
 
