@@ -1,4 +1,4 @@
-"""People as files, for the tests of blocks on disk."""
+"""Samples as files, for the tests of blocks on disk."""
 
 import numpy as np
 import pyarrow as pa

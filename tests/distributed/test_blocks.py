@@ -1,4 +1,4 @@
-"""People in blocks in the calling process, against one machine and dense oracles."""
+"""Samples in blocks in the calling process, against one machine and dense oracles."""
 
 import json
 import os

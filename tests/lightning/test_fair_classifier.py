@@ -24,7 +24,7 @@ from pyg_glif.graph import edge_weights, fair_radius_graph
 from pyg_glif.lightning import MLP, FairClassifier, FairDataModule, SimilarityPenalty
 from pyg_glif.metrics import laplacian_energy
 from pyg_glif.nn import LaplacianLoss
-from tests.lightning.conftest import TrainerFactory
+from tests.lightning.conftest import TrainerFactory, full_batch, make_model
 
 pytestmark = pytest.mark.lightning
 
@@ -44,12 +44,6 @@ def dense_cross_entropy(f: Tensor, y: Tensor) -> float:
     target = y.numpy()[y.numpy() >= 0]
     log_sum = np.log(np.exp(F).sum(1))
     return float((log_sum - F[np.arange(len(F)), target]).mean())
-
-
-def make_model(seed: int = 0) -> MLP:
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        return MLP(4, 8, 3)
 
 
 def make(**kwargs: Any) -> FairClassifier:
@@ -140,10 +134,6 @@ def test_batches_see_each_pair_equally_often(generator: torch.Generator) -> None
         total += float(penalty(x[batch], f[batch]))
     # A pair is in as many batches as there are ways to choose the other two.
     assert total == pytest.approx(comb(4, 2) * dense_energy(f, x), rel=1e-5)
-
-
-def full_batch(data: Data) -> DataLoader[Data]:
-    return DataLoader([data], collate_fn=lambda items: items[0])
 
 
 @pytest.mark.filterwarnings("ignore:The '.*_dataloader' does not have many workers")

@@ -30,7 +30,7 @@ pytestmark = [
 
 @pytest.fixture
 def graph(samples: Data, generator: torch.Generator) -> Data:
-    """A ring, so that all samples has two neighbors."""
+    """A ring, so that every sample has two neighbors."""
     ring = torch.arange(100)
     forth = torch.stack([ring, (ring + 1) % 100])
     samples.edge_index = torch.cat([forth, forth.flip(0)], dim=1)
@@ -64,7 +64,7 @@ def test_the_data_module_serves_a_graph_network(
 
 
 class Recorder(nn.Module):
-    """A term that writes down whom it sees."""
+    """A term that records the rows it sees."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -78,7 +78,7 @@ class Recorder(nn.Module):
 
 @pytest.mark.skipif(
     not (WITH_PYG_LIB or WITH_TORCH_SPARSE),
-    reason="PyG samples neighbours with 'pyg-lib' or 'torch-sparse'",
+    reason="PyG samples neighbors with 'pyg-lib' or 'torch-sparse'",
 )
 @pytest.mark.filterwarnings("ignore:Using 'NeighborSampler' without a 'pyg-lib'")
 def test_sampled_neighborhoods_count_their_seeds_only(

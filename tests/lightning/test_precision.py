@@ -7,19 +7,17 @@ import pytest
 import torch
 from pytorch_lightning.plugins import DoublePrecision, HalfPrecision, MixedPrecision
 from torch import Tensor
-from torch.utils.data import DataLoader
 from torch_geometric.data import Data
 
 from pyg_glif.baselines import SenSeIRegularizer, SenSRLoss
 from pyg_glif.distances import SensitiveSubspace
 from pyg_glif.lightning import (
-    MLP,
     FairClassifier,
     FairDataModule,
     GLIFCallback,
     SimilarityPenalty,
 )
-from tests.lightning.conftest import TrainerFactory
+from tests.lightning.conftest import TrainerFactory, full_batch, make_model
 
 pytestmark = [
     pytest.mark.lightning,
@@ -27,12 +25,6 @@ pytestmark = [
 ]
 
 TAU, THETA, LAM = 1.5, 0.3, 0.2
-
-
-def make_model() -> MLP:
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        return MLP(4, 8, 3)
 
 
 def plugin(kind: str) -> Any:
@@ -64,10 +56,6 @@ def expected_losses(f: Tensor, x: Tensor, y: Tensor) -> tuple[float, float]:
     G, target = F[known], y.numpy()[known]
     fit = np.log(np.exp(G).sum(1)) - G[np.arange(len(G)), target]
     return float(fit.mean()), LAM * float(energy) / len(F)
-
-
-def full_batch(data: Data) -> DataLoader[Data]:
-    return DataLoader([data], collate_fn=lambda items: items[0])
 
 
 @pytest.mark.parametrize("kind", ["double", "mixed", "half"])

@@ -1,6 +1,7 @@
 """SenSeI and SenSR in training: the step, the effect, checkpoints, bad input."""
 
 import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from torch_geometric.nn import GCN
 from pyg_glif.baselines import Auditor, SenSeIRegularizer, SenSRLoss
 from pyg_glif.distances import CallableDistance, SensitiveSubspace
 from pyg_glif.lightning import MLP, FairClassifier, FairDataModule
-from tests.lightning.conftest import TrainerFactory
+from tests.lightning.conftest import TrainerFactory, make_model as make_network
 
 pytestmark = pytest.mark.lightning
 
@@ -22,10 +23,7 @@ LAST = torch.tensor([[0.0, 0.0, 0.0, 1.0]])
 KINDS = ["SenSeI", "SenSR"]
 
 
-def make_model(outputs: int = 3, **kwargs: Any) -> MLP:
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        return MLP(4, 16, outputs, **kwargs)
+make_model = partial(make_network, hidden=16)
 
 
 def make(kind: str, model: nn.Module, **settings: Any) -> FairClassifier:
@@ -47,7 +45,7 @@ def part(classifier: FairClassifier) -> Any:
 
 @pytest.fixture
 def biased(generator: torch.Generator) -> Data:
-    """People whose labels depend on the sensitive last feature as on the first."""
+    """Samples whose labels depend on the sensitive last feature as on the first."""
     x = torch.randn(400, 4, generator=generator)
     return Data(x=x, y=(x[:, 0] + x[:, 3] > 0).long())
 
@@ -64,12 +62,12 @@ def test_training_reduces_changes_under_sensitive_perturbations(
     kind: str, biased: Data, make_trainer: TrainerFactory
 ) -> None:
     data = FairDataModule(biased, batch_size=100)
-    plain = FairClassifier(make_model(2), lr=0.02)
+    plain = FairClassifier(make_model(outputs=2), lr=0.02)
     make_trainer(max_epochs=15).fit(plain, data)
     options: dict[str, Any] = {"num_subspace_steps": 10, "subspace_lr": 0.2, "lr": 0.02}
     if kind == "SenSeI":
         options["rho"] = 2.0
-    fair = make(kind, make_model(2), **options)
+    fair = make(kind, make_model(outputs=2), **options)
     make_trainer(max_epochs=15).fit(fair, data)
     assert change(plain.model, biased.x) > 0.3
     assert change(fair.model, biased.x) < 0.25 * change(plain.model, biased.x)

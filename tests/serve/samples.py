@@ -1,4 +1,4 @@
-"""People to serve, the files they are kept in, and the formula behind the answers."""
+"""Samples to serve, the files they are kept in, and the formula behind the answers."""
 
 from dataclasses import dataclass
 from pathlib import Path

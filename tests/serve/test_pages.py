@@ -25,7 +25,7 @@ PAGES = ("/", "/people", "/people/3", "/what-if", "/newcomer", "/docs")
 
 
 def metadata_of(table: Path) -> SampleMetadata:
-    """Who the samples of the table are."""
+    """Metadata of the table."""
     people = pandas.read_csv(table)
     attributes = {"sex": people["sex"].to_numpy()}
     return SampleMetadata(list(people["name"]), people[["age", "job"]], attributes)
