@@ -111,8 +111,8 @@ def test_all_missing_columns_are_in_one_message(shell: Shell) -> None:
     words = ("--features", "a,b", "--ignore", "c", "--id", "d", {"variants": "e"})
     shell("audit", "p.csv", *words, "--outputs", "f", "--tau", 1).fails(
         2,
-        "'p.csv' has no column 'd' (--id), 'e' ('variants' of --config), 'f' (--outputs), 'c' "
-        "(--ignore), 'b' (--features); it has 'a', 'y'",
+        "'p.csv' has no column 'd' (--id), 'e' ('variants' of --config), "
+        "'f' (--outputs), 'c' (--ignore), 'b' (--features); it has 'a', 'y'",
     )
 
 

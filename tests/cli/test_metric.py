@@ -104,7 +104,8 @@ def test_rows_follow_the_features_by_name(shell: Shell) -> None:
         (["--metric", "logistic"], "--metric logistic needs --sensitive"),
         (
             [{"matrix": "x.npy"}],
-            "'matrix' of --config goes with --metric mahalanobis (got --metric euclidean)",
+            "'matrix' of --config goes with --metric mahalanobis "
+            "(got --metric euclidean)",
         ),
         (
             ["--metric", "svd", {"side_rows": "x.npy"}, {"num_factors": "2"}],
@@ -117,8 +118,8 @@ def test_rows_follow_the_features_by_name(shell: Shell) -> None:
         ),
         (
             ["--metric", "mahalanobis", {"matrix": "x.npy"}],
-            "'matrix' of --config: 'x.npy' must be 4 x 4, a row and a column per feature (got 60 "
-            "x 4)",
+            "'matrix' of --config: 'x.npy' must be 4 x 4, a row and a column per "
+            "feature (got 60 x 4)",
         ),
         (
             ["--metric", "subspace", {"directions": "y.npy"}],
