@@ -1,20 +1,30 @@
-# make demo   sets everything up and runs the main job (SEEDS=n for more or fewer)
-# make demo-tables  the same for people in a table, who are made up
-# make test   sets everything up and runs the tests (COVERAGE=1 measures coverage)
+# make quick  the tests of the numerical core, in less than a minute
+# make lint   format, lint, types; installs only the package and its extra "lint"
+# make test   installs everything and runs all tests (COVERAGE=1 measures coverage)
+# make docs   builds the documentation and runs its examples
+# make demo   the main experiment, with tables and figures (SEEDS=n for more or fewer)
+# make demo-tables  the same on a synthetic table
+# make ci     everything that must pass before a change lands
 # make torture  hostile random cases for MINUTES=n (SEED=n, CASE=campaign:n repeats one)
 # make chaos  kills workers, nodes, drivers and files of a run on Ray (SEED=n)
 # make browser  installs what the tests in a browser need, where apt and npm are
-# make lint   format, lint, types        make docs   builds the documentation
-# make hooks  lets git run the linters before each commit
+# make hooks  lets git format and lint before each commit
 # make oldest runs the tests with the oldest versions allowed, in .venv-oldest
 # make sparse adds torch-sparse (compiles for about ten minutes, once)
 # make text   adds the encoder of texts, for the tests that run it
 # make benchmark  measures everything again (some hours) and fills its tables
+#
+# Every target sets up .venv as far as it needs it.
 
 PYTHON ?= python3
 VENV ?= .venv
 PY := $(VENV)/bin/python
+INSTALL := $(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt
+# One stamp per set of extras. A larger set contains the smaller ones.
 READY := $(VENV)/.ready
+LINT_READY := $(VENV)/.ready-lint
+QUICK_READY := $(VENV)/.ready-quick
+DEMO_READY := $(VENV)/.ready-demo
 # Python 3.10 where there is one: the oldest that is allowed.
 OLDEST_PYTHON ?= $(shell command -v python3.10 || echo $(PYTHON))
 OLDEST := .venv-oldest
@@ -38,22 +48,54 @@ SEED ?= 0
 MINUTES ?= 3
 CASE ?=
 
-.PHONY: demo demo-tables test torture chaos browser lint hooks docs oldest sparse text benchmark clean
+# What must pass before a change lands, in this order. '.ci/run' runs 'make ci' in a
+# clean clone; the jobs of .github/workflows/ci.yml share the same list.
+CI := lint docs demo sparse-tests browser test
+# The core: everything between features and smoothed outputs, and its shells for PyG.
+QUICK := tests/distances tests/graph tests/solvers tests/nn tests/transforms \
+	tests/test_functional.py tests/test_laplacian.py tests/test_links.py
 
-$(READY): pyproject.toml constraints.txt
-	test -x $(PY) || $(PYTHON) -m venv $(VENV)
-	$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+.PHONY: ci quick demo demo-tables test torture chaos browser lint hooks docs oldest \
+	sparse sparse-tests text benchmark clean
+
+$(PY):
+	$(PYTHON) -m venv $(VENV)
+
+$(LINT_READY): pyproject.toml constraints.txt | $(PY)
+	$(INSTALL) -e ".[lint]"
 	touch $@
 
-demo: $(READY)
+$(QUICK_READY): pyproject.toml constraints.txt | $(PY)
+	$(INSTALL) -e . pytest pytest-xdist hypothesis mpmath cvxpy clarabel
+	touch $@
+
+$(DEMO_READY): pyproject.toml constraints.txt | $(PY)
+	$(INSTALL) -e ".[plots]"
+	touch $@
+
+$(READY): pyproject.toml constraints.txt | $(PY)
+	$(INSTALL) -e ".[dev]"
+	touch $@ $(LINT_READY) $(QUICK_READY) $(DEMO_READY)
+
+# One at a time: the targets share an environment and the cores.
+ci:
+	set -e; for target in $(CI); do $(MAKE) $$target; done
+
+# Coverage is measured where all tests run.
+ci: export COVERAGE = 1
+
+demo: $(DEMO_READY)
 	$(PY) -m experiments sentiment --seeds $(SEEDS) --out results/demo
 
-demo-tables: $(READY)
+demo-tables: $(DEMO_READY)
 	$(PY) -m experiments adult --variant invented --seeds $(SEEDS) --out results/demo-tables
 
 # Processes share the cores: with a thread per core each, they would only get in each
 # other's way.
-test oldest: export OMP_NUM_THREADS = 1
+test quick oldest: export OMP_NUM_THREADS = 1
+
+quick: $(QUICK_READY)
+	$(PY) $(PYTEST) -q -m "not slow" $(QUICK)
 
 test: $(READY)
 	$(PY) $(PYTEST)
@@ -83,12 +125,12 @@ torture: $(READY)
 chaos: $(READY)
 	OMP_NUM_THREADS=1 $(PY) -m tests.distributed.chaos --seed $(SEED) --record benchmarks/results/chaos.json
 
-lint: $(READY)
+lint: $(LINT_READY)
 	$(PY) -m ruff format --check .
 	$(PY) -m ruff check .
 	$(PY) -m mypy
 
-hooks: $(READY)
+hooks: $(LINT_READY)
 	$(PY) -m pre_commit install
 
 # What draws formulas while the pages are built.
@@ -120,6 +162,10 @@ $(VENV)/.sparse: $(READY)
 	touch $@
 
 sparse: $(VENV)/.sparse
+
+# The layers and Laplacians give the same answers from torch-sparse's layout.
+sparse-tests: sparse
+	$(PY) -m pytest -q tests/test_laplacian.py tests/test_functional.py tests/nn
 
 $(VENV)/.text: $(READY)
 	$(PY) -m pip install --quiet -c constraints.txt -e ".[text]"

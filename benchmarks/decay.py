@@ -48,14 +48,14 @@ TABLES: dict[str, dict[str, Any]] = {
     "Adult": {
         "people": Adult,
         "sensitive": ["sex", "race"],
-        "alike": {"relationship": [("Husband", "Wife")]},
+        "equivalent": {"relationship": [("Husband", "Wife")]},
         "ignore": ["fnlwgt"],
         "women": lambda frame: frame["sex"] == "Female",
     },
     "German": {
         "people": German,
         "sensitive": ["personal_status_sex"],
-        "alike": None,
+        "equivalent": None,
         "ignore": [],
         "women": lambda frame: frame["personal_status_sex"].str.startswith("woman"),
     },
@@ -94,7 +94,7 @@ def table(name: str, seed: int) -> Problem:
     def predict(df: Any) -> Any:
         return model.predict_proba(df[used])
 
-    options = {key: about[key] for key in ("sensitive", "alike", "ignore")}
+    options = {key: about[key] for key in ("sensitive", "equivalent", "ignore")}
     effects = FairTable(**options, num_background=100, num_grid=16)
     x = effects.fit(known, predict).transform(held_out)
     spread = FairTable(**options, scale="standard").fit(known).transform(held_out)

@@ -32,7 +32,12 @@ def people() -> tuple[Any, Any, Any]:
 
 def estimator(**options: Any) -> GLIFClassifier:
     """All defaults, but for who is similar."""
-    options = {"sensitive": SENSITIVE, "alike": ALIKE, "random_state": 0, **options}
+    options = {
+        "sensitive": SENSITIVE,
+        "equivalent": ALIKE,
+        "random_state": 0,
+        **options,
+    }
     return GLIFClassifier(MODEL, progress=False, **options)
 
 

@@ -69,7 +69,7 @@ class Census:
 
 
 def table_of(**options: Any) -> FairTable:
-    return FairTable(SENSITIVE, alike=ALIKE, **options)
+    return FairTable(SENSITIVE, equivalent=ALIKE, **options)
 
 
 def cost(census: Census, repeats: int) -> list[dict[str, Any]]:
@@ -186,9 +186,11 @@ def proxies(census: Census) -> list[dict[str, Any]]:
     """How well a regression on the coordinates tells the sex of people of the fit."""
     people = census.test
     sex = (people["sex"] == "Male").to_numpy()
-    plain = FairTable(["sex"], alike=ALIKE).fit(people, census.predict)
+    plain = FairTable(["sex"], equivalent=ALIKE).fit(people, census.predict)
     z = plain.transform(people)
-    fair = FairTable(["sex"], alike=ALIKE, proxies=True).fit(people, census.predict)
+    fair = FairTable(["sex"], equivalent=ALIKE, proxies=True).fit(
+        people, census.predict
+    )
     forms = {
         "effect": z,
         "one 'LogisticSubspace'": LogisticSubspace().fit(z, sex).embed(z),

@@ -141,7 +141,7 @@ def main() -> None:
     post.fit(people.x[known], y_known)
     print(f"{post.solution_}")
     report = post.audit(
-        attributes={"sex": people.protected[known, 0]},
+        sensitive={"sex": people.protected[known, 0]},
         bootstrap=Bootstrap(num_samples=200),
     )
     for measure in report.measures:

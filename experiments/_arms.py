@@ -152,7 +152,7 @@ class Arm:
             table = FairTable(
                 sensitive=self.config.sensitive,
                 scale=scale,
-                alike=self.config.alike,
+                equivalent=self.config.equivalent,
                 random_state=self.seed,
             )
             model = partial(self.predict, dropped) if scale == "effect" else None
@@ -228,7 +228,7 @@ class Arm:
         corrected = GLIFClassifier(
             MODELS[self.name](split.train, self.seed),
             sensitive=config.sensitive,
-            alike=config.alike,
+            equivalent=config.equivalent,
             random_state=self.seed,
         )
         if config.promise is not None:
@@ -238,7 +238,7 @@ class Arm:
             torch.as_tensor(corrected.predict_proba(each)[:, 1])
             for each in split.versions
         ]
-        post, peers = corrected.post_, corrected.num_peers(split.versions[0])
+        post, peers = corrected.post_, corrected.num_neighbors(split.versions[0])
         found = self.record(
             ESTIMATOR,
             log_odds(torch.stack(told, dim=1)),

@@ -32,7 +32,7 @@ class TabularConfig:
         sensitive (tuple of str): Columns that must not count.
         revealing (tuple of str): Columns that give them away; dropped with them in
             one row.
-        alike (dict): Values of other columns that are to count as one.
+        equivalent (dict): Values of other columns that are to count as one.
         ignore (tuple of str): Columns that no model and no metric is given.
         limit (int or float, optional): So many people, or this share of them.
             (default: all)
@@ -58,7 +58,7 @@ class TabularConfig:
     variant: str = "uci"
     sensitive: tuple[str, ...] = ("sex", "race")
     revealing: tuple[str, ...] = ("relationship",)
-    alike: Mapping[str, Sequence[Sequence[str]]] | None = None
+    equivalent: Mapping[str, Sequence[Sequence[str]]] | None = None
     ignore: tuple[str, ...] = ()
     limit: float | None = None
     test_share: float = 1 / 3

@@ -213,7 +213,7 @@ def _promises(runs: Sequence[Run]) -> Iterable[str]:
 ADULT = TabularExperiment(
     TabularConfig(
         dataset="adult",
-        alike={"relationship": (("Husband", "Wife"),)},
+        equivalent={"relationship": (("Husband", "Wife"),)},
         ignore=("fnlwgt",),
     )
 )

@@ -20,6 +20,7 @@ from . import (
     metrics as metrics,
     model_selection as model_selection,
     monitoring as monitoring,
+    neighbors as neighbors,
     nn as nn,
     postprocessing as postprocessing,
     registry as registry,
@@ -35,6 +36,7 @@ from .functional import glif_smooth, glif_worst_case, laplacian_penalty
 from .graph import edge_weights, fair_knn_graph, fair_radius_graph, suggest_tau
 from .methods import glif_path
 from .model_selection import tune
+from .neighbors import KNearest, Radius
 from .nn import GLIFConv, LaplacianLoss
 from .postprocessing import GLIFPostProcessor
 from .transforms import AnnotatorGraph, FairKNNGraph, FairRadiusGraph, GLIFSmooth
@@ -48,7 +50,9 @@ __all__ = [
     "GLIFConv",
     "GLIFPostProcessor",
     "GLIFSmooth",
+    "KNearest",
     "LaplacianLoss",
+    "Radius",
     "edge_weights",
     "fair_knn_graph",
     "fair_radius_graph",

@@ -28,6 +28,7 @@ RANKS: dict[str, tuple[int, set[str] | int]] = {
     "metric_learning": (2, {"distances"}),
     "graph": (2, {"distances", "laplacian"}),
     "links": (3, set()),
+    "neighbors": (3, {"distances", "graph", "laplacian"}),
     "tables": (3, set()),
     "solvers": (4, {"laplacian"}),
     "functional": (5, {"graph", "laplacian", "solvers", "links"}),

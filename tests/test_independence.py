@@ -59,7 +59,7 @@ Answer = Callable[[], Any]
 def _answers(post: GLIFPostProcessor, path: Path | None = None) -> Any:
     """What a fit says about new and known people, and what it saves."""
     y = NEW_Y if post.y_fair_.dim() == 1 else torch.stack([NEW_Y, 1 - NEW_Y], 1)
-    report = post.audit(bootstrap=Bootstrap(num_samples=10), k=2)
+    report = post.audit(bootstrap=Bootstrap(num_samples=10), num_nearest=2)
     out = [
         post.transform(NEW_X, y),
         post.transform(NEW_X, y, joint=True),
@@ -121,7 +121,9 @@ def _handed_out(scene: Scene) -> Answer:
     scene.value, scene.bound = post.solution_.value, post.solution_.error_bound
     scene.out = post.transform(scene.x, scene.wide)
     scene.alone = post.transform(NEW_X + 99, scene.wide[:2])
-    scene.deviation = post.audit(bootstrap=Bootstrap(num_samples=10), k=None).deviation
+    scene.deviation = post.audit(
+        bootstrap=Bootstrap(num_samples=10), num_nearest=None
+    ).deviation
     return lambda: _answers(post)
 
 

@@ -154,8 +154,8 @@ CALLS: dict[str, Callable[..., Any]] = {
             x,
             y,
             graph=SimilarityGraph.search(x, 1.0),
-            attributes={"sex": c},
-            groups=g,
+            sensitive={"sex": c},
+            variants=g,
             threshold=0.5,
             bootstrap=FEW,
         ).measures
@@ -167,7 +167,7 @@ CALLS: dict[str, Callable[..., Any]] = {
         measure.after.value
         for measure in GLIFPostProcessor(tau=1.0)
         .fit(x, y)
-        .audit(attributes={"sex": c}, groups=g, bootstrap=FEW)
+        .audit(sensitive={"sex": c}, variants=g, bootstrap=FEW)
         .measures
     ],
     "glif_path": lambda x, y, c, g, r: [

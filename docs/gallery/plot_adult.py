@@ -41,7 +41,7 @@ known.head(3)
 model = GLIFClassifier(
     HistGradientBoostingClassifier(max_iter=50, random_state=0),
     sensitive=["sex", "race"],
-    alike={"relationship": [("Husband", "Wife")]},
+    equivalent={"relationship": [("Husband", "Wife")]},
     random_state=0,
 )
 model.fit(known, adult.target[known.index])

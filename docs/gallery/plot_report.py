@@ -29,7 +29,7 @@ score = torch.sigmoid(skill.sum(1) - 1.2 * group + noise)
 
 post = GLIFPostProcessor(lam=1.0, target_degree=15).fit(skill, score)
 report = post.audit(
-    attributes={"group": ["b" if g else "a" for g in group]},
+    sensitive={"group": ["b" if g else "a" for g in group]},
     bootstrap=Bootstrap(num_samples=200),
 )
 report

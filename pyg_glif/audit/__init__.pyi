@@ -1,4 +1,4 @@
-from .audit import audit
+from .audit import AuditContext, audit
 from .audit_report import (
     AuditReport,
     Estimate,
@@ -12,6 +12,7 @@ from .audit_report import (
 from .measures import Bootstrap
 
 __all__ = [
+    "AuditContext",
     "AuditReport",
     "Bootstrap",
     "Estimate",

@@ -3,6 +3,7 @@
 import hashlib
 import platform
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from importlib import metadata
 from typing import Any
@@ -51,6 +52,28 @@ from pyg_glif.metrics import knn_deviation
 _MAX_GROUPS = 20
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class AuditContext:
+    """How the graph and the outputs of an audit were computed.
+
+    Args:
+        lap (LaplacianOperator, optional): Weights of the graph.
+            (default: all ones)
+        distance (FairDistance, optional): Distance of the search for nearest samples.
+            (default: Euclidean)
+        error (Tensor, optional): Bound on the numerical error of every entry of
+            ``y_after``. Outputs that are equal up to it are equal wherever something is
+            counted, listed or compared. (default: :obj:`None`, outputs are exact)
+        progress (bool, optional): Whether the search for nearest samples shows a
+            progress bar; :obj:`None` shows it on a terminal. (default: :obj:`None`)
+    """
+
+    lap: LaplacianOperator | None = None
+    distance: FairDistance | None = None
+    error: Tensor | None = None
+    progress: bool | None = None
+
+
 @torch.no_grad()
 def audit(
     x: Tensor,
@@ -58,19 +81,16 @@ def audit(
     y_after: Tensor | None = None,
     *,
     graph: SimilarityGraph,
-    lap: LaplacianOperator | None = None,
-    distance: FairDistance | None = None,
-    attributes: Mapping[str, Any] | None = None,
-    groups: Tensor | None = None,
+    context: AuditContext = AuditContext(),  # noqa: B008  (immutable)
+    sensitive: Mapping[str, Any] | None = None,
+    variants: Tensor | None = None,
     labels: Tensor | None = None,
-    error: Tensor | None = None,
     threshold: float | None = None,
     difference: float | None = None,
     tolerance: float | Mapping[str, float] | None = None,
-    k: int | None = 5,
+    num_nearest: int | None = 5,
     num_worst: int = 10,
     bootstrap: Bootstrap = Bootstrap(),  # noqa: B008  (immutable)
-    progress: bool | None = None,
 ) -> AuditReport:
     r"""Says how similar people are treated, and compares before and after.
 
@@ -82,22 +102,18 @@ def audit(
         y_before (Tensor): Outputs of the model.
         y_after (Tensor, optional): Outputs of whatever made them fairer. Without them
             the report is about the outputs as they are. (default: :obj:`None`)
-        graph (SimilarityGraph): Who is similar, and how far apart.
-        lap (LaplacianOperator, optional): Weights of the graph.
-            (default: all ones)
-        distance (FairDistance, optional): For nearest others. (default: Euclidean)
-        attributes (dict, optional): Labels of protected attributes by name, as numbers
+        graph (SimilarityGraph): Neighbors and their distances.
+        context (AuditContext): Weights, distance and numerical error.
+            (default: :obj:`AuditContext()`)
+        sensitive (dict, optional): Labels of sensitive attributes by name, as numbers
             or texts, or a pair of whole numbers from 0 and the names of the groups. The
             gap between groups is reported for each. For several outputs it is the
             largest over outputs, without sign. (default: :obj:`None`)
-        groups (Tensor, optional): Label of each row's group of counterfactuals or
-            otherwise comparable people. (default: :obj:`None`)
-        labels (Tensor, optional): True classes, 0 and 1, of people with a single
-            output; with ``threshold`` and ``attributes``, the report then has the gap
+        variants (Tensor, optional): Label of the counterfactual group, or group of
+            otherwise comparable samples, of each row. (default: :obj:`None`)
+        labels (Tensor, optional): True classes, 0 and 1, of samples with a single
+            output; with ``threshold`` and ``sensitive``, the report then has the gap
             in true positives. (default: :obj:`None`)
-        error (Tensor, optional): Bound on the numerical error of every entry of
-            ``y_after``. Outputs that are equal up to it are equal wherever something is
-            counted, listed or compared. (default: :obj:`None`, outputs are exact)
         threshold (float, optional): Score above which a single output means class 1,
             needed for everything about decisions. (default: :obj:`None`)
         difference (float, optional): Two people are treated unlike if their outputs
@@ -105,12 +121,11 @@ def audit(
             differ; where there are none, half the standard deviation of ``y_before``)
         tolerance (float or dict, optional): Share of pairs that may be treated unlike,
             or tolerances by the name of a :class:`Verdict`. (default: :obj:`None`)
-        k (int, optional): Number of nearest others for consistency; :obj:`None`
-            leaves it out, and with it a search over all pairs. (default: :obj:`5`)
-        num_worst (int): How many people and pairs to list. (default: :obj:`10`)
-        bootstrap (Bootstrap): How intervals are drawn. (default: :obj:`Bootstrap()`)
-        progress (bool, optional): Whether the search for nearest others shows a
-            progress bar; :obj:`None` shows it on a terminal. (default: :obj:`None`)
+        num_nearest (int, optional): Number of nearest samples for consistency;
+            :obj:`None` leaves it out, and with it a search over all pairs.
+            (default: :obj:`5`)
+        num_worst (int): Number of samples and pairs to list. (default: :obj:`10`)
+        bootstrap (Bootstrap): Draws behind the intervals. (default: :obj:`Bootstrap()`)
 
     Shapes:
         - **input:** features :math:`(N, F)`, outputs :math:`(N)` or :math:`(N, C)`
@@ -124,12 +139,12 @@ def audit(
                                of people who are not identical; also ``_p90``,
                                ``_p99``, ``_max``
     ``peer_deviation``         mean deviation of people who have peers
-    ``nearest_consistency``    one minus the mean difference from the ``k`` nearest
+    ``nearest_consistency``    one minus the mean difference from the nearest
     ``gap_by_NAME``            difference of group means of the attribute ``NAME``
     ``selection_by_NAME``      the same, of the share above ``threshold``
     ``true_positives_by_…``    the same, among those whose label is 1
-    ``group_std``              mean standard deviation within ``groups``
-    ``group_agreement``        share of ``groups`` with one decision for all
+    ``group_std``              mean standard deviation within ``variants``
+    ``group_agreement``        share of ``variants`` with one decision for all
     =========================  ====================================================
 
     =====================  ========================================================
@@ -152,12 +167,13 @@ def audit(
         >>> x = torch.tensor([[0.0], [1.0], [2.0]])
         >>> graph = SimilarityGraph.search(x, tau=1.0)
         >>> before, after = torch.tensor([0.0, 1, 0]), torch.tensor([0.25, 0.5, 0.25])
-        >>> report = audit(x, before, after, graph=graph, k=1, threshold=0.4)
+        >>> report = audit(x, before, after, graph=graph, num_nearest=1, threshold=0.4)
         >>> report["peer_deviation"].after
         Estimate(value=0.25, low=0.25, high=0.25)
         >>> report.verdict[0].words
         'Of 2 pairs of similar people, 2 got different decisions; after correction 2.'
     """
+    lap, distance = context.lap, context.distance
     x, before = check_features("x", x, distance), check_outputs("y_before", y_before)
     check_same_rows("y_before", before, "x", x)
     outputs = [before]
@@ -165,6 +181,12 @@ def audit(
         outputs.append(check_outputs("y_after", y_after).to(before))
         check_same_rows("y_after", outputs[1], "x", x)
     check_count("num_worst", num_worst, minimum=0)
+    if num_nearest is not None:
+        check_count("num_nearest", num_nearest)
+        if num_nearest >= len(x):
+            raise ValueError(
+                f"'num_nearest' must be below {len(x)} (got {num_nearest})"
+            )
     if graph.num_nodes != len(x):
         msg = f"'graph' must have one node per row of 'x' (got {graph.num_nodes}"
         raise ValueError(f"{msg} for {len(x)})")
@@ -172,12 +194,12 @@ def audit(
         check_scalar("difference", difference, minimum=0.0)
     named = {
         name: Attribute.of(name, value, len(x), x.device)
-        for name, value in (attributes or {}).items()
+        for name, value in (sensitive or {}).items()
     }
     if lap is None:
         lap = graph.laplacian(theta=0.0)
     both = torch.stack([y.view(len(x), -1) for y in outputs]).double()  # [T, N, C]
-    within = _checked_error(error, outputs)
+    within = _checked_error(context.error, outputs)
     pairs = PairTreatment(graph, both, within)
     both = settled(both, within, threshold)
     people = Treatment(lap, both, within)
@@ -188,20 +210,25 @@ def audit(
         value = people.deviation[people.num_peers > 0]
         title = "deviation from peers"
         measures.append(draw.mean("peer_deviation", title, "lower", value))
-    if k is not None:
+    if num_nearest is not None:
         # One minus the deviation from the nearest others, from one search.
         columns = torch.cat(list(both), dim=1).to(x.device)
         apart = knn_deviation(
-            x, columns, k, distance=distance, graph=graph, progress=progress
+            x,
+            columns,
+            num_nearest,
+            distance=distance,
+            graph=graph,
+            progress=context.progress,
         )
         value = 1.0 - apart.view(len(x), len(both), -1).mean(2)  # [N, T]
-        title = f"consistency with {k} nearest"
+        title = f"consistency with {num_nearest} nearest"
         measures.append(draw.mean("nearest_consistency", title, "higher", value))
     measures += [draw.gap(name, both, label) for name, label in named.items()]
     rates = list(group_rates(named, unlike, both, labels))
     measures += [draw.rate_gap(rate) for rate in rates]
-    if groups is not None:
-        measures += group_measures(draw, both, groups, threshold)
+    if variants is not None:
+        measures += group_measures(draw, both, variants, threshold)
     verdict = [
         *pair_verdicts(pairs, unlike, named, len(x), bootstrap.level),
         *gap_verdicts(measures, named),
@@ -227,7 +254,11 @@ def audit(
             identical_after=pairs.worst(1, True, num_worst),
             isolated=people.isolated(),
         ),
-        setup={"threshold": threshold, "difference": unlike.difference, "k_nearest": k},
+        setup={
+            "threshold": threshold,
+            "difference": unlike.difference,
+            "num_nearest": num_nearest,
+        },
         made=_made(x, *outputs),
         certificate={},
         bins=bins_of(both, pairs, people.num_peers, few, unlike),

@@ -172,13 +172,13 @@ def _plain(name: str, title: str, values: list[float]) -> Measure:
 
 
 def group_measures(
-    draw: Draws, both: Tensor, groups: Tensor, threshold: float | None
+    draw: Draws, both: Tensor, variants: Tensor, threshold: float | None
 ) -> Iterator[Measure]:
     """Spread, and agreement of decisions, within groups; groups are drawn whole."""
-    label = check_labels("groups", groups, both.size(1)).to(both.device)
+    label = check_labels("variants", variants, both.size(1)).to(both.device)
     _, index, count = label.unique(return_inverse=True, return_counts=True)
     several = count > 1
-    check_comparable_rows("groups", int(several.sum()), count.numel())
+    check_comparable_rows("variants", int(several.sum()), count.numel())
     size = count.view(-1, 1).double()
 
     def mean(value: Tensor) -> Tensor:  # [N, C] -> [G, C]

@@ -50,7 +50,7 @@ _IN_WORDS = {
     "link": "averages are of",
     "threshold": "decision",
     "difference": "treated unlike",
-    "k_nearest": "nearest others compared",
+    "num_nearest": "nearest others compared",
     "data_sha256": "SHA-256 of features and outputs",
     "files": "SHA-256 of files",
 }

@@ -57,12 +57,12 @@ def fitted_table(
     table = FairTable(
         sensitive=[name for name in frame if name not in features],
         scale=scale,  # type: ignore[arg-type]
-        alike=_alike(args.alike or [], frame, features),
+        equivalent=_equivalent(args.equivalent or [], frame, features),
     )
     return table.fit(frame.iloc[rows], y_hat=None if scale == "standard" else y[rows])
 
 
-def _alike(
+def _equivalent(
     words: list[str], frame: Any, features: list[str]
 ) -> dict[str, list[list[Any]]]:
     """Values that count as one, by column; raises on any that is not there."""
@@ -70,13 +70,15 @@ def _alike(
     for word in words:
         name, _, values = word.partition("=")
         if name not in features:
-            raise UsageError(f"--alike: '{name}' is no feature{_meant(name, features)}")
+            raise UsageError(
+                f"--equivalent: '{name}' is no feature{_meant(name, features)}"
+            )
         # True and False are no texts, and are typed as some.
         value_of = {str(value): value for value in frame[name].dropna().unique()}
         group, known = values.split("/"), sorted(value_of)
         lost = [value for value in group if value not in known]
         if lost:
-            msg = f"--alike: '{name}' has no value {listed(lost)}"
+            msg = f"--equivalent: '{name}' has no value {listed(lost)}"
             raise UsageError(f"{msg} (it has {listed(known)}){_meant(lost[0], known)}")
         found.setdefault(name, []).append([value_of[value] for value in group])
     return found

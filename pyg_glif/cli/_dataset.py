@@ -441,7 +441,7 @@ class _Files:
         """Features as the options want them, and as what they are allows."""
         args, data = self._args, self.data
         asked = "standard" if args.standardize else args.scale
-        if asked is None and (args.sensitive or args.alike or args.categories):
+        if asked is None and (args.sensitive or args.equivalent or args.categories):
             asked = "effect"
         # Gaps in an array of numbers are slips, and learners want numbers.
         numbers_only = args.metric != "euclidean" or isinstance(data, ArrayTable)

@@ -138,7 +138,7 @@ def encoding(text: str) -> str:
     return found.name
 
 
-def alike(text: str) -> str:
+def equivalent(text: str) -> str:
     """A column, and values of it that count as one; checked, and kept as typed."""
     name, sign, values = text.partition("=")
     if not (name and sign and all(values.split("/")) and "/" in values):
@@ -218,8 +218,8 @@ PEOPLE: Options = {
     },
     "--ignore": {**_NAMES, "help": "columns that are not features"},
     "--id": {**_NAMES, "help": "columns carried through to the output, not features"},
-    "--alike": {
-        "type": alike,
+    "--equivalent": {
+        "type": equivalent,
         "action": "append",
         "metavar": "COL=A/B",
         "help": "values of a feature that count as one, such as "
@@ -244,9 +244,9 @@ PEOPLE: Options = {
         "choices": ["effect", "conditional", "standard", "none"],
         "help": "what a difference in a feature counts. effect: by how much it moves "
         "the outputs, found by trees that are fitted to them (default with --sensitive "
-        "or --alike, and wherever features are text or have gaps); conditional: the "
-        "same for features that go together; standard: in standard deviations; none: "
-        "numbers as they are (default otherwise)",
+        "or --equivalent, and wherever features are text or have gaps); conditional: "
+        "the same for features that go together; standard: in standard deviations; "
+        "none: numbers as they are (default otherwise)",
     },
     "--standardize": {"action": "store_true", "help": "short for --scale standard"},
 }
@@ -509,7 +509,7 @@ def typed(options: dict[str, Any]) -> list[str]:
     """Options as words of a command."""
     words = []
     for flag, value in options.items():
-        if flag == "--alike":  # one at a time
+        if flag == "--equivalent":  # one at a time
             words += [word for one in value for word in (flag, one)]
             continue
         words.append(flag)

@@ -78,7 +78,7 @@ def run(args: argparse.Namespace) -> Outcome:
     check_targets({"--out": (args.out, REPORTS)}, input_files(args))
     people = read_people(args)
 
-    from pyg_glif.audit import audit
+    from pyg_glif.audit import AuditContext, audit
     from pyg_glif.cli._similarity import fair_distance, similarity_graph
 
     after = _after(args, people) if args.after else None
@@ -89,9 +89,11 @@ def run(args: argparse.Namespace) -> Outcome:
         people.y,
         after,
         graph=graph,
-        lap=graph.laplacian(**keywords(args, "--theta")),
-        distance=distance,
-        progress=progress(args),
+        context=AuditContext(
+            lap=graph.laplacian(**keywords(args, "--theta")),
+            distance=distance,
+            progress=progress(args),
+        ),
         **audit_options(args, people),
     )
     near = {"tau": graph.tau} if graph.k is None else {"k": graph.k}
@@ -109,17 +111,17 @@ def audit_options(args: argparse.Namespace, people: "People") -> dict[str, Any]:
     """Keywords for an audit, from the options: of files and of fits alike."""
     from pyg_glif.audit import audit
 
-    k = args.nearest
-    if k is None:  # few people have fewer others than the default asks for
-        k = min(default_of(audit, "k"), len(people) - 1)
+    num_nearest = args.nearest
+    if num_nearest is None:  # small data have fewer others than the default asks for
+        num_nearest = min(default_of(audit, "num_nearest"), len(people) - 1)
     stated = {}
     if args.tolerance is not None:
         stated["tolerance"] = tolerances(args.tolerance)
     return {
-        "attributes": people.attribute_codes(),
-        "groups": people.group_codes(),
+        "sensitive": people.attribute_codes(),
+        "variants": people.group_codes(),
         "labels": people.labels_of(args),
-        "k": k or None,
+        "num_nearest": num_nearest or None,
         **stated,
         **keywords(args, "--threshold", "--difference", "--num-worst"),
     }

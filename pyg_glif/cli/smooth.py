@@ -52,7 +52,7 @@ examples:
     pyg-glif smooth people.csv --outputs score --sensitive sex,race
   husband and wife count as one, an audit beside the result:
     pyg-glif smooth people.csv --outputs score --sensitive sex --id name \\
-        --alike relationship=Husband/Wife --out fair.csv --audit report.html
+        --equivalent relationship=Husband/Wife --out fair.csv --audit report.html
   two arrays, a radius of your own, probabilities averaged as log-odds:
     pyg-glif smooth x.npy y.npy --tau 0.5 --lam 0.3 --link logit --out y_fair.npy
   keep the fit, and correct those who come later one by one:
@@ -75,7 +75,7 @@ _FIT = (
     "--lam",
     "--scale",
     "--standardize",
-    "--alike",
+    "--equivalent",
     "--categories",
     *METRIC,
     *WEIGHTS,

@@ -34,7 +34,7 @@ from pyg_glif._utils.validation import (
     check_scalar,
     check_share,
 )
-from pyg_glif.audit.audit import audit
+from pyg_glif.audit.audit import AuditContext, audit
 from pyg_glif.audit.audit_report import AuditReport
 from pyg_glif.audit.measures import Bootstrap
 from pyg_glif.distances import FairDistance
@@ -550,13 +550,13 @@ class GLIFPostProcessor(ParamsMixin):
     def audit(
         self,
         *,
-        attributes: Mapping[str, Any] | None = None,
-        groups: Any = None,
+        sensitive: Mapping[str, Any] | None = None,
+        variants: Any = None,
         labels: Any = None,
         threshold: float | None = None,
         difference: float | None = None,
         tolerance: float | Mapping[str, float] | None = None,
-        k: int | None = 5,
+        num_nearest: int | None = 5,
         num_worst: int = 10,
         bootstrap: Bootstrap = Bootstrap(),  # noqa: B008  (immutable)
     ) -> AuditReport:
@@ -572,19 +572,21 @@ class GLIFPostProcessor(ParamsMixin):
             fitted.y_hat,
             fitted.y_fair,
             graph=fitted.graph.placed(fitted.x, distance),
-            lap=fitted.graph_lap,
-            distance=distance,
-            attributes=attributes,
-            groups=None if groups is None else to_labels("groups", groups),
+            context=AuditContext(
+                lap=fitted.graph_lap,
+                distance=distance,
+                error=fitted.error(fitted.y_fair),
+                progress=fitted.settings.progress,
+            ),
+            sensitive=sensitive,
+            variants=None if variants is None else to_labels("variants", variants),
             labels=None if labels is None else to_labels("labels", labels),
-            error=fitted.error(fitted.y_fair),
             threshold=threshold,
             difference=difference,
             tolerance=tolerance,
-            k=k,
+            num_nearest=num_nearest,
             num_worst=num_worst,
             bootstrap=bootstrap,
-            progress=fitted.settings.progress,
         )
         return completed_report(report, fitted)
 

@@ -62,9 +62,9 @@ class Service:
         if threshold is None and self.decide and self.served.num_outputs is None:
             threshold = 0.5
         report = self.served.post.audit(
-            attributes=dict(register.attributes),
+            sensitive=dict(register.attributes),
             threshold=threshold,
-            k=min(5, size - 1) or None,
+            num_nearest=min(5, size - 1) or None,
         )
         if not self.settings.show_people:
             return report.without_people()

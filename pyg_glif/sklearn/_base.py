@@ -26,7 +26,7 @@ from pyg_glif._utils.arrays import to_labels
 from pyg_glif._utils.files import damage_in
 from pyg_glif._utils.json import is_held
 from pyg_glif._utils.validation import check_count, check_kind, check_scalar
-from pyg_glif.audit import AuditReport, Bootstrap, audit
+from pyg_glif.audit import AuditContext, AuditReport, Bootstrap, audit
 from pyg_glif.explain import Explanation
 from pyg_glif.graph import SimilarityGraph, decay_of, suggest_tau
 from pyg_glif.links import Link, dual_of_people
@@ -55,7 +55,7 @@ _FASTER = 8.0
 # hardly tells in the model.
 _FEW_PEOPLE, _FEW_FOLDS = 10_000, 10
 # Parameters that table and correction have under the same names.
-_OF_TABLE = ("sensitive", "alike", "ignore", "scale", "proxies")
+_OF_TABLE = ("sensitive", "equivalent", "ignore", "scale", "proxies")
 _OF_POST = ("tau", "k", "theta", "normalization", "progress")
 # Parameters that a file holds beside those of the table.
 _SAVED = ("tau", "coverage", "k", "theta", "lam", "max_loss", "normalization")
@@ -259,7 +259,7 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             for at in range(len(x))
         ]
 
-    def num_peers(self, X: Any) -> NDArray[np.int64]:  # noqa: N803
+    def num_neighbors(self, X: Any) -> NDArray[np.int64]:  # noqa: N803
         """How many people of the fit are similar to each person.
 
         Who has none keeps the output of the model.
@@ -278,11 +278,11 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         X: Any,  # noqa: N803
         y: Any = None,
         *,
-        attributes: Mapping[str, Any] | None = None,
-        groups: Any = None,
+        sensitive: Mapping[str, Any] | None = None,
+        variants: Any = None,
         difference: float | None = None,
         tolerance: float | Mapping[str, float] | None = None,
-        k: int | None = 5,
+        num_nearest: int | None = 5,
         num_worst: int = 10,
         bootstrap: Bootstrap = Bootstrap(),  # noqa: B008  (immutable)
     ) -> AuditReport:
@@ -293,16 +293,16 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
                 them. For the people of the fit there is ``post_.audit()``.
             y (array-like, optional): What is true of them; the report then has the
                 score before and after. (default: :obj:`None`)
-            attributes (dict, optional): Labels of protected attributes by name.
+            sensitive (dict, optional): Labels of sensitive attributes by name.
                 (default: the sensitive columns of two to 20 values)
-            groups (array-like, optional): Label of each row's group of comparable
-                people, such as counterfactuals. (default: :obj:`None`)
+            variants (array-like, optional): Label of the counterfactual group of each
+                row. (default: :obj:`None`)
             difference (float, optional): Two people are treated unlike if their
                 outputs are further apart. (default: :obj:`None`, if decisions differ)
             tolerance (float or dict, optional): Share of pairs that may be treated
                 unlike, see :func:`~pyg_glif.audit.audit`.
                 (default: :obj:`None`)
-            k (int, optional): Number of nearest others for consistency.
+            num_nearest (int, optional): Number of nearest samples for consistency.
                 (default: :obj:`5`)
             num_worst (int): How many people and pairs to list.
                 (default: :obj:`10`)
@@ -312,8 +312,8 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         people = self._read(X)
         x, before = self._coordinates(people), self._before(people)
         after, info = self.post_.transform(x, before, return_info=True)
-        if attributes is None:
-            attributes = self._groups_among(people)
+        if sensitive is None:
+            sensitive = self._groups_among(people)
         graph = self._similarity(x, self.tau if self.k else self.post_.tau_)
         decides = before.dim() == 1 and self._kind_of_outputs == "probabilities"
         report = audit(
@@ -321,18 +321,20 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             before,
             after,
             graph=graph,
-            lap=graph.laplacian(self.post_.theta),
-            attributes=attributes,
-            groups=None if groups is None else to_labels("groups", groups),
+            context=AuditContext(
+                lap=graph.laplacian(self.post_.theta),
+                error=self.post_._require_fit("audit").error(after),
+                progress=self.progress,
+            ),
+            sensitive=sensitive,
+            variants=None if variants is None else to_labels("variants", variants),
             labels=self._labels(y) if decides and y is not None else None,
-            error=self.post_._require_fit("audit").error(after),
             threshold=0.5 if decides else None,
             difference=difference,
             tolerance=tolerance,
-            k=k,
+            num_nearest=num_nearest,
             num_worst=num_worst,
             bootstrap=bootstrap,
-            progress=self.progress,
         )
         scores = {} if y is None else self._scores(y, before, after)
         report = report.with_facts(num_without_fitted_peers=info.num_isolated, **scores)
@@ -558,7 +560,7 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     def _new_table(self, seed: int) -> FairTable:
         """The table, not fitted."""
         given = {name: getattr(self, name) for name in _OF_TABLE}
-        for name in ("sensitive", "alike", "ignore"):
+        for name in ("sensitive", "equivalent", "ignore"):
             given[name] = self._form.named(given[name])
         if isinstance(given["scale"], Mapping):
             given["scale"] = self._form.named(given["scale"])

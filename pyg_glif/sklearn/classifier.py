@@ -42,7 +42,7 @@ class GLIFClassifier(ClassifierMixin, GLIFEstimator):  # type: ignore[misc]
         sensitive (sequence): Columns that must not count for who is similar, by name
             or position. The model still gets them. :obj:`None` means none.
             (default: :obj:`()`)
-        alike (dict, optional): Values that count as one, as in
+        equivalent (dict, optional): Values that count as one, as in
             ``{"relationship": [("Husband", "Wife")]}``. (default: :obj:`None`)
         ignore (sequence): Columns that do not count either, such as names.
             (default: :obj:`()`)
@@ -128,7 +128,7 @@ class GLIFClassifier(ClassifierMixin, GLIFEstimator):  # type: ignore[misc]
         estimator: Any,
         *,
         sensitive: Sequence[Any] | None = (),
-        alike: Mapping[Any, Sequence[Sequence[Any]]] | None = None,
+        equivalent: Mapping[Any, Sequence[Sequence[Any]]] | None = None,
         ignore: Sequence[Any] = (),
         scale: Any = "effect",
         proxies: bool = False,
@@ -149,7 +149,7 @@ class GLIFClassifier(ClassifierMixin, GLIFEstimator):  # type: ignore[misc]
     ) -> None:
         self.estimator = estimator
         self.sensitive = sensitive
-        self.alike = alike
+        self.equivalent = equivalent
         self.ignore = ignore
         self.scale = scale
         self.proxies = proxies

@@ -30,7 +30,7 @@ class GLIFRegressor(RegressorMixin, GLIFEstimator):  # type: ignore[misc]
             ``FrozenEstimator`` it is used as it is, and should then not have been
             trained on the people of ``fit``.
         sensitive (sequence): See :class:`GLIFClassifier`.
-        alike (dict, optional): Likewise.
+        equivalent (dict, optional): Likewise.
         ignore (sequence): Likewise.
         scale (str or dict): Likewise.
         proxies (bool): Likewise.
@@ -77,7 +77,7 @@ class GLIFRegressor(RegressorMixin, GLIFEstimator):  # type: ignore[misc]
         estimator: Any,
         *,
         sensitive: Sequence[Any] | None = (),
-        alike: Mapping[Any, Sequence[Sequence[Any]]] | None = None,
+        equivalent: Mapping[Any, Sequence[Sequence[Any]]] | None = None,
         ignore: Sequence[Any] = (),
         scale: Any = "effect",
         proxies: bool = False,
@@ -97,7 +97,7 @@ class GLIFRegressor(RegressorMixin, GLIFEstimator):  # type: ignore[misc]
     ) -> None:
         self.estimator = estimator
         self.sensitive = sensitive
-        self.alike = alike
+        self.equivalent = equivalent
         self.ignore = ignore
         self.scale = scale
         self.proxies = proxies

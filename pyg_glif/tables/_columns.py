@@ -248,25 +248,25 @@ def read_columns(df: Any, names: Sequence[Any], called: str = "df") -> list[Colu
     return columns
 
 
-def positions_alike(
-    alike: Mapping[Any, Sequence[Sequence[Any]]], columns: Sequence[Column]
+def equivalent_positions(
+    equivalent: Mapping[Any, Sequence[Sequence[Any]]], columns: Sequence[Column]
 ) -> dict[Any, list[list[int]]]:
-    """For each column, positions of the categories that are alike."""
+    """For each column, positions of the categories that are equivalent."""
     known = {column.name: column for column in columns}
-    check_known("alike", alike, known)
+    check_known("equivalent", equivalent, known)
     out = {}
-    for name, groups in alike.items():
+    for name, groups in equivalent.items():
         if known[name].kind != "category":
-            msg = "'alike' must name columns of categories"
+            msg = "'equivalent' must name columns of categories"
             raise ValueError(f"{msg} (got {name!r}, a {known[name].kind})")
         if any(isinstance(group, str) for group in groups):
-            msg = f"'alike[{name!r}]' must be a list of groups (got {groups!r})"
+            msg = f"'equivalent[{name!r}]' must be a list of groups (got {groups!r})"
             raise TypeError(f"{msg}. Use '[(first, second)]'")
         values = [value for group in groups for value in group]
         categories = known[name].categories
-        check_known(f"alike[{name!r}]", values, categories)
+        check_known(f"equivalent[{name!r}]", values, categories)
         if len(set(values)) < len(values):
-            msg = f"'alike[{name!r}]' must not repeat a value (got {groups!r})"
+            msg = f"'equivalent[{name!r}]' must not repeat a value (got {groups!r})"
             raise ValueError(msg)
         out[name] = [[categories.index(value) for value in group] for group in groups]
     return out

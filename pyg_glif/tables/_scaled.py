@@ -108,7 +108,7 @@ class Scaled:
         from scipy.spatial.distance import pdist
 
         notes = [
-            f"alike: {listed([column.categories[at] for at in group])}"
+            f"equivalent: {listed([column.categories[at] for at in group])}"
             for group in groups
         ]
         if column.is_constant():
@@ -206,7 +206,7 @@ def in_units(column: Column, unit: float | None, groups: list[list[int]]) -> Sca
         unit (float, optional): The difference that counts one; two different
             categories are ``1 / unit`` apart. By default, the standard deviation, and
             1 in two of the coordinates of categories.
-        groups (list): Positions of categories that are alike.
+        groups (list): Positions of categories that are equivalent.
     """
     if column.kind == "category":
         how = "one-hot" if unit is None else f"unit {unit:g}"
@@ -234,7 +234,7 @@ def in_units(column: Column, unit: float | None, groups: list[list[int]]) -> Sca
 
 
 def _one_hot(column: Column, how: str, size: float, groups: list[list[int]]) -> Scaled:
-    """A coordinate of ``size`` for each category, or for several that are alike.
+    """A coordinate of ``size`` for each category, or for several that are equivalent.
 
     Missing ones have their own; unseen ones none.
     """
@@ -266,7 +266,7 @@ def by_effect(grid: Grid, how: str, effects: Table, groups: list[list[int]]) -> 
         grid (Grid): The points.
         how (str): How they were found.
         effects (numpy.ndarray): One row per holder of the grid.
-        groups (list): Positions of categories that are alike.
+        groups (list): Positions of categories that are equivalent.
     """
     column, effects = grid.column, effects.copy()
     for group in groups:

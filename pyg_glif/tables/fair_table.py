@@ -29,10 +29,10 @@ from pyg_glif.tables._columns import (
     REMEDY,
     Column,
     check_array,
+    equivalent_positions,
     frame_names,
     listed,
     plain_value,
-    positions_alike,
     read_columns,
 )
 from pyg_glif.tables._effects import (
@@ -80,9 +80,9 @@ class FairTable(ParamsMixin):
             different ones are :math:`\sqrt 2` apart). A dictionary gives each column
             the difference that counts one, in days for dates; two different
             categories are one over it apart. (default: :obj:`"effect"`)
-        alike (dict, optional): For columns of categories, groups of values that are to
-            count as one, as in ``{"relationship": [("Husband", "Wife")]}``. They get
-            the mean of their effects, weighted by their frequency.
+        equivalent (dict, optional): For columns of categories, groups of values
+            that count as one, as in ``{"relationship": [("Husband", "Wife")]}``. They
+            get the mean of their effects, weighted by their frequency.
             (default: :obj:`None`)
         ignore (sequence): Columns that do not count either, such as names and
             numbers of files. New people need not have them. (default: :obj:`()`)
@@ -152,7 +152,7 @@ class FairTable(ParamsMixin):
         sensitive: Sequence[Any] | None = (),
         *,
         scale: Scale | Mapping[Any, float] = "effect",
-        alike: Mapping[Any, Sequence[Sequence[Any]]] | None = None,
+        equivalent: Mapping[Any, Sequence[Sequence[Any]]] | None = None,
         ignore: Sequence[Any] = (),
         proxies: bool = False,
         outputs: Outputs | None = None,
@@ -163,7 +163,7 @@ class FairTable(ParamsMixin):
     ) -> None:
         self.sensitive = sensitive
         self.scale = scale
-        self.alike = alike
+        self.equivalent = equivalent
         self.ignore = ignore
         self.proxies = proxies
         self.outputs = outputs
@@ -319,17 +319,17 @@ class FairTable(ParamsMixin):
         if isinstance(params["scale"], Mapping):
             units = params["scale"]
             params["scale"] = [[one.name, float(units[one.name])] for one in columns]
-        if params["alike"] is not None:
-            params["alike"] = [
+        if params["equivalent"] is not None:
+            params["equivalent"] = [
                 [
                     name,
                     [
                         [plain_value(v) for v in group]
-                        for group in params["alike"][name]
+                        for group in params["equivalent"][name]
                     ],
                 ]
                 for name in self._names
-                if name in params["alike"]
+                if name in params["equivalent"]
             ]
         return {
             "version": _VERSION,
@@ -371,7 +371,7 @@ class FairTable(ParamsMixin):
     def _of_config(cls, config: Mapping[str, Any]) -> "FairTable":
         """The table of a description, whose parts check what they are given."""
         params = _tuples(config["params"])
-        for name in ("scale", "alike"):
+        for name in ("scale", "equivalent"):
             if isinstance(params[name], tuple):
                 params[name] = dict(params[name])
         out = cls(**params)
@@ -417,9 +417,9 @@ class FairTable(ParamsMixin):
                 check_scalar(f"scale[{column!r}]", unit, above=0)
         else:
             check_choice("scale", self.scale, _SCALES)
-        if self.alike is not None and not isinstance(self.alike, Mapping):
-            msg = "'alike' must be a dictionary of columns"
-            raise TypeError(f"{msg} (got {type(self.alike).__name__})")
+        if self.equivalent is not None and not isinstance(self.equivalent, Mapping):
+            msg = "'equivalent' must be a dictionary of columns"
+            raise TypeError(f"{msg} (got {type(self.equivalent).__name__})")
         check_choice("outputs", self.outputs, (None, "probabilities", "values"))
         check_count("num_background", self.num_background)
         check_count("num_grid", self.num_grid, minimum=2)
@@ -434,7 +434,7 @@ class FairTable(ParamsMixin):
     def _read(
         self, df: Any
     ) -> tuple[tuple[Any, ...], list[Column], dict[Any, list[list[int]]]]:
-        """All names, the columns that count, and categories that are alike."""
+        """All names, the columns that count, and categories that are equivalent."""
         names = frame_names(df, called=self.frame_name)
         check_known("sensitive", self._sensitive, names)
         check_known("ignore", self.ignore, names)
@@ -453,7 +453,7 @@ class FairTable(ParamsMixin):
                 got = f"none for {listed(without)}"
                 msg = f"'scale' must give every column a unit (got {got})"
                 raise ValueError(f"{msg}. {REMEDY}")
-        return names, columns, positions_alike(self.alike or {}, columns)
+        return names, columns, equivalent_positions(self.equivalent or {}, columns)
 
     def _readings(self, method: str, df: Any) -> dict[Any, Reading]:
         """The columns of new people; one message names all that cannot be read."""

@@ -126,7 +126,9 @@ def test_every_kind_of_whole_number_is_accepted(kind: Any, dtype: str) -> None:
     x = np.arange(4.0).reshape(4, 1)
     post = GLIFPostProcessor(tau=1.0).fit(kind(x.astype(dtype)), value)
     few = Bootstrap(num_samples=10)
-    report = post.audit(attributes={"sex": value}, groups=value, k=1, bootstrap=few)
+    report = post.audit(
+        sensitive={"sex": value}, variants=value, num_nearest=1, bootstrap=few
+    )
     assert report["gap_by_sex"].before.value == 1.0
     label = value if isinstance(value, torch.Tensor) else torch.from_numpy(value)
     assert check_labels("label", label, 4).tolist() == [1, 0, 1, 0]

@@ -20,7 +20,7 @@ from pyg_glif._utils.runtime import Progress
 from pyg_glif.audit import audit
 from pyg_glif.cli import main, smooth
 from pyg_glif.cli._app import _parser, commands
-from pyg_glif.cli._options import Outcome, alike, encoding, names as list_of_names
+from pyg_glif.cli._options import Outcome, encoding, equivalent, names as list_of_names
 from pyg_glif.graph import SimilarityGraph
 from pyg_glif.metric_learning import FACE, LogisticSubspace, SensitiveSVD
 from pyg_glif.model_selection import tune
@@ -443,7 +443,7 @@ WRONG = {
     "--port": ("-1", "70000", "80.5", "x"),
 }
 # Types of options that hold no number.
-TEXTS = (None, list_of_names, encoding, alike)
+TEXTS = (None, list_of_names, encoding, equivalent)
 
 
 def numeric_options() -> list[tuple[str, str]]:

@@ -108,10 +108,10 @@ def test_text_or_gaps_need_no_option(shell: Shell, frame: pd.DataFrame) -> None:
     assert shell("smooth", "full.csv", *words, "--json").json["scale"] == "none"
 
 
-def test_values_that_are_alike(shell: Shell, frame: pd.DataFrame) -> None:
-    words = ("--alike", "job=nurse/baker", "--tau", 0.3)
+def test_values_that_are_equivalent(shell: Shell, frame: pd.DataFrame) -> None:
+    words = ("--equivalent", "job=nurse/baker", "--tau", 0.3)
     assert shell("smooth", *TABLE, *words).code == 0
-    table = fitted(frame, alike={"job": [("nurse", "baker")]})
+    table = fitted(frame, equivalent={"job": [("nurse", "baker")]})
     z = table.transform(frame[FEATURES]).numpy()
     expected = smooth(z, frame["score"].to_numpy(), tau=0.3)
     found = numbers(read_csv(Path("people_fair.csv"))["score"])
@@ -123,22 +123,22 @@ def test_values_that_are_alike(shell: Shell, frame: pd.DataFrame) -> None:
     [
         (
             "job=nurse/bakr",
-            "--alike: 'job' has no value 'bakr' (it has 'baker', 'clerk', 'nurse'). "
-            "Did you mean 'baker'?",
+            "--equivalent: 'job' has no value 'bakr' (it has 'baker', 'clerk', "
+            "'nurse'). Did you mean 'baker'?",
         ),
-        ("jobs=nurse/baker", "--alike: 'jobs' is no feature. Did you mean 'job'?"),
-        ("sex=f/m", "--alike: 'sex' is no feature"),
+        ("jobs=nurse/baker", "--equivalent: 'jobs' is no feature. Did you mean 'job'?"),
+        ("sex=f/m", "--equivalent: 'sex' is no feature"),
         (
             "job",
-            "argument --alike: must be like relationship=Husband/Wife (got 'job'). See "
-            "'pyg-glif smooth --help'",
+            "argument --equivalent: must be like relationship=Husband/Wife (got "
+            "'job'). See 'pyg-glif smooth --help'",
         ),
     ],
 )
 def test_values_that_are_not_there(
     shell: Shell, frame: pd.DataFrame, word: str, message: str
 ) -> None:
-    shell("smooth", *TABLE, "--alike", word).fails(2, message)
+    shell("smooth", *TABLE, "--equivalent", word).fails(2, message)
 
 
 def test_numbers_that_are_names(shell: Shell, frame: pd.DataFrame) -> None:
@@ -233,9 +233,14 @@ def test_audit_and_tune_take_the_same_table(shell: Shell, frame: pd.DataFrame) -
     found = shell("audit", *TABLE, *labels, "--json").json
     assert found["setup"]["columns"] == ["age", "job", "since", "member"]
     assert (found["setup"]["scale"], found["setup"]["unit"]) == ("effect", "log-odds")
-    alike = ("--alike", "job=nurse/baker", "--alike", "member=True/False")
+    equivalent = (
+        "--equivalent",
+        "job=nurse/baker",
+        "--equivalent",
+        "member=True/False",
+    )
     words = ("--cv", 3, "--taus", "0.3,0.5", "--lams", "0.1,1", "--max-loss", 1)
-    found = shell("tune", *TABLE, *labels, *alike, *words, "--json").json
+    found = shell("tune", *TABLE, *labels, *equivalent, *words, "--json").json
     assert found["num_folds"] == 3
     assert len(found["points"]) == 4
     call = shlex.split(found["call"])[1:]

@@ -13,7 +13,7 @@ from experiments._judging import (
     pairs_within,
     unlike,
 )
-from tests import oracles_people as oracles
+from tests import oracles_decisions as oracles
 
 NUM = 80
 

@@ -165,7 +165,7 @@ def classifier() -> Numbers:
     return {
         "proba": pin(model.predict_proba(x_new)[:, 1]),
         "predicted": pin(model.predict(x_new)),
-        "neighbors": pin(model.num_peers(x_new)),
+        "neighbors": pin(model.num_neighbors(x_new)),
         "settings": [model.post_.tau_, model.post_.theta_, model.post_.lam],
         "fitted": pin(model.post_.y_fair_),
         "accuracy": [audit["facts"][f"accuracy_{k}"] for k in ("before", "after")],

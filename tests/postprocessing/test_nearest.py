@@ -163,7 +163,7 @@ def test_explanations_rebuild_outputs(case: dict) -> None:
 def test_audit_is_about_the_same_neighbours() -> None:
     group = people()
     post = group.fit(k=K, tau=None, theta=None)
-    report = post.audit(k=None, bootstrap=Bootstrap(num_samples=10))
+    report = post.audit(num_nearest=None, bootstrap=Bootstrap(num_samples=10))
     dense = Dense(group.x.numpy(), group.x_new.numpy())
     for y, estimate in ((group.y, "before"), (post.y_fair_, "after")):
         L = np.diag(dense.W.sum(1)) - dense.W

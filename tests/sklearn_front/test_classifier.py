@@ -116,7 +116,7 @@ def test_without_strength_it_is_the_model() -> None:
 
 def test_who_has_no_peer_keeps_the_output_of_the_model() -> None:
     ours = fitted(tau=0.35)
-    alone = ours.num_peers(NEW) == 0
+    alone = ours.num_neighbors(NEW) == 0
     assert 0 < alone.sum() < len(NEW)
     before, after = ours.estimator_.predict_proba(NEW), ours.predict_proba(NEW)
     np.testing.assert_array_equal(before[alone, 1], after[alone, 1])
@@ -126,7 +126,7 @@ def test_who_has_no_peer_keeps_the_output_of_the_model() -> None:
 def test_peers_do_not_depend_on_the_sensitive_column() -> None:
     twin = NEW.assign(sex=NEW["sex"].map({"f": "m", "m": "f"}))
     ours = fitted()
-    np.testing.assert_array_equal(ours.num_peers(NEW), ours.num_peers(twin))
+    np.testing.assert_array_equal(ours.num_neighbors(NEW), ours.num_neighbors(twin))
     model = ours.estimator_
     gaps = [
         np.abs(m.predict_proba(NEW) - m.predict_proba(twin)).mean()
@@ -152,10 +152,10 @@ def test_a_share_of_people_has_a_neighbour() -> None:
 def test_the_nearest_count() -> None:
     ours = fitted(tau=None, k=3)
     # Beside one's own nearest, those who would have one among theirs.
-    peers = ours.num_peers(NEW)
+    peers = ours.num_neighbors(NEW)
     assert peers.min() == 3
     assert peers.max() > 3
-    assert ours.audit(NEW, k=None).facts["num_isolated"] == 0
+    assert ours.audit(NEW, num_nearest=None).facts["num_isolated"] == 0
 
 
 def test_explanations_add_up_to_the_decision() -> None:
@@ -179,13 +179,13 @@ def test_an_audit_compares_model_and_correction() -> None:
     assert report.facts["num_people"] == 40
     assert report.facts["accuracy_before"] == accuracy_score(TRUTH, model.predict(NEW))
     assert report.facts["accuracy_after"] == accuracy_score(TRUTH, ours.predict(NEW))
-    alone = (ours.num_peers(NEW) == 0).sum()
+    alone = (ours.num_neighbors(NEW) == 0).sum()
     assert report.facts["num_without_fitted_peers"] == alone
     p, men = ours.predict_proba(NEW)[:, 1], (NEW["sex"] == "m").to_numpy()
     gap = report["gap_by_sex"].after
     assert gap is not None
     assert gap.value == pytest.approx(p[men].mean() - p[~men].mean())
-    assert "accuracy_after" not in ours.audit(NEW, k=None).facts
+    assert "accuracy_after" not in ours.audit(NEW, num_nearest=None).facts
 
 
 def test_weights_reach_the_model() -> None:
@@ -297,7 +297,7 @@ DF, Y = frame()
         ({"sensitive": [9]}, {}, ValueError, "'sensitive' must .*9"),
         ({"ignore": ["wage"]}, {}, ValueError, "'ignore' must .*'wage'"),
         ({"sensitive": [*DF]}, {}, ValueError, "must leave a column that counts"),
-        ({"alike": {"job": [("cook", "chef")]}}, {}, ValueError, "'chef'"),
+        ({"equivalent": {"job": [("cook", "chef")]}}, {}, ValueError, "'chef'"),
         ({}, {"X": DF.assign(job=None)}, ValueError, "columns without values.*'job'"),
         (
             {"ignore": ["income", "years"], "sensitive": ["sex"]},

@@ -21,7 +21,7 @@ NEW, _ = frame(40, seed=1)
             "lam": 0.5,
             "tau": 0.8,
             "link": "identity",
-            "alike": {"job": [("cook", "clerk")]},
+            "equivalent": {"job": [("cook", "clerk")]},
         },
         {"k": 4, "ignore": [1], "max_loss": 0.01, "normalization": "density"},
         {"scale": "standard", "coverage": 0.8, "proxies": True, "max_loss": 0.1},

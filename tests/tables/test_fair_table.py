@@ -279,10 +279,10 @@ def test_local_effect_of_a_missing_number_is_that_of_those_who_miss_it() -> None
     np.testing.assert_allclose(z, centred([1, 2, 3, missing, missing]), **EXACT)
 
 
-def test_alike_values_have_the_mean_effect() -> None:
+def test_equivalent_values_have_the_mean_effect() -> None:
     df = people()
-    alike = {"job": [("nurse", "smith")]}
-    table = FairTable(["sex"], alike=alike).fit(df, predict)
+    equivalent = {"job": [("nurse", "smith")]}
+    table = FairTable(["sex"], equivalent=equivalent).fit(df, predict)
     counts = df["job"].value_counts()
     common = (JOB["nurse"] * counts["nurse"] + JOB["smith"] * counts["smith"]) / (
         counts["nurse"] + counts["smith"]
@@ -291,13 +291,13 @@ def test_alike_values_have_the_mean_effect() -> None:
     jobs = [effects[None if pd.isna(job) else job] for job in df["job"]]
     z = table.transform(df)
     np.testing.assert_allclose(z[:, 2], centred(jobs), **EXACT)
-    assert "alike: 'nurse', 'smith'" in str(table.summary())
+    assert "equivalent: 'nurse', 'smith'" in str(table.summary())
     # One-hot, they are one category.
-    table = FairTable(["sex"], scale="standard", alike=alike).fit(df)
+    table = FairTable(["sex"], scale="standard", equivalent=equivalent).fit(df)
     assert "job=nurse|smith" in table.get_feature_names_out()
     z = table.transform(df)
     nurse, smith, clerk = (
-        int((df["job"] == j).argmax()) for j in alike["job"][0] + ("clerk",)
+        int((df["job"] == j).argmax()) for j in equivalent["job"][0] + ("clerk",)
     )
     jobs = [n.startswith("job") for n in table.get_feature_names_out()]
     assert torch.equal(z[nurse, jobs], z[smith, jobs])
@@ -655,8 +655,8 @@ def test_plain_data_round_trip(data: Any, scale: Any, proxies: bool) -> None:
 
 def test_table_saves_with_a_post_processor(tmp_path: Any) -> None:
     df = people()
-    alike = {"job": [("nurse", "smith")]}
-    table = FairTable(["sex"], alike=alike).fit(df, predict)
+    equivalent = {"job": [("nurse", "smith")]}
+    table = FairTable(["sex"], equivalent=equivalent).fit(df, predict)
     z, y = table.transform(df), torch.from_numpy(predict(df))
     post = GLIFPostProcessor(tau=0.5).fit(z, y)
     post.save(tmp_path / "fit", metadata={"table": table.to_config()})
@@ -664,7 +664,7 @@ def test_table_saves_with_a_post_processor(tmp_path: Any) -> None:
     again = FairTable.from_config(loaded.metadata_["table"])
     assert torch.equal(again.transform(df), z)
     assert torch.equal(loaded.transform(again.transform(df), y), post.transform(z, y))
-    assert again.get_params()["alike"] == {"job": (("nurse", "smith"),)}
+    assert again.get_params()["equivalent"] == {"job": (("nurse", "smith"),)}
     with pytest.raises(ValueError, match=r"'config' must be of version 1"):
         FairTable.from_config({**table.to_config(), "version": 2})
 
@@ -688,11 +688,11 @@ def test_names_and_values_may_be_of_numpy() -> None:
     table = FairTable(
         np.array([3]),  # type: ignore[arg-type]
         scale={np.int64(k): np.float32(2) for k in (0, 1, 2, 4)},
-        alike={np.int64(4): {tuple(np.array([0, 2]))}},  # type: ignore[dict-item]
+        equivalent={np.int64(4): {tuple(np.array([0, 2]))}},  # type: ignore[dict-item]
     ).fit(df)
     loaded = FairTable.from_config(json.loads(json.dumps(table.to_config())))
     assert torch.equal(loaded.transform(df), table.transform(df))
-    assert loaded.get_params()["alike"] == {4: ((0, 2),)}
+    assert loaded.get_params()["equivalent"] == {4: ((0, 2),)}
 
 
 def test_a_fit_that_fails_leaves_the_one_before() -> None:
@@ -706,9 +706,10 @@ def test_a_fit_that_fails_leaves_the_one_before() -> None:
 
 
 def test_parameters_follow_scikit_learn() -> None:
-    table = FairTable(["sex"], alike={"job": [("nurse", "smith")]}, num_grid=8)
+    table = FairTable(["sex"], equivalent={"job": [("nurse", "smith")]}, num_grid=8)
     assert repr(table) == (
-        "FairTable(sensitive=['sex'], alike={'job': [('nurse', 'smith')]}, num_grid=8)"
+        "FairTable(sensitive=['sex'], equivalent={'job': [('nurse', 'smith')]}, "
+        "num_grid=8)"
     )
     copy = clone(table)
     assert copy.get_params() == table.get_params()
@@ -773,19 +774,23 @@ BAD: list[tuple[dict[str, Any], Any, str]] = [
         None,
         r"must leave a column that counts \(got all 4\)",
     ),
-    ({"alike": {"jb": [("a", "b")]}}, None, "'alike' must be of .*mean 'job'"),
     (
-        {"alike": {"job": [("nurse", "smyth")]}},
+        {"equivalent": {"jb": [("a", "b")]}},
         None,
-        r"'alike\['job'\]' must be of .*Did you mean 'smith'",
+        "'equivalent' must be of .*mean 'job'",
     ),
     (
-        {"alike": {"job": [("nurse", "smith"), ("smith", "clerk")]}},
+        {"equivalent": {"job": [("nurse", "smyth")]}},
+        None,
+        r"'equivalent\['job'\]' must be of .*Did you mean 'smith'",
+    ),
+    (
+        {"equivalent": {"job": [("nurse", "smith"), ("smith", "clerk")]}},
         None,
         "must not repeat a value",
     ),
-    ({"alike": {"age": [(1, 2)]}}, None, r"categories \(got 'age', a number\)"),
-    ({"alike": {"job": ("nurse", "smith")}}, None, "must be a list of groups"),
+    ({"equivalent": {"age": [(1, 2)]}}, None, r"categories \(got 'age', a number\)"),
+    ({"equivalent": {"job": ("nurse", "smith")}}, None, "must be a list of groups"),
     ({}, without_rows, "'df' must not be empty"),
     ({}, as_array, r"frame of pandas or polars \(got ndarray\)"),
     ({}, lazy, r"frame of pandas or polars \(got LazyFrame\)"),
@@ -879,7 +884,7 @@ def test_outputs_that_change_or_are_not_what_was_said_are_refused() -> None:
         ),
         ({"ignore": 3}, "'ignore' must be a sequence"),
         ({"scale": "rank"}, "'scale' must be one of 'effect', 'conditional'"),
-        ({"alike": ["job"]}, "'alike' must be a dictionary"),
+        ({"equivalent": ["job"]}, "'equivalent' must be a dictionary"),
         ({"outputs": "logits"}, "'outputs' must be one of"),
         ({"num_background": 0}, "'num_background' must be at least 1"),
         ({"num_grid": 1}, "'num_grid' must be at least 2"),

@@ -316,7 +316,7 @@ def _audits(case: Case) -> None:
     post = setting.post().fit(x, y)
     sex = case.rng.integers(0, 2, size=len(y))
     sex[:2] = 0, 1
-    report = post.audit(attributes={"sex": sex}, k=None).to_dict()
+    report = post.audit(sensitive={"sex": sex}, num_nearest=None).to_dict()
     W = setting.own_weights(x)
     f = _fit(setting, W, y.astype(np.float64)[:, None])[:, 0]
     facts, measures = report["facts"], {m["name"]: m for m in report["measures"]}

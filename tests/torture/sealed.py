@@ -102,7 +102,7 @@ def _use_post(path: Path) -> None:
     sound = not post.solution_.status.is_failure
     assert not sound or bool(out.isfinite().all()), "outputs that are not finite"
     post.transform(x[:3], y[:3], joint=True, y_std=std)
-    post.audit(bootstrap=Bootstrap(num_samples=20), k=None)
+    post.audit(bootstrap=Bootstrap(num_samples=20), num_nearest=None)
     post.explain(0, top=2)
     post.explain_new(x[:1], top=2, y_std=std)
     post.summary()

@@ -43,7 +43,7 @@ class Scene:
         self.post = GLIFPostProcessor(tau=0.6, theta=0.5, lam=0.8)
         self.post.fit(self.x, self.y)
         self.fair = self.post.y_fair_.numpy()
-        options = {"attributes": {"sex": self.sex}, "threshold": 0.5, **options}
+        options = {"sensitive": {"sex": self.sex}, "threshold": 0.5, **options}
         self.report = self.post.audit(bootstrap=FEW, **options)
         self.W = oracle.fitted_weights(self.x, 0.6, 0.5)
         self.first, self.second = np.nonzero(np.triu(self.W > 0))
@@ -109,7 +109,11 @@ def test_nobody_treated_unlike_is_no_certainty() -> None:
     edges = edges[:, (edges[0] * 50 + edges[1]).argsort()]
     graph = SimilarityGraph(edges, torch.ones(100), 50, 1.0)
     report = audit(
-        torch.zeros(50, 1), torch.zeros(50), graph=graph, threshold=0.5, k=None
+        torch.zeros(50, 1),
+        torch.zeros(50),
+        graph=graph,
+        threshold=0.5,
+        num_nearest=None,
     )
     one = found(report, "pairs")
     number = 50**2 / (50 * 2**2 - 50)
@@ -133,7 +137,12 @@ def test_dyadic_intervals_cover() -> None:
     for _ in range(150):
         y = torch.tensor((random.random(60) < 0.2).astype(float))
         report = audit(
-            torch.zeros(60, 1), y, graph=graph, threshold=0.5, k=None, bootstrap=FEW
+            torch.zeros(60, 1),
+            y,
+            graph=graph,
+            threshold=0.5,
+            num_nearest=None,
+            bootstrap=FEW,
         )
         estimate = found(report, "pairs").before
         inside += estimate.low <= 2 * 0.2 * 0.8 <= estimate.high
@@ -267,7 +276,7 @@ def test_classes_are_decisions() -> None:
     scene = Scene()
     y = np.column_stack([scene.y, 1 - scene.y, 0.4 + 0 * scene.y])
     post = GLIFPostProcessor(tau=0.6, theta=0.5, lam=0.8).fit(scene.x, y)
-    report = post.audit(bootstrap=FEW, attributes={"sex": scene.sex})
+    report = post.audit(bootstrap=FEW, sensitive={"sex": scene.sex})
     label = y.argmax(1)
     unlike = label[scene.first] != label[scene.second]
     assert found(report, "pairs").num_before == unlike.sum()
@@ -329,8 +338,8 @@ def golden_report() -> AuditReport:
     before = torch.tensor([0.25, 0.75, 0.75, 0.5], dtype=torch.float64)
     after = torch.tensor([0.5, 0.625, 0.625, 0.5], dtype=torch.float64)
     report = audit(
-        x, before, after, graph=graph, attributes={"sex": ["f", "m", "f", "m"]},
-        threshold=0.5, tolerance=0.1, k=1, num_worst=2, bootstrap=FEW,
+        x, before, after, graph=graph, sensitive={"sex": ["f", "m", "f", "m"]},
+        threshold=0.5, tolerance=0.1, num_nearest=1, num_worst=2, bootstrap=FEW,
     )  # fmt: skip
     made = {"date": "2026-01-01T00:00:00+00:00", "versions": {"pyg_glif": "0"}}
     report = replace(report, made={**made, "data_sha256": "0"})
@@ -339,7 +348,7 @@ def golden_report() -> AuditReport:
 
 
 def test_a_small_report_is_what_it_was() -> None:
-    # Written by 'python -m tests.postprocessing.test_report'; a change of the schema
+    # Written by 'python -m tests.audit.test_report'; a change of the schema
     # needs another 'schema_version'.
     record = golden_report().to_dict()
     kept = json.loads(GOLDEN.read_text())
@@ -423,7 +432,9 @@ def test_the_page_of_ten_thousand_is_below_two_megabytes() -> None:
     y = torch.rand(10_000, generator=random, dtype=torch.float64)
     sex = torch.randint(0, 2, (10_000,), generator=random)
     post = GLIFPostProcessor(tau=0.004).fit(x, y)  # leaves thousands without peers
-    report = post.audit(attributes={"sex": sex}, threshold=0.5, k=None, bootstrap=FEW)
+    report = post.audit(
+        sensitive={"sex": sex}, threshold=0.5, num_nearest=None, bootstrap=FEW
+    )
     assert report.facts["num_isolated"] > 2000
     report = report.with_ids([f"a person with a long name {i}" for i in range(10_000)])
     assert len(report.to_html().encode()) < 2_000_000
@@ -458,7 +469,7 @@ def test_a_report_without_people_follows_the_disclosure_rule(few: int) -> None:
     x, y = torch.randn(60, 2, generator=rng), torch.rand(60, generator=rng)
     post = GLIFPostProcessor(tau=0.6).fit(x, y)
     sex = ["f"] * few + ["m"] * (60 - few)
-    report = post.audit(threshold=0.5, attributes={"sex": sex}).without_people()
+    report = post.audit(threshold=0.5, sensitive={"sex": sex}).without_people()
     content = report.to_dict()
     assert ("sex" in json.dumps(content)) == (few >= 5)
     assert not [name for name in content["facts"] if "largest" in name]

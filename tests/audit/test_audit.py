@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings, strategies as st
 
 from pyg_glif import GLIFPostProcessor
-from pyg_glif.audit import AuditReport, Bootstrap, Estimate, audit
+from pyg_glif.audit import AuditContext, AuditReport, Bootstrap, Estimate, audit
 from pyg_glif.distances import SensitiveSubspace
 from pyg_glif.graph import SimilarityGraph
 from pyg_glif.links import Log, Logit, Softmax
@@ -33,7 +33,7 @@ def test_measures_match_their_definitions() -> None:
     group = people()
     distance = SensitiveSubspace(torch.tensor([[0.2, 1.0]], dtype=torch.float64))
     post = group.fit(distance=distance)
-    found = post.audit(bootstrap=Bootstrap(num_samples=20), k=4)
+    found = post.audit(bootstrap=Bootstrap(num_samples=20), num_nearest=4)
     z = distance.embed(group.x).numpy()
     W = oracle.fitted_weights(z, 0.9, 0.5)
     L = oracles.laplacian(W, None)
@@ -111,7 +111,7 @@ def test_attributes() -> None:
     race = torch.arange(60) % 3
     post = group.fit()
     found = post.audit(
-        bootstrap=Bootstrap(num_samples=20), attributes={"sex": sex, "race": race}
+        bootstrap=Bootstrap(num_samples=20), sensitive={"sex": sex, "race": race}
     )
     signed = group_gap(group.y[:, 0], torch.arange(60) % 2)
     assert found["gap_by_sex"].before.value == pytest.approx(float(signed))
@@ -120,7 +120,7 @@ def test_attributes() -> None:
     wide = (
         people(columns=3)
         .fit()
-        .audit(bootstrap=Bootstrap(num_samples=20), attributes={"sex": sex})
+        .audit(bootstrap=Bootstrap(num_samples=20), sensitive={"sex": sex})
     )
     gaps = group_gap(people(columns=3).y, torch.arange(60) % 2)
     assert wide["gap_by_sex"].before.value == pytest.approx(float(gaps.abs().max()))
@@ -131,7 +131,7 @@ def test_gaps_keep_the_sizes_of_groups() -> None:
     x, y = torch.arange(6.0).view(-1, 1), torch.tensor([0.0, 0, 0, 0, 0, 1])
     graph = SimilarityGraph(torch.tensor([[0, 1], [1, 0]]), torch.ones(2), 6, 1.0)
     alone = torch.tensor([0, 0, 0, 0, 0, 1])
-    found = audit(x, y, y / 2, graph=graph, attributes={"rare": alone})
+    found = audit(x, y, y / 2, graph=graph, sensitive={"rare": alone})
     gap = found["gap_by_rare"]
     assert (gap.before, gap.after) == (Estimate(1, 1, 1), Estimate(0.5, 0.5, 0.5))
     assert gap.change == Estimate(-0.5, -0.5, -0.5)
@@ -142,17 +142,17 @@ def test_groups_of_comparable_people() -> None:
     label = torch.arange(60) // 3
     label[-1] = 99  # alone
     post = group.fit()
-    found = post.audit(bootstrap=Bootstrap(num_samples=20), groups=label)
+    found = post.audit(bootstrap=Bootstrap(num_samples=20), variants=label)
     spread = found["group_std"]
     agree = found["group_agreement"]
     assert spread.before.value == pytest.approx(float(group_std(group.y, label).mean()))
     expected = prediction_consistency(post.y_fair_, label)
     assert agree.after.value == pytest.approx(float(expected))
     one = people(columns=1)
-    scores = one.fit().audit(bootstrap=Bootstrap(num_samples=20), groups=label)
+    scores = one.fit().audit(bootstrap=Bootstrap(num_samples=20), variants=label)
     assert "group_agreement" not in [m.name for m in scores.measures]
     decided = one.fit().audit(
-        bootstrap=Bootstrap(num_samples=20), groups=label, threshold=0.5
+        bootstrap=Bootstrap(num_samples=20), variants=label, threshold=0.5
     )
     expected = prediction_consistency((one.y[:, 0] > 0.5).long(), label)
     value = decided["group_agreement"].before.value
@@ -202,7 +202,7 @@ def test_duplicates_treated_unlike() -> None:
     x, y = torch.zeros(3, 1), torch.tensor([0.0, 1.0, 1.0])
     edges = torch.tensor([[0, 0, 1, 1, 2, 2], [1, 2, 0, 2, 0, 1]])
     graph = SimilarityGraph(edges, torch.zeros(6), 3, 0.0)
-    found = audit(x, y, torch.full((3,), 0.5), graph=graph, k=1)
+    found = audit(x, y, torch.full((3,), 0.5), graph=graph, num_nearest=1)
     largest = found["lipschitz_ratio_max"]
     assert largest.before.value == largest.after.value == 0.0  # nobody at a distance
     assert found.certificate == {}
@@ -217,7 +217,9 @@ def test_duplicates_treated_unlike() -> None:
 def test_report_can_be_exported() -> None:
     group = people()
     post = group.fit()
-    found = post.audit(bootstrap=Bootstrap(num_samples=10), num_worst=2, k=None)
+    found = post.audit(
+        bootstrap=Bootstrap(num_samples=10), num_worst=2, num_nearest=None
+    )
     record = json.loads(json.dumps(found.to_dict()))
     names = [m["name"] for m in record["measures"]]
     assert names == [m.name for m in found.measures]
@@ -238,16 +240,16 @@ def test_report_can_be_exported() -> None:
 def test_outputs_as_they_are() -> None:
     group = people()
     post = group.fit()
-    options = {"attributes": {"sex": torch.arange(60) % 2}, "k": 3}
+    options = {"sensitive": {"sex": torch.arange(60) % 2}, "num_nearest": 3}
     few = Bootstrap(num_samples=10)
-    both = post.audit(groups=torch.arange(60) // 2, bootstrap=few, **options)
+    both = post.audit(variants=torch.arange(60) // 2, bootstrap=few, **options)
     graph = SimilarityGraph.search(group.x, 0.9)
     alone = audit(
         group.x,
         group.y,
         graph=graph,
-        lap=graph.laplacian(0.5),
-        groups=torch.arange(60) // 2,
+        context=AuditContext(lap=graph.laplacian(0.5)),
+        variants=torch.arange(60) // 2,
         bootstrap=few,
         **options,
     )
@@ -300,18 +302,18 @@ def test_plot() -> None:
     ("options", "message"),
     [
         ({"num_worst": -1}, "'num_worst' must be at least 0 (got -1)"),
-        ({"k": 60}, "'k' must be below 60 (got 60)"),
+        ({"num_nearest": 60}, "'num_nearest' must be below 60 (got 60)"),
         (
-            {"attributes": {"sex": [0, 1]}},
+            {"sensitive": {"sex": [0, 1]}},
             "'sex' must have one entry per row (got shape (2,) for 60)",
         ),
         (
-            {"attributes": {"sex": [0] * 60}},
+            {"sensitive": {"sex": [0] * 60}},
             "'sex' must hold at least 2 groups (got 1)",
         ),
         (
-            {"groups": list(range(60))},
-            "'groups' must put at least two rows in one group (got 60 groups of",
+            {"variants": list(range(60))},
+            "'variants' must put at least two rows in one group (got 60 groups of",
         ),
     ],
 )
@@ -356,7 +358,9 @@ def test_the_correction_sets_no_identical_people_apart(
         tau=0.4, lam=lam, normalization=normalization, link=LINKS[link],
         solver=CG(rtol=rtol),
     ).fit(x[copies], y)  # fmt: skip
-    found = post.audit(k=None, threshold=None if y.dim() > 1 else 0.5, num_worst=99)
+    found = post.audit(
+        num_nearest=None, threshold=None if y.dim() > 1 else 0.5, num_worst=99
+    )
     i, j = torch.triu_indices(40, 40, 1)
     twins = copies[i] == copies[j]
     rows = y.reshape(40, -1)
@@ -377,7 +381,7 @@ def test_outputs_that_stay_are_neither_moved_nor_decided_anew() -> None:
     y = torch.full((60,), 0.5)  # the decision's threshold: rounding would tip it
     post = GLIFPostProcessor(tau=0.5, lam=7.0, solver=CG(rtol=1e-3))
     found = post.fit(x, y).audit(
-        attributes={"half": torch.arange(60) % 2}, threshold=0.5, k=None
+        sensitive={"half": torch.arange(60) % 2}, threshold=0.5, num_nearest=None
     )
     assert found.lists.most_moved == ()
     assert found.lists.pairs_after == ()
@@ -393,7 +397,14 @@ def test_differences_beyond_the_error_are_still_told() -> None:
     after = torch.tensor([0.3, 0.3002])
     for size, count in ((0.0, 1), (0.99e-4, 1), (1.01e-4, 0)):
         error = torch.full((2,), size, dtype=torch.float64)
-        found = audit(x, before, after, graph=graph, k=None, error=error)
+        found = audit(
+            x,
+            before,
+            after,
+            graph=graph,
+            num_nearest=None,
+            context=AuditContext(error=error),
+        )
         assert found.facts["num_identical_apart_after"] == count
         assert len(found.lists.identical_after) == count
     for error, message in (
@@ -401,9 +412,22 @@ def test_differences_beyond_the_error_are_still_told() -> None:
         (torch.tensor([0.0, -1.0]), "'error' must be non-negative"),
     ):
         with pytest.raises(ValueError, match=message):
-            audit(x, before, after, graph=graph, k=None, error=error)
+            audit(
+                x,
+                before,
+                after,
+                graph=graph,
+                num_nearest=None,
+                context=AuditContext(error=error),
+            )
     with pytest.raises(ValueError, match="'error' must be None without 'y_after'"):
-        audit(x, before, graph=graph, k=None, error=torch.zeros(2))
+        audit(
+            x,
+            before,
+            graph=graph,
+            num_nearest=None,
+            context=AuditContext(error=torch.zeros(2)),
+        )
 
 
 def test_group_rates_against_counting() -> None:
@@ -415,7 +439,7 @@ def test_group_rates_against_counting() -> None:
     graph = SimilarityGraph.search(torch.from_numpy(x), tau=0.5)
     found = audit(
         torch.from_numpy(x), torch.from_numpy(before), torch.from_numpy(after),
-        graph=graph, k=None, threshold=0.5, attributes={"sex": sex},
+        graph=graph, num_nearest=None, threshold=0.5, sensitive={"sex": sex},
         labels=torch.from_numpy(labels),
     )  # fmt: skip
     named = {one.name: one for one in found.verdict}
@@ -438,8 +462,8 @@ def test_group_rates_against_counting() -> None:
     assert "Decisions of yes by sex" in page
     assert {t["title"] for t in found.tiles()} >= {"True positives by sex"}
     unlabeled = audit(
-        torch.from_numpy(x), torch.from_numpy(before), graph=graph, k=None,
-        threshold=0.5, attributes={"sex": sex},
+        torch.from_numpy(x), torch.from_numpy(before), graph=graph, num_nearest=None,
+        threshold=0.5, sensitive={"sex": sex},
     )  # fmt: skip
     names = [one.name for one in unlabeled.verdict]
     assert "selection_by_sex" in names

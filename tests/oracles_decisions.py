@@ -1,4 +1,4 @@
-"""What is measured of decisions about people, from the definitions, in NumPy."""
+"""Measures of decisions, from their definitions, in NumPy."""
 
 import numpy as np
 from numpy.typing import NDArray
