@@ -204,7 +204,7 @@ class Arm:
             z,
             y,
             self.split.y,
-            attribute=self.split.group,
+            sensitive=self.split.group,
             taus=None if tau is None else [tau],
             ks=None if k is None else [k],
             lams=config.lams,

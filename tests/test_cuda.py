@@ -379,7 +379,8 @@ MODULES = [
 ]
 # What holds results or is subclassed, and what the functions above are made of.
 NO_CALL = {
-    "AuditReport", "Bootstrap", "Estimate", "Explanation", "FairDistance",
+    "AuditContext", "AuditReport", "Bootstrap", "Estimate", "Explanation",
+    "FairDistance",
     "Contribution", "Difference", "Fit", "FitSummary", "GroupTreatment", "Interval",
     "NeighborIndex", "NeighborPairs",
     "Lists", "Verdict",

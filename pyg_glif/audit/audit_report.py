@@ -420,25 +420,25 @@ class AuditReport:
 
     def tiles(self) -> list[dict[str, str]]:
         """The verdict for pages: title, words, figure, numbers, how it is judged."""
-        from pyg_glif.audit.render import tile_of
+        from pyg_glif.reporting.audit_page import tile_of
 
         return [tile_of(one) for one in self.verdict]
 
     def limits(self) -> list[str]:
         """What the report does not show, in plain words."""
-        from pyg_glif.audit.render import limits_of
+        from pyg_glif.reporting.audit_page import limits_of
 
         return limits_of(self)
 
     def figures(self) -> "tuple[Figure, ...]":
         """The charts of the report, for pages; needs ``pyg_glif[report]``."""
-        from pyg_glif.audit.charts import figures_of
+        from pyg_glif.reporting.audit_charts import figures_of
 
         return figures_of(self)
 
     def to_markdown(self) -> str:
         """The report as text with tables."""
-        from pyg_glif.audit.render import markdown_of
+        from pyg_glif.reporting.audit_page import markdown_of
 
         return markdown_of(self)
 
@@ -452,7 +452,7 @@ class AuditReport:
             path (str or Path, optional): Where to write it as well.
                 (default: :obj:`None`)
         """
-        from pyg_glif.audit.render import page_of
+        from pyg_glif.reporting.audit_page import page_of
 
         page = page_of(self)
         if path is not None:
@@ -461,7 +461,7 @@ class AuditReport:
 
     def _repr_html_(self) -> str:
         """A short form for notebooks, without charts and people; it says so."""
-        from pyg_glif.audit.render import fragment_of
+        from pyg_glif.reporting.audit_page import fragment_of
 
         return fragment_of(self)
 

@@ -218,7 +218,7 @@ def _sweep(
         label,
         pairs=_pairs(args) if args.pairs else None,
         mask=there,
-        group=people.group_codes(),
+        clusters=people.group_codes(),
         distance=fair_distance(args, people, rows),
         link=link(args),
         progress=progress(args),

@@ -346,7 +346,7 @@ class Explanation:
     def _repr_html_(self) -> str:
         """The text and the table, for notebooks."""
         header, rows = self._table()
-        page = environment().get_template("letter_short.html")
+        page = environment().get_template("explanation_short.html")
         return page.render(text=self.to_text(), header=header, rows=rows)
 
     def _table(self) -> tuple[list[str], list[list[Any]]]:

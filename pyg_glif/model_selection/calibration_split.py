@@ -37,7 +37,7 @@ from pyg_glif.solvers import Auto
 # Of the people who are fitted, those who come as newcomers to find the order of tests.
 _PILOT = 0.2
 # Arguments of 'tune' with an entry for each person.
-_BY_PERSON = ("x", "y_hat", "labels", "attribute", "group", "mask")
+_BY_PERSON = ("x", "y_hat", "labels", "sensitive", "clusters", "mask")
 # What cannot be told apart by person, or was not made without those set aside; and
 # groups, whose shares a fit finds for them together.
 _REFUSED = ("score", "unfairness", "references", "graph", "groups")
@@ -50,7 +50,7 @@ class Aside:
     Args:
         fitted (Tensor): Rows of those who are fitted, ascending.
         new (Tensor): Rows of those who come as newcomers, ascending.
-        unit (Tensor): The number of each newcomer's group, or of the newcomer; numbers
+        unit (Tensor): The cluster of each new sample, or the sample itself; numbers
             are in random order.
     """
 
@@ -63,12 +63,12 @@ class Aside:
         cls,
         rows: Tensor,
         may_be_new: Tensor,
-        group: Tensor | None,
+        clusters: Tensor | None,
         share: float,
         generator: torch.Generator,
     ) -> "Aside":
         """A share of the people in ``rows`` who may be new; whole groups."""
-        unit = rows if group is None else group[rows]
+        unit = rows if clusters is None else clusters[rows]
         _, unit = torch.unique(unit, return_inverse=True)
         known = torch.unique(unit[may_be_new[rows]])
         order = known[torch.randperm(len(known), generator=generator)]
@@ -155,10 +155,10 @@ class Arrivals:
         """By weight, the share of peers with another decision, zero without peers."""
         size = max(self.yardstick.sizes)
         _, (row, col, weight) = self.yardstick.split(size, self.theta, self._fold)
-        attribute = self.measures.attribute
-        if attribute is not None:
+        sensitive = self.measures.sensitive
+        if sensitive is not None:
             fold = self._fold
-            differ = attribute[fold.new][row] != attribute[fold.fitted][col]
+            differ = sensitive[fold.new][row] != sensitive[fold.fitted][col]
             row, col = row[differ], col[differ]
             weight = torch.ones_like(weight[differ])
         unlike = weight * (new[row] != fitted[col])
@@ -171,7 +171,7 @@ class Arrivals:
 def calibration_split(
     guarantee: RiskControl,
     known: Tensor,  # [N] bool
-    group: Tensor | None,
+    clusters: Tensor | None,
     generator: torch.Generator | None = None,
 ) -> Aside:
     """The split that ``tune`` makes: whatever learns from samples may see the fitted.
@@ -180,7 +180,7 @@ def calibration_split(
     """
     generator = generator or torch.Generator().manual_seed(0)
     rows = torch.arange(len(known))
-    out = Aside.draw(rows, known, group, guarantee.share, generator)
+    out = Aside.draw(rows, known, clusters, guarantee.share, generator)
     guarantee.check_enough(out.num_units, len(known))
     return out
 
@@ -196,7 +196,7 @@ def with_guarantee(
     y = check_outputs("y_hat", to_tensor("y_hat", given["y_hat"])).to(x.device)
     check_same_rows("y_hat", y, "x", x)
     given["y_hat"] = y
-    for name in ("labels", "attribute", "group", "mask"):
+    for name in ("labels", "sensitive", "clusters", "mask"):
         if given[name] is not None:
             given[name] = to_labels(name, given[name])
     nothing = (None, None, None)
@@ -204,17 +204,17 @@ def with_guarantee(
         y,
         given["labels"],
         *nothing,
-        given["attribute"],
+        given["sensitive"],
         given["mask"],
         given["threshold"],
     )
-    group = given["group"]
-    if group is not None:
-        group = check_group("group", group, len(x)).cpu()
+    clusters = given["clusters"]
+    if clusters is not None:
+        clusters = check_group("clusters", clusters, len(x)).cpu()
     generator = given["generator"] or torch.Generator().manual_seed(0)
     known = measures.known.cpu()
-    aside = calibration_split(guarantee, known, group, generator)
-    pilot = Aside.draw(aside.fitted, known, group, _PILOT, generator)
+    aside = calibration_split(guarantee, known, clusters, generator)
+    pilot = Aside.draw(aside.fitted, known, clusters, _PILOT, generator)
     found = tune(**_among(aside.fitted, len(x), given))
     arrivals = _arrivals(found, given, measures)
     points = [p for p in found.points if not p.status.is_failure]

@@ -89,7 +89,7 @@ class OnFitted:
         if measures.unfairness is not None:
             self._gauge = measures.unfairness
             self.unfairness_name = measures.unfairness_name
-        elif measures.attribute is not None:
+        elif measures.sensitive is not None:
             peers = Peers(measures, yardstick, theta)
             self._gauge, self.unfairness_name = peers.everybody, peers.name
         else:
@@ -192,11 +192,11 @@ class OnNewcomers:
         yardstick: SimilarityGraph,
         theta: float | None,
         folds: Sequence[Fold],
-        group: Tensor | None,
+        clusters: Tensor | None,
     ) -> None:
         self._grid, self._method, self._measures = grid, method, measures
         self._folds, self._rows = folds, torch.cat([fold.new for fold in folds])
-        self._cluster = None if group is None else group[self._rows]
+        self._cluster = None if clusters is None else clusters[self._rows]
         self._peers: Peers | None = None
         self.unfairness_name = measures.unfairness_name
         if measures.unfairness is None:

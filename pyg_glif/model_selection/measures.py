@@ -59,7 +59,7 @@ class Measures:
         score: Function | None,
         unfairness: Function | None,
         pairs: Any,
-        attribute: Any,
+        sensitive: Any,
         mask: Any,
         threshold: float,
     ) -> None:
@@ -86,8 +86,8 @@ class Measures:
             check_callable("score", score)
             self.score, self.score_name = _checked("score(...)", score), _name(score)
         check_exclusive("unfairness", unfairness, "pairs", pairs)
-        check_exclusive("unfairness", unfairness, "attribute", attribute)
-        check_exclusive("pairs", pairs, "attribute", attribute)
+        check_exclusive("unfairness", unfairness, "sensitive", sensitive)
+        check_exclusive("pairs", pairs, "sensitive", sensitive)
         #: Unfairness of everybody's outputs; ``None``: it is that of similar people.
         self.unfairness: Function | None = None
         self.unfairness_name = ""
@@ -104,11 +104,11 @@ class Measures:
             self.unfairness_name = "mean distance of pairs"
             if self.labels is not None:
                 self.unfairness_name = "share of pairs that disagree"
-        self.attribute: Tensor | None = None
-        if attribute is not None:
-            value = check_labels("attribute", to_labels("attribute", attribute), size)
-            check_two_classes("attribute", value.unique())
-            self.attribute = value.to(y.device)
+        self.sensitive: Tensor | None = None
+        if sensitive is not None:
+            value = check_labels("sensitive", to_labels("sensitive", sensitive), size)
+            check_two_classes("sensitive", value.unique())
+            self.sensitive = value.to(y.device)
 
     def decide(self, y: Tensor) -> Tensor:  # [N] or [N, C] -> [N]
         """Predicted classes: the largest column, or 1 above the threshold."""
@@ -167,17 +167,17 @@ class Peers:
     ) -> None:
         self._measures = measures
         self._edges, self._weight = graph.edge_index, graph.weights(theta).double()
-        attribute = measures.attribute
-        if attribute is not None:
+        sensitive = measures.sensitive
+        if sensitive is not None:
             row, col = graph.edge_index
-            differ = attribute[row] != attribute[col]
+            differ = sensitive[row] != sensitive[col]
             self._edges = graph.edge_index[:, differ]
             self._weight = torch.ones_like(self._weight[differ])
 
     @property
     def name(self) -> str:
         """What is measured."""
-        if self._measures.attribute is None:
+        if self._measures.sensitive is None:
             return "squared gap of similar people"
         decided = self._measures.labels is not None
         what = "unlike decisions" if decided else "gap"
@@ -194,7 +194,7 @@ class Peers:
 
     def unlike(self, a: Tensor, b: Tensor) -> Tensor:  # [P] or [P, C] -> [P]
         """How unlike pairs are treated."""
-        if self._measures.attribute is None:
+        if self._measures.sensitive is None:
             return _sq_gap(a, b)
         return self._measures.unlike(a, b).double()
 

@@ -210,7 +210,7 @@ class Guarantee:
         fitted (Tensor): Rows of the people who are fitted: the promise is about the
             fit to them, not to everybody.
         set_aside (Tensor): Rows of the people who came as newcomers.
-        num_units (int): How many independent losses that is; members of a group count
+        num_units (int): How many independent losses that is; members of a cluster count
             as one.
     """
 

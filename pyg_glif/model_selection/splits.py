@@ -17,11 +17,11 @@ class Fold(NamedTuple):
     new: Tensor  # [M]
 
 
-def split_people(
+def make_folds(
     cv: Any,
     may_be_new: Tensor,
     labels: Tensor | None,
-    group: Tensor | None,
+    clusters: Tensor | None,
     generator: torch.Generator | None,
 ) -> list[Fold]:
     """The folds that ``cv`` stands for.
@@ -31,37 +31,37 @@ def split_people(
             scikit-learn, or pairs of row numbers: fitted and new.
         may_be_new (Tensor): Who may be a newcomer, ``[N]``; others are neighbours only.
         labels (Tensor, optional): Classes, spread evenly over a number of folds.
-        group (Tensor, optional): Who belongs together and is never split.
+        clusters (Tensor, optional): Who belongs together and is never split.
         generator (torch.Generator, optional): Shuffles. (default: seed 0)
     """
     device, may_be_new = may_be_new.device, may_be_new.cpu()
     labels = None if labels is None else labels.cpu()
-    group = None if group is None else group.cpu()
+    clusters = None if clusters is None else clusters.cpu()
     if isinstance(cv, (int, np.integer)) and not isinstance(cv, bool):
         check_count("cv", int(cv), minimum=2)
         if generator is None:
             generator = torch.Generator().manual_seed(0)
-        if group is None:
-            where = _dealt_people(int(cv), may_be_new, labels, generator)
+        if clusters is None:
+            where = _deal_samples(int(cv), may_be_new, labels, generator)
         else:
-            where = _dealt_groups(int(cv), may_be_new, group, generator)
+            where = _deal_clusters(int(cv), may_be_new, clusters, generator)
         parts = [
             (where != k, (where == k) & may_be_new)  # [N] twice
             for k in range(int(cv))
         ]
         folds = [(fitted.nonzero()[:, 0], new.nonzero()[:, 0]) for fitted, new in parts]
     else:
-        folds = _given(cv, may_be_new, labels, group)
+        folds = _given(cv, may_be_new, labels, clusters)
     return [Fold(fitted.to(device), new.to(device)) for fitted, new in folds]
 
 
-def _dealt_people(
+def _deal_samples(
     num: int, may_be_new: Tensor, labels: Tensor | None, generator: torch.Generator
 ) -> Tensor:  # [N]
     """Fold of each person, classes evenly; -1 for those who are never new."""
     rows = may_be_new.nonzero()[:, 0]
     if num > len(rows):
-        _too_many(num, len(rows), "people who can be newcomers")
+        _too_many(num, len(rows), "samples that can be new")
     order = rows[torch.randperm(len(rows), generator=generator)]
     if labels is not None:
         order = order[labels[order].argsort(stable=True)]
@@ -70,14 +70,14 @@ def _dealt_people(
     return where
 
 
-def _dealt_groups(
-    num: int, may_be_new: Tensor, group: Tensor, generator: torch.Generator
+def _deal_clusters(
+    num: int, may_be_new: Tensor, clusters: Tensor, generator: torch.Generator
 ) -> Tensor:  # [N]
-    """Fold of each person: the largest group next, to the fold with fewest people."""
-    _, group = torch.unique(group, return_inverse=True)
-    size = torch.bincount(group[may_be_new], minlength=int(group.max()) + 1)
+    """Fold of each person: the largest cluster next, to the fold with fewest people."""
+    _, clusters = torch.unique(clusters, return_inverse=True)
+    size = torch.bincount(clusters[may_be_new], minlength=int(clusters.max()) + 1)
     if num > int((size > 0).sum()):
-        _too_many(num, int((size > 0).sum()), "groups with newcomers")
+        _too_many(num, int((size > 0).sum()), "clusters with new samples")
     order = torch.randperm(len(size), generator=generator)
     order = order[size[order].argsort(descending=True, stable=True)]
     heap, fold = [(0, k) for k in range(num)], torch.empty_like(size)
@@ -85,7 +85,7 @@ def _dealt_groups(
         total, k = heap[0]
         fold[g] = k
         heapq.heapreplace(heap, (total + int(size[g]), k))
-    return fold[group]
+    return fold[clusters]
 
 
 def _too_many(num: int, most: int, of_what: str) -> None:
@@ -94,12 +94,12 @@ def _too_many(num: int, most: int, of_what: str) -> None:
 
 
 def _given(
-    cv: Any, may_be_new: Tensor, labels: Tensor | None, group: Tensor | None
+    cv: Any, may_be_new: Tensor, labels: Tensor | None, clusters: Tensor | None
 ) -> list[tuple[Tensor, Tensor]]:
     """Folds of a splitter or an iterable, checked."""
     size, given = len(may_be_new), cv
     if hasattr(cv, "split") and not isinstance(cv, str):
-        y, g = (None if v is None else v.numpy() for v in (labels, group))
+        y, g = (None if v is None else v.numpy() for v in (labels, clusters))
         given = cv.split(np.zeros((size, 1)), y, g)
     try:
         pairs = [tuple(pair) for pair in given]
@@ -125,8 +125,10 @@ def _given(
             row = int(new[apart[new]][0])
             msg = f"'cv' must not fit newcomers (got row {row} on both sides of fold"
             raise ValueError(f"{msg} {k})")
-        if group is not None and bool(torch.isin(group[new], group[fitted]).any()):
-            msg = f"'cv' must not split a group (got one on both sides of fold {k})"
+        if clusters is not None and bool(
+            torch.isin(clusters[new], clusters[fitted]).any()
+        ):
+            msg = f"'cv' must not split a cluster (got one on both sides of fold {k})"
             raise ValueError(f"{msg}. Pass a number of folds, or 'GroupKFold'")
         seen[new] += 1
         out.append((fitted, new))

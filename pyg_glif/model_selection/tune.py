@@ -35,7 +35,7 @@ from pyg_glif.model_selection.measures import Measures
 from pyg_glif.model_selection.result import TuneResult
 from pyg_glif.model_selection.risk_control import RiskControl
 from pyg_glif.model_selection.selection import choose, front, why_baseline
-from pyg_glif.model_selection.splits import Fold, split_people
+from pyg_glif.model_selection.splits import Fold, make_folds
 from pyg_glif.solvers import Solver
 from pyg_glif.typing import Normalization
 
@@ -51,7 +51,7 @@ def tune(
     *,
     score: Callable[[Tensor], float] | None = None,
     pairs: Any = None,
-    attribute: Any = None,
+    sensitive: Any = None,
     unfairness: Callable[[Tensor], float] | None = None,
     taus: Sequence[float] | None = None,
     ks: Sequence[int] | None = None,
@@ -62,7 +62,7 @@ def tune(
     rule: Literal["one_se", "best"] = "one_se",
     cv: Any = 5,
     references: Sequence[Any] | None = None,
-    group: Any = None,
+    clusters: Any = None,
     generator: torch.Generator | None = None,
     threshold: float = 0.5,
     mask: Any = None,
@@ -100,7 +100,7 @@ def tune(
         pairs (array-like, optional): Pairs of rows that should agree. Unfairness is
             then the share of pairs with different decisions if there are ``labels``,
             and the mean distance of their outputs if not.
-        attribute (array-like, optional): A protected attribute of each person, such as
+        sensitive (array-like, optional): A protected attribute of each sample, such as
             sex. Unfairness is then the share of different decisions (without
             ``labels``: the mean distance of outputs) among pairs of a newcomer and a
             similar person for whom it differs.
@@ -130,7 +130,7 @@ def tune(
         references (sequence of array-like, optional): For every fold of a given ``cv``
             the outputs of all people to fit, from models that have not seen its
             newcomers; theirs are not looked at. (default: ``y_hat`` in every fold)
-        group (array-like, optional): Who belongs together, such as variants of one
+        clusters (array-like, optional): Who belongs together, such as variants of one
             text or members of one household: never split between folds, and one
             observation where errors are estimated. (default: :obj:`None`)
         generator (torch.Generator, optional): Shuffles people before they are split.
@@ -163,7 +163,7 @@ def tune(
 
     Shapes:
         - **input:** features :math:`(N, F)`, outputs :math:`(N)` or :math:`(N, C)`,
-          labels, attribute, group, groups and mask :math:`(N)`, pairs :math:`(P, 2)`
+          labels, sensitive, clusters, groups and mask :math:`(N)`, pairs :math:`(P, 2)`
         - **output:** :class:`TuneResult`
 
     **Cost.** One search per distance, at its largest radius, serves all folds, radii
@@ -213,16 +213,18 @@ def tune(
     check_same_rows("y_hat", y, "x", x)
     max_loss = check_scalar("max_loss", max_loss, minimum=0.0)
     check_choice("rule", rule, ("one_se", "best"))
-    measures = Measures(y, labels, score, unfairness, pairs, attribute, mask, threshold)
-    if group is not None:
-        group = check_group("group", to_labels("group", group), len(x)).to(x.device)
+    measures = Measures(y, labels, score, unfairness, pairs, sensitive, mask, threshold)
+    if clusters is not None:
+        clusters = check_group("clusters", to_labels("clusters", clusters), len(x)).to(
+            x.device
+        )
     decays = _decays([theta] if thetas is None else thetas)
     strengths = _numbers("lams", lams)
     folds = None
     if cv is None:
         rule = "best"  # there are no errors to go by
     else:
-        folds = split_people(cv, measures.known, measures.labels, group, generator)
+        folds = make_folds(cv, measures.known, measures.labels, clusters, generator)
     known = _references(references, y, folds, own=not isinstance(cv, Integral))
     if graph is not None:
         _check_graph(graph, len(x), taus, distances)
@@ -238,7 +240,7 @@ def tune(
     if folds is None:
         trial = OnFitted(*shared, yardstick.graph, theta)
     else:
-        trial = OnNewcomers(*shared, yardstick.graph, theta, folds, group)
+        trial = OnNewcomers(*shared, yardstick.graph, theta, folds, clusters)
     baseline, points = trial.baseline(), list(trial.points())
     best = choose(points, baseline, max_loss, rule, trial.again)
     if folds is not None and best is baseline:

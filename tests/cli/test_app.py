@@ -81,7 +81,7 @@ DEFAULTS = {
         "--num-components": (SensitiveSVD, "num_components"),
         "--num-factors": (FACE, "num_factors"),
         "--ridge": (LogisticSubspace, "ridge"),
-        "--nearest": (audit, "k"),
+        "--nearest": (audit, "num_nearest"),
         "--worst": (audit, "num_worst"),
     },
     "audit": {"--theta": (SimilarityGraph.laplacian, "theta")},

@@ -152,7 +152,7 @@ def certify() -> Numbers:
 def tune_alone() -> Numbers:
     x, y_hat, group = samples(150, seed=2)
     labels = (x[:, 0] > 0).astype(int)
-    found = tune(x, y_hat, labels, attribute=group, cv=5, max_loss=0.05)
+    found = tune(x, y_hat, labels, sensitive=group, cv=5, max_loss=0.05)
     return {**chosen(found.to_dict()), "folds": found.num_folds}
 
 

@@ -232,13 +232,13 @@ def test_promise_is_kept_by_most_draws_and_broken_where_newcomers_differ() -> No
 
 def test_groups_are_not_split_and_count_once() -> None:
     x, y, labels = people(600, 3)
-    group = torch.arange(600) // 3
+    clusters = torch.arange(600) // 3
     control = RiskControl(0.1, share=0.4)
-    promise = tune(x, y, labels, group=group, guarantee=control).guarantee
+    promise = tune(x, y, labels, clusters=clusters, guarantee=control).guarantee
     assert promise is not None
     assert promise.num_units == 80
-    assert not set(group[promise.fitted].tolist()) & set(
-        group[promise.set_aside].tolist()
+    assert not set(clusters[promise.fitted].tolist()) & set(
+        clusters[promise.set_aside].tolist()
     )
 
 
@@ -346,10 +346,10 @@ def test_what_cannot_be_set_aside_is_refused() -> None:
 
 def test_peers_across_an_attribute_and_pairs_among_the_fitted() -> None:
     x, y, labels = people(400, 8)
-    attribute = torch.arange(400) % 2
+    sensitive = torch.arange(400) % 2
     control = RiskControl(0.4, risk="unlike", share=0.4)
     options: dict[str, Any] = {"taus": [0.05], "lams": [0.3], "guarantee": control}
-    found = tune(x, y, labels, attribute=attribute, **options)
+    found = tune(x, y, labels, sensitive=sensitive, **options)
     promise = found.guarantee
     assert promise is not None
     test = next(one for one in promise.tests if one.point.lam == 0.3)
@@ -357,7 +357,7 @@ def test_peers_across_an_attribute_and_pairs_among_the_fitted() -> None:
     post = GLIFPostProcessor(**found.settings(test.point)).fit(x[rows], y[rows])
     after, fair = post.transform(x[aside], y[aside]) > 0.5, post.y_fair_ > 0.5
     near = torch.cdist(x[aside], x[rows]) <= 0.05
-    near &= attribute[aside].unsqueeze(1) != attribute[rows]
+    near &= sensitive[aside].unsqueeze(1) != sensitive[rows]
     unlike = (near & (after.unsqueeze(1) != fair)).double().sum(1)
     unlike = unlike / near.double().sum(1).clamp(min=1)
     assert test.risks["unlike"] == pytest.approx(float(unlike.mean()))

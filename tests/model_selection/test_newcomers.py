@@ -265,7 +265,7 @@ def test_attribute_counts_unlike_decisions_across_it() -> None:
     x, y, labels = problem()
     sex = np.where(np.arange(90) % 3 == 0, "man", "woman")
     options = {"taus": TAUS, "lams": (1.0,), "theta": THETA, "cv": splits()}
-    found = tune(x, y, labels, attribute=sex, max_loss=0.5, **options)
+    found = tune(x, y, labels, sensitive=sex, max_loss=0.5, **options)
     assert found.names[1] == "unlike decisions of similar people across the attribute"
     X, Y = x.numpy(), y.numpy()
     near = oracle.fitted_weights(X, max(TAUS), 0.0) * (sex[:, None] != sex[None])
@@ -277,12 +277,12 @@ def test_attribute_counts_unlike_decisions_across_it() -> None:
             differ = (f[new] > 0.5)[:, None] != (f_known > 0.5)[None]
             unlike, pairs = unlike + (part * differ).sum(), pairs + part.sum()
         assert point.unfairness == pytest.approx(unlike / pairs)
-    everybody = tune(x, y, labels, attribute=sex, **options | {"cv": None})
+    everybody = tune(x, y, labels, sensitive=sex, **options | {"cv": None})
     differ = (Y > 0.5)[:, None] != (Y > 0.5)[None]
     share = (near * differ).sum() / near.sum()
     assert everybody.baseline.unfairness == pytest.approx(share)
     gaps = tune(
-        x, y, score=lambda f: 0.0, attribute=sex, **options | {"cv": None}
+        x, y, score=lambda f: 0.0, sensitive=sex, **options | {"cv": None}
     ).baseline.unfairness
     assert gaps == pytest.approx((near * np.abs(Y[:, None] - Y)).sum() / near.sum())
 
@@ -309,7 +309,7 @@ def test_own_scores_have_errors_from_folds() -> None:
 
 def test_people_of_a_group_come_together() -> None:
     x, y, labels = problem()
-    group = np.array([f"household {at // 3}" for at in range(90)])
+    clusters = np.array([f"household {at // 3}" for at in range(90)])
     options = {"taus": [3.0], "lams": [1.0], "theta": THETA, "max_loss": 1.0}
     came: list[torch.Tensor] = []
 
@@ -317,29 +317,29 @@ def test_people_of_a_group_come_together() -> None:
         came.append(outputs != y)
         return float(outputs.std())
 
-    tune(x, y, score=remember, group=group, **options)
+    tune(x, y, score=remember, clusters=clusters, **options)
     # Errors of the score come from folds smoothed alone: those are the newcomers.
     folds = [new for new in came if 0 < int(new.sum()) < 90]
     assert len(folds) >= 5
     for new in folds:
         assert bool((new.view(30, 3).sum(1) % 3 == 0).all())
-    again = tune(x, y, labels, group=group, cv=GroupKFold(5), **options)
+    again = tune(x, y, labels, clusters=clusters, cv=GroupKFold(5), **options)
     assert again.num_folds == 5
     # Members of a household count as one where errors are estimated.
     copies = tune(
         x.repeat(2, 1),
         y.repeat(2),
         labels.repeat(2),
-        group=np.arange(180) % 90,
+        clusters=np.arange(180) % 90,
         **options,
     )
     single = float(copies.baseline.score_se)
     right = ((y > 0.5) == labels).double()
     assert single == pytest.approx(float(right.std()) / math.sqrt(90), rel=1e-9)
-    with pytest.raises(ValueError, match="'cv' must not split a group"):
-        tune(x, y, labels, group=group, cv=splits(), **options)
-    with pytest.raises(ValueError, match="number of groups with newcomers, 2 "):
-        tune(x, y, labels, group=np.arange(90) % 2, **options)
+    with pytest.raises(ValueError, match="'cv' must not split a cluster"):
+        tune(x, y, labels, clusters=clusters, cv=splits(), **options)
+    with pytest.raises(ValueError, match="number of clusters with new samples, 2 "):
+        tune(x, y, labels, clusters=np.arange(90) % 2, **options)
 
 
 def test_folds_are_balanced_and_follow_the_generator() -> None:
@@ -556,7 +556,7 @@ def test_plot_draws_the_choice_and_its_errors() -> None:
         (
             {"cv": 7},
             ValueError,
-            "'cv' must be at most the number of people who can be newcomers, 6 (got 7)"
+            "'cv' must be at most the number of samples that can be new, 6 (got 7)"
             ". Pass fewer folds, or 'None' to score who was fitted",
         ),
         (
@@ -615,14 +615,14 @@ def test_plot_draws_the_choice_and_its_errors() -> None:
             "'cv' must hold node indices from 0 to 5 (got 9)",
         ),
         (
-            {"group": [0, 1]},
+            {"clusters": [0, 1]},
             ValueError,
-            "'group' must have one entry per row (got shape (2,) for 6)",
+            "'clusters' must have one entry per row (got shape (2,) for 6)",
         ),
         (
-            {"attribute": [0] * 6},
+            {"sensitive": [0] * 6},
             ValueError,
-            "'attribute' must take at least two values (got [0] only)",
+            "'sensitive' must take at least two values (got [0] only)",
         ),
         (
             {"labels": [1] * 6},
@@ -630,9 +630,9 @@ def test_plot_draws_the_choice_and_its_errors() -> None:
             "'labels' must take at least two values (got [1] only)",
         ),
         (
-            {"attribute": [0, 1] * 3, "pairs": [[0, 1]]},
+            {"sensitive": [0, 1] * 3, "pairs": [[0, 1]]},
             ValueError,
-            "'pairs' must not be given together with 'attribute'",
+            "'pairs' must not be given together with 'sensitive'",
         ),
         (
             {"thetas": []},

@@ -2,29 +2,25 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from pyg_glif.reporting import (
+from pyg_glif.reporting.charts import (
     BEFORE_AFTER,
     Figure,
     band_chart,
     bar_chart,
     bubble_chart,
-    counted,
     front_chart,
     histogram,
     interval_chart,
-    percent,
-    shown,
 )
-
-if TYPE_CHECKING:
-    from pyg_glif.audit.audit_report import AuditReport, Estimate
+from pyg_glif.reporting.facts import AuditFacts
+from pyg_glif.reporting.words import counted, percent, shown
 
 _UP, _DOWN = "#1f8fd6", "#e07b00"
 
 
-def ways(report: "AuditReport") -> tuple[str, str]:
+def ways(report: AuditFacts) -> tuple[str, str]:
     """What a changed decision is called, in both directions."""
     if report.facts["num_outputs"] == 1:
         return "now above", "now below"
@@ -58,12 +54,12 @@ class Chart:
         )
 
 
-def figures_of(report: "AuditReport") -> tuple[Figure, ...]:
+def figures_of(report: AuditFacts) -> tuple[Figure, ...]:
     """The charts of the report."""
     return tuple(chart.figure() for chart in charts_of(report))
 
 
-def charts_of(report: "AuditReport") -> Iterator[Chart]:
+def charts_of(report: AuditFacts) -> Iterator[Chart]:
     """The charts of the report, as tables with what draws them."""
     for name, rows in report.bins.items():
         if not rows:
@@ -78,7 +74,7 @@ def charts_of(report: "AuditReport") -> Iterator[Chart]:
         yield _front(report.tradeoff)
 
 
-def _before_after(report: "AuditReport", name: str, rows: Any, attribute: str) -> Chart:
+def _before_after(report: AuditFacts, name: str, rows: Any, attribute: str) -> Chart:
     group = attribute or "people of"
     held = [
         {
@@ -109,7 +105,7 @@ def _before_after(report: "AuditReport", name: str, rows: Any, attribute: str) -
     )
 
 
-def _moved(report: "AuditReport", name: str, rows: Any, attribute: str) -> Chart:
+def _moved(report: AuditFacts, name: str, rows: Any, attribute: str) -> Chart:
     group = attribute or "people of"
     held = [{**row, group: row["group"]} for row in rows]
     one = report.facts["num_outputs"] == 1
@@ -129,7 +125,7 @@ def _moved(report: "AuditReport", name: str, rows: Any, attribute: str) -> Chart
     )
 
 
-def _changed(report: "AuditReport", name: str, rows: Any, attribute: str) -> Chart:
+def _changed(report: AuditFacts, name: str, rows: Any, attribute: str) -> Chart:
     group = attribute or "people of"
     up, down = ways(report)
     named = {"raised": up, "lowered": down}
@@ -166,7 +162,7 @@ def _changed(report: "AuditReport", name: str, rows: Any, attribute: str) -> Cha
     )
 
 
-def _unlike(report: "AuditReport", name: str, rows: Any, attribute: str) -> Chart:
+def _unlike(report: AuditFacts, name: str, rows: Any, attribute: str) -> Chart:
     unit = (
         f"distance ({report.setup['unit']})" if report.setup.get("unit") else "distance"
     )
@@ -203,7 +199,7 @@ def _unlike(report: "AuditReport", name: str, rows: Any, attribute: str) -> Char
     )
 
 
-def _degrees(report: "AuditReport", name: str, rows: Any, attribute: str) -> Chart:
+def _degrees(report: AuditFacts, name: str, rows: Any, attribute: str) -> Chart:
     held = [
         {
             "from": row["from"] - 0.5,
@@ -240,7 +236,7 @@ _DRAWN: dict[str, Any] = {
 }
 
 
-def _rates(report: "AuditReport") -> Iterator[Chart]:
+def _rates(report: AuditFacts) -> Iterator[Chart]:
     """Rates or averages of groups, and gaps, each with intervals."""
     for attribute, found in report.groups.items():
         rate = found[0].rate_before is not None
@@ -273,7 +269,7 @@ def _rates(report: "AuditReport") -> Iterator[Chart]:
 
 
 def _row(
-    found: "Estimate", name: str, when: str, report: "AuditReport", value: str
+    found: Any, name: str, when: str, report: AuditFacts, value: str
 ) -> dict[str, Any]:
     when = when if report.compares else "outputs"
     return {
@@ -286,7 +282,7 @@ def _row(
 
 
 def _intervals(
-    title: str, name: str, value: str, rows: list[dict[str, Any]], report: "AuditReport"
+    title: str, name: str, value: str, rows: list[dict[str, Any]], report: AuditFacts
 ) -> Chart:
     words = f"Lines are intervals at level {percent(report.level)}."
     return Chart(

@@ -1,24 +1,17 @@
-"""How an audit report is shown: as a page, as Markdown, in a notebook.
+"""Audit reports as a page, as Markdown, and in a notebook.
 
 The same parts in the same order everywhere. Charts are tables in Markdown, because
 that is what is behind them.
 """
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyg_glif._utils.markup import escaped, markdown_table
-from pyg_glif.audit.charts import Table, charts_of, figures_of, ways
-from pyg_glif.reporting import counted, environment, number, percent, shown
-
-if TYPE_CHECKING:
-    from pyg_glif.audit.audit_report import (
-        AuditReport,
-        Estimate,
-        Pair,
-        Person,
-        Verdict,
-    )
+from pyg_glif.reporting.audit_charts import Table, charts_of, figures_of, ways
+from pyg_glif.reporting.environment import environment
+from pyg_glif.reporting.facts import AuditFacts
+from pyg_glif.reporting.words import counted, number, percent, shown
 
 TITLE = "Individual fairness audit"
 _STATES = {
@@ -72,7 +65,7 @@ _MEASURES = (
 _MOST_LISTED = 1000
 
 
-def estimate(found: "Estimate | None", share: bool = False) -> str:
+def estimate(found: Any, share: bool = False) -> str:
     """A number with its interval."""
     if found is None:
         return ""
@@ -87,17 +80,17 @@ def _short(value: float) -> str:
     return number(value, 3)
 
 
-def page_of(report: "AuditReport") -> str:
+def page_of(report: AuditFacts) -> str:
     """The report as one page that loads nothing."""
     return _rendered("report.html", report, figures=figures_of(report), charts=True)
 
 
-def fragment_of(report: "AuditReport") -> str:
+def fragment_of(report: AuditFacts) -> str:
     """The verdict and the measures, without charts and people."""
     return _rendered("report_short.html", report)
 
 
-def _rendered(template: str, report: "AuditReport", **more: Any) -> str:
+def _rendered(template: str, report: AuditFacts, **more: Any) -> str:
     return (
         environment()
         .get_template(template)
@@ -105,7 +98,7 @@ def _rendered(template: str, report: "AuditReport", **more: Any) -> str:
             report=report,
             title=TITLE,
             intro=intro_of(report),
-            tiles=report.tiles(),
+            tiles=[tile_of(one) for one in report.verdict],
             setup=list(setup_of(report)),
             columns=columns_of(report),
             certificate=certificate_of(report),
@@ -120,10 +113,10 @@ def _rendered(template: str, report: "AuditReport", **more: Any) -> str:
     )
 
 
-def markdown_of(report: "AuditReport") -> str:
+def markdown_of(report: AuditFacts) -> str:
     """The report as text with tables."""
     parts = [f"# {TITLE}", escaped(intro_of(report)), "## Verdict"]
-    for tile in report.tiles():
+    for tile in map(tile_of, report.verdict):
         parts.append(
             f"- **{escaped(tile['title'])}**: {escaped(tile['words'])} "
             f"{escaped(tile['numbers'])}. {escaped(tile['judged'])}"
@@ -164,7 +157,7 @@ def _markdown(table: Table, mark: str) -> list[str]:
     return [*out, markdown_table(table.header, rows)] if rows else [*out, "None."]
 
 
-def intro_of(report: "AuditReport") -> str:
+def intro_of(report: AuditFacts) -> str:
     """What the page is, in three sentences."""
     facts = report.facts
     people = counted(facts["num_people"], "person", "people")
@@ -180,7 +173,7 @@ def intro_of(report: "AuditReport") -> str:
     )
 
 
-def tile_of(one: "Verdict") -> dict[str, str]:
+def tile_of(one: Any) -> dict[str, str]:
     """A verdict in words."""
     numbers = estimate(one.before, one.is_share)
     write = percent if one.is_share else _short
@@ -203,7 +196,7 @@ def tile_of(one: "Verdict") -> dict[str, str]:
     }
 
 
-def setup_of(report: "AuditReport") -> Iterator[tuple[str, str]]:
+def setup_of(report: AuditFacts) -> Iterator[tuple[str, str]]:
     """Settings, facts, versions: a title and a value each."""
     setup = report.setup
     unit = f" {setup['unit']}" if setup.get("unit") else ""
@@ -234,7 +227,7 @@ def setup_of(report: "AuditReport") -> Iterator[tuple[str, str]]:
     yield _title("data_sha256"), report.made["data_sha256"]
 
 
-def columns_of(report: "AuditReport") -> Table | None:
+def columns_of(report: AuditFacts) -> Table | None:
     """How each feature was scaled, if a table did it."""
     rows = report.setup.get("table")
     if not rows:
@@ -262,7 +255,7 @@ def columns_of(report: "AuditReport") -> Table | None:
     return Table("Features, and how each was scaled", words, header, cells, (3, 4, 5))
 
 
-def certificate_of(report: "AuditReport") -> str:
+def certificate_of(report: AuditFacts) -> str:
     """The numerical error bound in a sentence."""
     found = report.certificate
     if not found:
@@ -275,7 +268,7 @@ def certificate_of(report: "AuditReport") -> str:
     )
 
 
-def measures_of(report: "AuditReport") -> Table:
+def measures_of(report: AuditFacts) -> Table:
     """Everything that was measured."""
     whens = ["before", "after", "change"] if report.compares else ["value"]
     rows = [
@@ -296,7 +289,7 @@ def _estimates(measure: Any) -> list[Any]:
     return [one for one in found if one is not None]
 
 
-def groups_of(report: "AuditReport") -> Iterator[Table]:
+def groups_of(report: AuditFacts) -> Iterator[Table]:
     """How the groups of each attribute fare."""
     up, down = ways(report)
     for name, found in report.groups.items():
@@ -323,7 +316,7 @@ def groups_of(report: "AuditReport") -> Iterator[Table]:
         yield Table(f"Groups by {name}", "", header, rows, (1,))
 
 
-def people_of(report: "AuditReport") -> Iterator[Table]:
+def people_of(report: AuditFacts) -> Iterator[Table]:
     """The people whom the report names."""
     lists, compares = report.lists, report.compares
     before = " before" if compares else ""
@@ -345,7 +338,7 @@ def people_of(report: "AuditReport") -> Iterator[Table]:
 
 
 def _people(
-    report: "AuditReport", title: str, people: "tuple[Person, ...]", name: str
+    report: AuditFacts, title: str, people: tuple[Any, ...], name: str
 ) -> Table:
     """People with their outputs and those of their peers."""
     if report.compares:
@@ -385,7 +378,7 @@ def _people(
     return Table(title, "", header, rows, range(1, len(header)), name)
 
 
-def _called(report: "AuditReport", index: int) -> str:
+def _called(report: AuditFacts, index: int) -> str:
     """What somebody is called, as it is: no thousands are set apart in a number."""
     return str(report.person(index))
 
@@ -395,7 +388,7 @@ def _output(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _pairs(report: "AuditReport") -> Iterator[tuple[Any, ...]]:
+def _pairs(report: AuditFacts) -> Iterator[tuple[Any, ...]]:
     """Title, words and pairs of each list of pairs."""
     lists, before = report.lists, " before" if report.compares else ""
     similar = "Similar people treated most unlike"
@@ -428,7 +421,7 @@ def _pairs(report: "AuditReport") -> Iterator[tuple[Any, ...]]:
             )
 
 
-def pairs_of(report: "AuditReport") -> Iterator[dict[str, Any]]:
+def pairs_of(report: AuditFacts) -> Iterator[dict[str, Any]]:
     """Lists of pairs, each pair also side by side if features are known."""
     for found in _pairs(report):
         side = [beside(report, pair) for pair in found[3]] if report.features else []
@@ -436,7 +429,7 @@ def pairs_of(report: "AuditReport") -> Iterator[dict[str, Any]]:
 
 
 def pair_table(
-    report: "AuditReport", title: str, words: str, pairs: "tuple[Pair, ...]", name: str
+    report: AuditFacts, title: str, words: str, pairs: tuple[Any, ...], name: str
 ) -> Table:
     """Pairs in rows."""
     whens = ["before", "after"] if report.compares else ["outputs"]
@@ -475,7 +468,7 @@ def _known(value: Any) -> str:
     return "missing" if value is None else shown(value)
 
 
-def beside(report: "AuditReport", pair: "Pair") -> dict[str, Any]:
+def beside(report: AuditFacts, pair: Any) -> dict[str, Any]:
     """Two people side by side: their features, and which of them differ."""
     assert report.features is not None
     first, second = (report.features.row(at) for at in (pair.first, pair.second))
@@ -503,7 +496,7 @@ def beside(report: "AuditReport", pair: "Pair") -> dict[str, Any]:
     }
 
 
-def limits_of(report: "AuditReport") -> list[str]:
+def limits_of(report: AuditFacts) -> list[str]:
     """What the report does not show, in plain words."""
     setup, facts = report.setup, report.facts
     lines = [
