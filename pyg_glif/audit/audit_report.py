@@ -11,7 +11,7 @@ from torch import Tensor
 from pyg_glif._utils.disclosure import is_shared
 from pyg_glif._utils.json import plain
 from pyg_glif._utils.optional import require
-from pyg_glif.fit.display_features import Features
+from pyg_glif.fit.display_features import DisplayFeatures
 
 if TYPE_CHECKING:
     from pyg_glif.reporting import Figure
@@ -245,7 +245,7 @@ class AuditReport:
         moved (Tensor, optional): How far every output moved, ``[N]``.
         tradeoff (dict, optional): What :func:`~pyg_glif.model_selection.tune` tried.
         ids (tuple, optional): What people are called beside their number.
-        features (Features, optional): What people are like.
+        features (DisplayFeatures, optional): What people are like.
         names_people (bool): Whether people are shown at all; not after
             :meth:`without_people`. (default: :obj:`True`)
     """
@@ -264,7 +264,7 @@ class AuditReport:
     moved: Tensor | None = field(default=None, repr=False)
     tradeoff: dict[str, Any] | None = field(default=None, repr=False)
     ids: tuple[Id, ...] | None = field(default=None, repr=False)
-    features: Features | None = field(default=None, repr=False)
+    features: DisplayFeatures | None = field(default=None, repr=False)
     names_people: bool = True
 
     def __repr__(self) -> str:
@@ -308,7 +308,11 @@ class AuditReport:
             people (DataFrame): What people are like, a row each, in the values that
                 they know themselves.
         """
-        features = people if isinstance(people, Features) else Features.of(people)
+        features = (
+            people
+            if isinstance(people, DisplayFeatures)
+            else DisplayFeatures.of(people)
+        )
         if len(features) != self.facts["num_people"]:
             msg = "'people' must have one row per person"
             got = f"{len(features)} for {self.facts['num_people']}"

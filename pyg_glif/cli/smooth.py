@@ -252,9 +252,8 @@ def _correct(
     with warnings.catch_warnings():
         # Columns were read by the names of the fit, and are in their order.
         warnings.filterwarnings("ignore", message=".*taken by position")
-        found, info = post.transform(
-            people.x, people.y, joint=args.joint, return_info=True
-        )
+        info = post.transform_info(people.x, people.y, joint=args.joint)
+        found = info.value
     table = _write(args, people, found)
     data = {
         "people": len(people),

@@ -12,7 +12,7 @@ from pyg_glif._utils.disclosure import MIN_SHARED, is_shared, shared_mean, share
 from pyg_glif._utils.json import plain
 from pyg_glif._utils.markup import markdown_table
 from pyg_glif._utils.optional import require
-from pyg_glif.fit.display_features import Features
+from pyg_glif.fit.display_features import DisplayFeatures
 from pyg_glif.reporting import Figure, bar_chart, counted, environment, number, shown
 from pyg_glif.solvers import Solution
 
@@ -509,7 +509,7 @@ def whole_percents(shares: Sequence[float]) -> list[int]:
 
 
 def closest_differences(
-    mine: Features, others: Features, spread: Tensor
+    mine: DisplayFeatures, others: DisplayFeatures, spread: Tensor
 ) -> tuple[Difference, ...]:
     """In what somebody differs from others, by falling size."""
     found = [
@@ -521,7 +521,11 @@ def closest_differences(
 
 
 def reasons_of(
-    mine: Features, others: Features, spread: Tensor, weight: Tensor, gain: Any
+    mine: DisplayFeatures,
+    others: DisplayFeatures,
+    spread: Tensor,
+    weight: Tensor,
+    gain: Any,
 ) -> tuple[Difference, ...]:
     """What tells somebody from higher-scored others, by falling size.
 
@@ -537,15 +541,15 @@ def reasons_of(
     return tuple(sorted(found, key=lambda one: -one.size))
 
 
-def _with_effect(features: Features) -> list[int]:
+def _with_effect(features: DisplayFeatures) -> list[int]:
     """The columns that count: a table may have found that some have no effect."""
     reach = features.reach or (None,) * len(features.names)
     return [at for at, size in enumerate(reach) if size != 0.0]
 
 
 def _difference(
-    mine: Features,
-    others: Features,
+    mine: DisplayFeatures,
+    others: DisplayFeatures,
     at: int,
     spread: float,
     weight: Tensor | None,

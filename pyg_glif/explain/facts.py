@@ -15,7 +15,7 @@ from pyg_glif.explain.explanation import (
     reasons_of,
     strongest,
 )
-from pyg_glif.fit.display_features import Features
+from pyg_glif.fit.display_features import DisplayFeatures
 from pyg_glif.fit.fit import Fit
 
 _AVERAGED = {"Logit": "log-odds", "Softmax": "log-probabilities", "Log": "logarithms"}
@@ -29,14 +29,14 @@ class Subject(NamedTuple):
     peers: Tensor  # [P] fitted people who are similar
     y_hat: Tensor | None  # [1] or [1, C]
     y_fair: Tensor | None
-    features: Features | None  # of one person
+    features: DisplayFeatures | None  # of one person
 
 
-def features_of(fitted: Fit) -> Features | None:
+def features_of(fitted: Fit) -> DisplayFeatures | None:
     """What fitted people are like: as they were described, or columns with names."""
-    if fitted.people.features is not None or fitted.names[0] is None:
-        return fitted.people.features
-    return Features.of_numbers(fitted.names[0], fitted.x.cpu())
+    if fitted.sample_info.features is not None or fitted.names[0] is None:
+        return fitted.sample_info.features
+    return DisplayFeatures.of_numbers(fitted.names[0], fitted.x.cpu())
 
 
 def explained(
@@ -65,7 +65,7 @@ def explained(
     outputs = fitted.y_hat
     new = torch.full_like(outputs[:1], torch.nan) if who.y_hat is None else who.y_hat
     outputs = torch.cat([outputs, new.to(outputs)])[index]
-    ids = fitted.people.ids
+    ids = fitted.sample_info.ids
     names = None
     if ids is not None:
         names = tuple(None if at < 0 else ids[at] for at in shown.tolist())
@@ -111,7 +111,7 @@ def _part(fitted: Fit, weight: Tensor, which: Tensor) -> Contribution:
 
 
 def _differences(
-    fitted: Fit, who: Subject, weight: Tensor, known: Features | None
+    fitted: Fit, who: Subject, weight: Tensor, known: DisplayFeatures | None
 ) -> tuple[Any, Any, int | None]:
     """In what the closest differ, what tells from higher-scored peers, how many."""
     higher = None
@@ -128,7 +128,7 @@ def _differences(
     if is_shared(who.peers.numel()):
         dist = fitted.dist_from(who.x, who.peers)
         near = who.peers[dist.sort(stable=True).indices[:MIN_SHARED]]
-        closest = closest_differences(mine, known.only(near), spread)
+        closest = closest_differences(mine, known.select(near), spread)
     reasons: tuple[Difference, ...] | None = None
     part = weight[chosen].clamp(min=0.0)
     part = part if float(part.sum()) > 0 else torch.ones_like(part)
@@ -138,7 +138,7 @@ def _differences(
             apart = fitted.x[chosen].double() - who.x.double()
             mean = (part.unsqueeze(1) * apart).sum(0) / part.sum()
             gain = mean[list(known.places)], known.unit
-        reasons = reasons_of(mine, known.only(chosen), spread, part.cpu(), gain)
+        reasons = reasons_of(mine, known.select(chosen), spread, part.cpu(), gain)
     return closest, reasons, higher
 
 

@@ -90,7 +90,7 @@ class GroundedOperator(LaplacianOperator):
 
     @property
     def keeps_constants(self) -> bool:
-        """False: ties to fitted samples add to the diagonal, so rows do not sum to 0."""
+        """False: ties to fitted samples add to the diagonal."""
         return False
 
     @cached_property

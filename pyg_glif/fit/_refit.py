@@ -39,10 +39,8 @@ def fit_samples(
 def extend(fit: Fit, x: Tensor, y_hat: Tensor, sample_info: SampleInfo) -> Fit:
     """The fit with more samples, solved from the present solution."""
     settings, x_all = fit.settings, torch.cat([fit.x, x])
-    if settings.k is None:
-        graph = _extended_graph(fit, x)
-    else:  # the nearest of fitted samples change, too
-        graph = settings.search(x_all)
+    # With k, the nearest of fitted samples change, too.
+    graph = _extended_graph(fit, x) if settings.k is None else settings.search(x_all)
     # The inductive step is the natural first guess for samples to add.
     guess = settings.to_dual(update(fit, x, y_hat, sample_info.y_std).value).double()
     start, y_hat = torch.cat([fit.f, guess]), torch.cat([fit.y_hat, y_hat])

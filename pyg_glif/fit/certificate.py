@@ -88,7 +88,9 @@ def certificate_of(
     row, col = lap.ties.row, lap.ties.col
     for i, j in zip(row.split(_CHUNK), col.split(_CHUNK), strict=True):
         difference = (value.index_select(0, i) - y_fair.index_select(0, j)).abs_()
-        difference = difference.flatten(1).amax(1) if difference.dim() > 1 else difference
+        difference = (
+            difference.flatten(1).amax(1) if difference.dim() > 1 else difference
+        )
         gap.scatter_reduce_(0, i, difference.to(gap), "amax")
     count = torch.bincount(row, minlength=len(value))
     effective = _effective(row, lap.outer, len(value))

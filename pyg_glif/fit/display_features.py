@@ -154,7 +154,7 @@ class DisplayFeatures:
         cls, config: Mapping[str, Any], values: Tensor
     ) -> "DisplayFeatures":
         """Inverse of :meth:`to_config`, given the values."""
-        parts = {
+        parts: dict[str, Any] = {
             name: tuple(part) if isinstance(part, list) else part
             for name, part in config.items()
         }

@@ -101,7 +101,7 @@ class FittedNeighbors:
         return replace(self, outputs=self.outputs[:, columns])
 
     def nearest(self) -> Tensor:  # -> [M]
-        """Fair distance of each new sample to its nearest neighbor, infinite without."""
+        """Fair distance of each new sample to its nearest neighbor, or infinity."""
         out = self.sq_dist.new_full((self.num_new,), torch.inf)
         return out.scatter_reduce_(0, self.row, self.sq_dist, "amin").sqrt_()
 

@@ -139,8 +139,9 @@ def beside(
     known; ``pairs`` the result of a query of the index, if it is known.
     """
     settings = fit.settings
+    outer: tuple[Any, ...]
     outer = fit.index.query(x_new, settings.progress) if pairs is None else pairs
-    inner = tuple(part[:0] for part in outer)
+    inner: tuple[Any, ...] = tuple(part[:0] for part in outer)
     if joint and settings.k is None:
         graph = settings.search(x_new)
         inner = (*graph.edge_index, graph.sq_dist)

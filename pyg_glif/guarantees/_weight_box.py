@@ -63,7 +63,7 @@ class Box:
     def _ends(
         self, rows: Tensor, pair: Tensor, real: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Lower ends of weights and lengths of their intervals, own and of neighbors."""
+        """Lower ends and lengths of intervals of weights, own and of neighbors."""
         own = self.own_low[rows].unsqueeze(1)
         own_more = self.own_high[rows].unsqueeze(1) - own
         if pair.size(1) == 0:

@@ -226,10 +226,11 @@ def certify(
         )
         gap = torch.maximum(ends[1] - known[0], known[1] - ends[0])
     shape = (len(x), *fit.y_hat.shape[1:])
-    bounds = (part.reshape(shape).cpu() for part in (*ends, gap, dual))
+    bounds = [part.reshape(shape).cpu() for part in (*ends, gap, dual)]
     if outputs is not None:
-        bounds = map(outputs.restore, bounds)
-    return NearbyBound(delta, *bounds, shared.cpu(), possible.cpu())
+        bounds = [outputs.restore(part) for part in bounds]
+    low, high, gap, dual = bounds
+    return NearbyBound(delta, low, high, gap, dual, shared.cpu(), possible.cpu())
 
 
 def _everything(

@@ -134,7 +134,9 @@ class Served:
         watch: Callable[[Tensor, TransformInfo], None] | None = None,
     ) -> Answer:
         """Corrects newcomers by coordinates of the fit; ``watch`` sees them."""
-        y_fair, info = self.post.transform(x, y, return_info=True)
+        info = self.post.transform_info(x, y)
+        y_fair = info.value
+        assert info.certificate is not None
         uncorrected, sure = info.num_neighbors == 0, info.certificate
         told = {
             "num_peers": info.num_neighbors,

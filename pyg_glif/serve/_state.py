@@ -73,7 +73,7 @@ class Desk:
         many requests, and none of them is to make the monitor miss another.
         """
         assert self.monitor is not None
-        assert info.peers is not None
+        assert info.neighbors is not None
         try:
             self.monitor.watch(y_fair, info, id=ids)
         except Exception as error:
@@ -81,7 +81,7 @@ class Desk:
             theirs = isinstance(error, (ValueError, TypeError))
             if theirs and size > 1 and not isinstance(error, DamagedFileError):
                 for start, stop in ((0, size // 2), (size // 2, size)):
-                    half = replace(info, peers=info.peers.of(start, stop))
+                    half = replace(info, neighbors=info.neighbors.of(start, stop))
                     self._watched(ids[start:stop], y_fair[start:stop], half)
                 return
             self.metrics.unwatched(size)

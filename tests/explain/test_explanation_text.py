@@ -269,7 +269,7 @@ def test_descriptions_are_saved_and_forgotten(scene: Scene, tmp_path: Path) -> N
     why = loaded.explain("P9")
     assert why.closest is not None
     assert why.person == "P9"
-    kept = loaded._fitted.people.features
+    kept = loaded.fit_.sample_info.features
     assert kept.row(0) == {
         name: None if value != value else value
         for name, value in scene.frame.iloc[2][["age", "job", "hours"]].items()
@@ -291,7 +291,7 @@ def test_a_fit_is_described_by_its_named_columns() -> None:
         (lambda p: p.describe(frame(), ids=["a"]), "'ids' must have one entry per row"),
         (lambda p: p.explain("Q1"), "'ids' must be ids of the fit"),
         (
-            lambda p: p.explain_new(p._fitted.x[:1], people=frame(1)[["age"]]),
+            lambda p: p.explain_new(p.fit_.x[:1], people=frame(1)[["age"]]),
             "'people' must have the columns 'age', 'job', 'hours' .*none called 'job'",
         ),
     ],

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings, strategies as st
+from pyg_glif.guarantees.certify import Box
 
 from pyg_glif.distances import CallableDistance, SensitiveSubspace
 from pyg_glif.fit import Certificate
-from pyg_glif.guarantees.certify import Box
 from pyg_glif.links import Identity, Link, Log, Logit, Softmax
 from pyg_glif.postprocessing import GLIFPostProcessor
 from pyg_glif.solvers import CG

@@ -159,7 +159,7 @@ def _answers(case: Case, post: GLIFPostProcessor, x: NDArray[np.float64]) -> Non
         path = Path(folder) / "fit.safetensors"
         post.save(path)
         served = Served(path, None, Disclosure(least, step))
-    _, info = post.transform(q, y, return_info=True)
+    info = post.transform_info(q, y)
     answer = served.correct(q, y)
     case.check(
         set(answer.to_dict()) == {"y_fair", "num_peers", "withheld", "certificate"}
@@ -171,7 +171,7 @@ def _answers(case: Case, post: GLIFPostProcessor, x: NDArray[np.float64]) -> Non
     )
     for k in range(20):
         case.count("answers")
-        few = _effective(info.peers.weight[info.peers.row == k].numpy()) < least
+        few = _effective(info.neighbors.weight[info.neighbors.row == k].numpy()) < least
         own = answer.told["own_share"][k]
         case.check(
             few == answer.told["withheld"][k],
