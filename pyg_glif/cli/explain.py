@@ -148,7 +148,7 @@ def _newcomers(
                     people.x[at : at + 1],
                     None if args.names else 1,
                     y_hat_new=people.y[at : at + 1],
-                    people=None if described is None else described.iloc[at : at + 1],
+                    features=None if described is None else described.iloc[at : at + 1],
                 ),
             )
             for at in rows

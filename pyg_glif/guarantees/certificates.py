@@ -18,13 +18,13 @@ import torch
 from torch import Tensor
 
 from pyg_glif._utils.validation import check_choice, check_scalar
-from pyg_glif.fit._queries import (
+from pyg_glif.fit.fit import Fit
+from pyg_glif.fit.queries import (
     read_features,
     read_groups,
     read_outputs,
     read_std,
 )
-from pyg_glif.fit.fit import Fit
 from pyg_glif.fit.transform_info import beside, own_weight
 from pyg_glif.guarantees._weight_box import weight_box
 from pyg_glif.links import Identity, Link

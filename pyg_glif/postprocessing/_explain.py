@@ -8,14 +8,14 @@ import torch
 from pyg_glif._utils.validation import check_count
 from pyg_glif.explain.explanation import Explanation, stochastic
 from pyg_glif.explain.facts import Subject, explained, features_of
-from pyg_glif.fit._queries import (
+from pyg_glif.fit.display_features import DisplayFeatures
+from pyg_glif.fit.fit import Fit
+from pyg_glif.fit.queries import (
     read_features,
     read_groups,
     read_outputs,
     read_std,
 )
-from pyg_glif.fit.display_features import DisplayFeatures
-from pyg_glif.fit.fit import Fit
 from pyg_glif.fit.transform_info import (
     beside,
     inductive_step,

@@ -40,15 +40,15 @@ from pyg_glif.audit.measures import Bootstrap
 from pyg_glif.distances import FairDistance
 from pyg_glif.errors import NotFittedError
 from pyg_glif.explain.explanation import Explanation
-from pyg_glif.fit._queries import (
+from pyg_glif.fit.fit import Fit as Fit
+from pyg_glif.fit.io import read_fit, read_options, write_fit
+from pyg_glif.fit.queries import (
     read_features,
     read_groups,
     read_outputs,
     read_std,
 )
-from pyg_glif.fit._refit import extend, fit_samples, forget
-from pyg_glif.fit.fit import Fit as Fit
-from pyg_glif.fit.io import read_fit, read_options, write_fit
+from pyg_glif.fit.refit import extend, fit_samples, forget
 from pyg_glif.fit.sample_info import SampleInfo
 from pyg_glif.fit.settings import FitSettings
 from pyg_glif.fit.transform_info import TransformInfo, solve_jointly, update
@@ -473,7 +473,7 @@ class GLIFPostProcessor(ParamsMixin):
 
     def describe(
         self,
-        people: Any,
+        features: Any,
         *,
         ids: Any = None,
         table: "FairTable | None" = None,
@@ -482,7 +482,7 @@ class GLIFPostProcessor(ParamsMixin):
         """Tells what the fitted people are like, for letters and reports.
 
         Args:
-            people (DataFrame): A row for each of them, in the order of the fit, in the
+            features (DataFrame): A row for each of them, in the order of the fit, in the
                 values that they know themselves. It may have more columns than ``x``.
             ids (sequence, optional): What they are called, texts or whole numbers,
                 each once. (default: :obj:`None`, as before)
@@ -498,7 +498,7 @@ class GLIFPostProcessor(ParamsMixin):
         """
         with self._changing:
             self.fit_ = self._require_fit("describe").described(
-                people, ids=ids, table=table, output_names=output_names
+                features, ids=ids, table=table, output_names=output_names
             )
             return self
 
@@ -522,7 +522,7 @@ class GLIFPostProcessor(ParamsMixin):
         top: int | None = None,
         *,
         y_hat_new: Any = None,
-        people: Any = None,
+        features: Any = None,
         y_std: Any = None,
         groups: Any = None,
     ) -> Explanation:
@@ -537,14 +537,14 @@ class GLIFPostProcessor(ParamsMixin):
                 averages are of all. (default: :obj:`None`, all)
             y_hat_new (array-like, optional): The model's output for them, so that the
                 explanation knows from what to what it went. (default: :obj:`None`)
-            people (DataFrame, optional): What they are like, one row, if the fitted
+            features (DataFrame, optional): What they are like, one row, if the fitted
                 people were described. (default: :obj:`None`)
             y_std (float or array-like, optional): As in :meth:`transform`.
             groups (sequence, optional): Likewise.
         """
         fitted = self._require_fit("explain_new")
         return explain_query(
-            fitted, x_new, top, y_hat_new, people, y_std=y_std, groups=groups
+            fitted, x_new, top, y_hat_new, features, y_std=y_std, groups=groups
         )
 
     def audit(

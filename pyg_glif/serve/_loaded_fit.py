@@ -173,7 +173,7 @@ class Served:
         """
         rule = self.disclosure
         if rule is None:
-            return self.post.explain_new(x, y_hat_new=y, people=frame)
+            return self.post.explain_new(x, y_hat_new=y, features=frame)
         found = self.post.explain_new(x, y_hat_new=y)
         answer = self.correct(x, y)
         hidden: dict[str, Any] = {"closest": None, "reasons": None, "num_higher": None}

@@ -254,7 +254,7 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
                 x[at : at + 1],
                 top,
                 y_hat_new=y_hat[at : at + 1],
-                people=people.frame[at : at + 1],
+                features=people.frame[at : at + 1],
             )
             for at in range(len(x))
         ]
