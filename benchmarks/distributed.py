@@ -125,7 +125,7 @@ def engine_of(kind: str, limit: bool) -> Any:
 
 def in_memory(path: Path, tau: float, limit: bool) -> dict[str, Any]:
     """One machine's way: rows, edges and solve in memory."""
-    from pyg_glif import edge_weights, fair_radius_graph, glif_smooth
+    from pyg_glif import edge_weights, fair_radius_graph, glif_solve
     from pyg_glif.graph import decay_of
     from pyg_glif.solvers import CG
 
@@ -141,9 +141,7 @@ def in_memory(path: Path, tau: float, limit: bool) -> dict[str, Any]:
     seconds["search"] = time.perf_counter() - start
     start = time.perf_counter()
     weight = edge_weights(sq_dist, float(decay_of(None, tau)))
-    solution = glif_smooth(
-        torch.from_numpy(y), edges, weight, lam=LAM, solver=CG(), return_solution=True
-    )
+    solution = glif_solve(torch.from_numpy(y), edges, weight, lam=LAM, solver=CG())
     seconds["solve"] = time.perf_counter() - start
     return {
         "seconds": seconds,
@@ -207,7 +205,7 @@ def planned(path: Path, tau: float) -> dict[str, Any]:
     from pyg_glif.distributed import plan
 
     size = len(np.load(path, mmap_mode="r"))
-    found = plan(path, people=size, workers=1, cores=2, tau=tau)
+    found = plan(path, num_samples=size, workers=1, cores=2, tau=tau)
     hours = {"build": found.build_hours, "search": found.search_hours}
     hours["solve"] = found.solve_hours
     return {

@@ -20,10 +20,11 @@ from common import RESULTS, interleaved, share, table, write
 from data import embedding_like
 from torch import Tensor
 
-from pyg_glif import GLIFPostProcessor, glif_smooth, glif_worst_case
+from pyg_glif import GLIFPostProcessor
 from pyg_glif.graph import RadiusIndex
 from pyg_glif.guarantees import certify, sensitivity
-from pyg_glif.solvers import Cholesky, Noise
+from pyg_glif.methods import Noise, smooth_worst_case, smoothing_std
+from pyg_glif.solvers import Cholesky
 
 FITTED, NEW, COLUMNS, DEGREE, LAM = 78_686, 10_000, 28, 40, 10.0
 PAGE = Path(__file__).parents[1] / "docs" / "results" / "guarantees.md"
@@ -186,10 +187,8 @@ def errors(repeats: int) -> Iterator[Row]:
     post = GLIFPostProcessor(lam=2.0).fit(x, y)
     graph = post.graph_
     weighted = (graph.edge_index, graph.edge_weight)
-    options: dict[str, Any] = {"lam": 2.0, "return_solution": True}
-    options["solver"] = Cholesky()
-    exact = glif_smooth(y, *weighted, variance=1.0, **options).uncertainty
-    assert exact is not None
+    options: dict[str, Any] = {"lam": 2.0, "solver": Cholesky()}
+    exact = smoothing_std(y, *weighted, **options)
     for alpha in (0.2, 0.05):
         for probes in (64, 256):
             hits, widths, single = 0, [], 0
@@ -200,9 +199,7 @@ def errors(repeats: int) -> Iterator[Row]:
                     alpha=alpha,
                     generator=torch.Generator().manual_seed(seed),
                 )
-                found = glif_smooth(y, *weighted, variance=noise, **options)
-                some = found.uncertainty
-                assert some is not None
+                some = smoothing_std(y, *weighted, variance=noise, **options)
                 inside = (some.low <= exact.std) & (exact.std <= some.high)
                 hits += bool(inside.all())
                 single += int(inside.sum())
@@ -262,9 +259,11 @@ def annotators(repeats: int) -> Iterator[Row]:
             i, j, _ = index.query(part)
             graphs.append(torch.stack([i[i != j], j[i != j]]))
         exact = Cholesky(rtol=1e-12)
-        best, _ = glif_worst_case(y, graphs, lam=0.3, solver=exact)
-        value, found = glif_worst_case(y, graphs, lam=0.3)
-        apart = float((value - best).square().sum())
+        best = smooth_worst_case(y, graphs, lam=0.3, solver=exact).value
+        solution = smooth_worst_case(y, graphs, lam=0.3)
+        found = solution.disagreement
+        assert found is not None
+        apart = float((solution.value - best).square().sum())
         hits += apart <= found.gap * (1 + 1e-9) + 1e-18
         gains.append(float(found.energy.max() / found.average_energy.max()))
         gaps.append(math.sqrt(found.gap / float(y.square().sum())))

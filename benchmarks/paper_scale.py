@@ -22,7 +22,12 @@ from paper_descent import BATCH, PaperDescent, matrix_product, num_batches
 from torch import Tensor
 
 from experiments._paper import METHODS, RUNTIMES
-from pyg_glif import edge_weights, fair_radius_graph, glif_smooth, suggest_tau
+from pyg_glif import (
+    edge_weights,
+    fair_radius_graph,
+    glif_solve,
+    suggest_tau,
+)
 from pyg_glif.distances import FairDistance
 from pyg_glif.errors import ConvergenceError
 from pyg_glif.metric_learning import FACE
@@ -138,11 +143,10 @@ class Pipeline:
             options: dict[str, Any] = {"lam": lam, "normalization": normalization}
             with self._timed(name):
                 try:
-                    solution = glif_smooth(
+                    solution = glif_solve(
                         problem.y_hat,
                         edge_index,
                         weight,
-                        return_solution=True,
                         **options,
                     )
                     found = _evidence(solution)

@@ -28,6 +28,7 @@ from pyg_glif import (
     fair_radius_graph,
     glif_path,
     glif_smooth,
+    glif_solve,
     suggest_tau,
 )
 from pyg_glif.laplacian import LaplacianOperator
@@ -231,7 +232,7 @@ def path(repeats: int) -> list[dict[str, Any]]:
     weight = edge_weights(sq_dist, THETA)
 
     def all_lams() -> None:
-        for _ in glif_path(y_hat, edge_index, sq_dist, lams=PAPER_LAMS):
+        for _ in glif_path(y_hat, edge_index, sq_dist, lams=PAPER_LAMS, theta=THETA):
             pass
 
     runs: dict[str, Callable[[], Any]] = {
@@ -251,7 +252,7 @@ def path(repeats: int) -> list[dict[str, Any]]:
 
 def _iterations(lap: LaplacianOperator, y_hat: Tensor, lam: float, solver: CG) -> int:
     """How many sparse products one solve takes."""
-    found = glif_smooth(y_hat, lap, lam=lam, solver=solver, return_solution=True)
+    found = glif_solve(y_hat, lap, lam=lam, solver=solver)
     return found.num_iter
 
 
@@ -265,7 +266,9 @@ def _paper_grid(repeats: int) -> dict[str, Any]:
 
     def ours_grid() -> float:
         edge_index, sq_dist = fair_radius_graph(z, taus[-1])
-        points = glif_path(y_hat, edge_index, sq_dist, lams=PAPER_LAMS, taus=taus)
+        points = glif_path(
+            y_hat, edge_index, sq_dist, lams=PAPER_LAMS, taus=taus, theta=THETA
+        )
         return sum(float(point.value[0, 0]) for point in points)
 
     def dense_grid(solve: Callable[[Tensor], Tensor]) -> float:
@@ -303,7 +306,7 @@ def _huge() -> dict[str, float]:
     with PeakMemory() as memory:
         edge_index, sq_dist = fair_radius_graph(z, tau)
         weight = edge_weights(sq_dist, THETA)
-        solution = glif_smooth(y_hat, edge_index, weight, lam=LAM, return_solution=True)
+        solution = glif_solve(y_hat, edge_index, weight, lam=LAM)
     norm = torch.linalg.vector_norm(y_hat.double(), dim=0)
     return {
         "total_seconds": time.perf_counter() - start,

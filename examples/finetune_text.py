@@ -117,7 +117,7 @@ class TextClassifier(LightningModule):
             edge_index, sq_dist = fair_radius_graph(
                 x, self.tau, distance=self.distance, progress=False
             )
-            penalty = self.penalty(embedding, edge_index, edge_weights(sq_dist))
+            penalty = self.penalty(embedding, edge_index, edge_weights(sq_dist, 1e-4))
             loss = loss + self.lam * penalty
         return loss
 

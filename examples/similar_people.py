@@ -8,7 +8,12 @@ GLIF then smooths the scores over people who are comparable in that metric.
 
 import torch
 
-from pyg_glif import edge_weights, fair_radius_graph, glif_smooth, suggest_tau
+from pyg_glif import (
+    edge_weights,
+    fair_radius_graph,
+    glif_solve,
+    suggest_tau,
+)
 from pyg_glif.distances import SensitiveSubspace
 
 NUM_PEOPLE, NUM_FEATURES = 4000, 12
@@ -34,13 +39,13 @@ def main() -> None:
 
     tau = suggest_tau(x, target_degree=40, distance=distance)
     edge_index, sq_dist = fair_radius_graph(x, tau, distance=distance)
-    weight = edge_weights(sq_dist)
+    weight = edge_weights(sq_dist, 1e-4)
     degree = edge_index.size(1) / NUM_PEOPLE
     print(f"{NUM_PEOPLE:,} people, tau = {tau:.3f}: {degree:.1f} comparable each\n")
 
     print(f"{'lam':>6} {'unlike treatment':>17} {'group gap':>10} {'accuracy':>9}")
     for lam in (0.0, 0.01, 0.1, 1.0):
-        solution = glif_smooth(y_hat, edge_index, weight, lam=lam, return_solution=True)
+        solution = glif_solve(y_hat, edge_index, weight, lam=lam)
         f = solution.value
         unlike = (f[edge_index[0]] - f[edge_index[1]]).abs().mean()
         gap = f[group == 0].mean() - f[group == 1].mean()

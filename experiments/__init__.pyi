@@ -1,4 +1,3 @@
-from ._people import TabularConfig
 from .experiment import Comparison, Experiment, Trial
 from .records import Record, Run, Runtime, Summary
 from .registry import EXPERIMENTS
@@ -9,6 +8,7 @@ from .sentiment import (
     SentimentExperiment,
 )
 from .tabular import ADULT, GERMAN, TabularExperiment
+from .tabular_config import TabularConfig
 from .text import (
     BIOS,
     TOXICITY,

@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from experiments._arms import AS_IT_IS, Arm
-from experiments._judging import JudgedPeople
+from experiments.evaluation import EvaluatedSamples
 from experiments.experiment import Method
 from experiments.records import Record
+from experiments.tabular_methods import AS_IT_IS, ModelComparison
 from experiments.training import Make, for_accuracy, with_penalty
 from pyg_glif.distances import SensitiveSubspace
 from pyg_glif.graph import decay_of, suggest_tau
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 _DEGREE = 5  # comparable people of each in a batch
 
 
-class NetworkArm:
+class NetworkComparison:
     """A network that sees the coordinates of another model, and who somebody is.
 
     Args:
-        base (Arm): The model whose effects the coordinates are; newcomers are judged
-            by its pairs.
+        base (ModelComparison): The model whose effects give the coordinates and the
+            evaluated pairs.
 
     Coordinates say who is similar. Indicators of the sensitive columns follow them;
     the penalty's distance ignores those.
@@ -34,7 +34,7 @@ class NetworkArm:
 
     name = "network"
 
-    def __init__(self, base: Arm) -> None:
+    def __init__(self, base: ModelComparison) -> None:
         self.base, self.config, self.split = base, base.config, base.split
         self.num_people = min(self.config.num_rival, len(self.split.train) // 2)
         self.accuracy = 0.0  # on training people it has not seen, without the penalty
@@ -77,7 +77,7 @@ class NetworkArm:
             make, Data(x=x, y=y), x_new, base.seed, progress=base.progress
         )
         told = (logits[:, 1] - logits[:, 0]).double() + torch.logit(y.double().mean())
-        trial = JudgedPeople(truth, group, {})
+        trial = EvaluatedSamples(truth, group, {})
         accuracy = trial.measure(told[: len(others)].unsqueeze(1))["accuracy"]
         return accuracy, told[len(others) :].reshape(len(versions), -1).T
 

@@ -60,6 +60,7 @@ from pyg_glif._utils.validation import check_choice
 from pyg_glif.functional import glif_smooth
 from pyg_glif.graph import structural_similarity
 from pyg_glif.laplacian import LaplacianOperator
+from pyg_glif.methods import smooth_balanced
 from pyg_glif.metrics import (
     group_disparity,
     group_gap,
@@ -428,14 +429,15 @@ class GraphTrial(Comparison):
 
     def smooth(self, lam: float, *, balance: bool = False) -> Tensor:
         """GLIF on the network's log-odds."""
-        return glif_smooth(
+        if not balance:
+            return glif_smooth(self.plain.double(), self.lap, lam=lam)
+        return smooth_balanced(
             self.plain.double(),
             self.lap,
+            groups=self.data.group,
             lam=lam,
-            groups=self.data.group if balance else None,
-            balance=balance,
             definition="guide",
-        )
+        ).value
 
     def glif(self) -> Iterable[Record]:
         """GLIF at all strengths."""

@@ -10,14 +10,14 @@ from dataclasses import replace
 from typing import Any
 
 import experiments._plots as plots
-import experiments._rivals as rivals
-from experiments._arms import AS_IT_IS, ESTIMATOR, Arm
-from experiments._judging import NUM_BINS
-from experiments._network import NetworkArm
-from experiments._people import MODELS, Split, TabularConfig
+from experiments import fairlearn_baselines
+from experiments._network import NetworkComparison
+from experiments.evaluation import NUM_BINS
 from experiments.experiment import Comparison, Experiment, Method
 from experiments.records import Run, summarize_chosen, with_costs
 from experiments.report import Report, ResultTable, seeds_note
+from experiments.tabular_config import MODELS, Split, TabularConfig
+from experiments.tabular_methods import AS_IT_IS, ESTIMATOR, ModelComparison
 
 _INDIVIDUALS = {
     "accuracy": "accuracy",
@@ -55,8 +55,10 @@ class TabularTrial(Comparison):
         self, config: TabularConfig, seed: int, progress: bool | None = None
     ) -> None:
         split = Split.of(config, seed)
-        self.arms = [Arm(name, config, split, seed, progress) for name in MODELS]
-        self.network = NetworkArm(self.arms[0])
+        self.arms = [
+            ModelComparison(name, config, split, seed, progress) for name in MODELS
+        ]
+        self.network = NetworkComparison(self.arms[0])
 
     def methods(self) -> Mapping[str, Method]:
         """All methods on all models."""
@@ -75,7 +77,7 @@ class TabularTrial(Comparison):
                 arm.name: {name: p.size(1) for name, p in arm.judged.pairs.items()}
                 for arm in self.arms
             },
-            "fairlearn": rivals.have_fairlearn(),
+            "fairlearn": fairlearn_baselines.have_fairlearn(),
         }
 
 
@@ -109,7 +111,7 @@ class TabularExperiment(Experiment):
         """For each model what happens to individuals, and to groups."""
         rows = [with_costs(row, runs) for row in summarize_chosen(runs)]
         tables = []
-        for model in (*MODELS, NetworkArm.name):
+        for model in (*MODELS, NetworkComparison.name):
             mine = [
                 replace(row, method=row.method.removeprefix(f"{model}: "))
                 for row in rows
@@ -178,7 +180,7 @@ def _notes(runs: Sequence[Run]) -> Iterable[str]:
         f"at a loss of at most {config['max_loss']:g} of accuracy there."
     )
     if not extras["fairlearn"]:
-        yield rivals.MISSING
+        yield fairlearn_baselines.MISSING
 
 
 def _besides(config: Mapping[str, Any]) -> str:

@@ -20,7 +20,7 @@ __all__ = [
     "fair_radius_graph",
     "glif_path",
     "glif_smooth",
-    "glif_worst_case",
+    "glif_solve",
     "laplacian_penalty",
     "suggest_tau",
     "tune",

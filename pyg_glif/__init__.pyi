@@ -27,12 +27,13 @@ from . import (
     reporting as reporting,
     serve as serve,
     sklearn as sklearn,
+    smoothing as smoothing,
     solvers as solvers,
     tables as tables,
     transforms as transforms,
     typing as typing,
 )
-from .functional import glif_smooth, glif_worst_case, laplacian_penalty
+from .functional import glif_smooth, glif_solve, laplacian_penalty
 from .graph import edge_weights, fair_knn_graph, fair_radius_graph, suggest_tau
 from .methods import glif_path
 from .model_selection import tune
@@ -58,7 +59,7 @@ __all__ = [
     "fair_radius_graph",
     "glif_path",
     "glif_smooth",
-    "glif_worst_case",
+    "glif_solve",
     "laplacian_penalty",
     "suggest_tau",
     "tune",

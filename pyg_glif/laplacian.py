@@ -36,6 +36,7 @@ from pyg_glif._utils.validation import (
     check_batch,
     check_choice,
     check_count,
+    check_node_rows,
     check_rank,
 )
 from pyg_glif.typing import Normalization
@@ -328,22 +329,34 @@ def _checked_batch(batch: Tensor, pattern: Pattern) -> Tensor:
     return batch
 
 
-def dense_entries(
-    weight: Tensor, normalization: Normalization, batch: Tensor | None = None
-) -> tuple[Tensor, Tensor, Tensor]:  # [N, N] -> a: [N], V: [N, N], scale
-    """Diagonal, negated rest and scale of the Laplacian of a dense matrix.
+def as_laplacian(
+    edge_index: Any,
+    edge_weight: Tensor | None,
+    normalization: Normalization,
+    batch: Tensor | None,
+    **signal: Tensor,
+) -> LaplacianOperator:
+    """The graph of a signal: built from edges, or checked if it is an operator.
 
-    ``weight`` must be symmetric and have no diagonal, in float64.
+    ``signal`` is one tensor with a row for each node, under the name of its argument.
     """
-    deg = weight.sum(1)
-    diagonal, rest = _entries(
-        weight,
-        deg,
-        normalization,
-        row_sum=lambda value: value.sum(1),
-        ends=lambda node: (node.unsqueeze(1), node),
-    )
-    return diagonal, rest, _lam_scale(deg, normalization, batch)
+    ((name, value),) = signal.items()
+    if not isinstance(edge_index, LaplacianOperator):
+        return LaplacianOperator(
+            edge_index,
+            edge_weight,
+            normalization=normalization,
+            num_nodes=value.size(0),
+            batch=batch,
+        )
+    for other, argument in (("edge_weight", edge_weight), ("batch", batch)):
+        if argument is not None:
+            msg = f"'{other}' must be None when 'edge_index' is a LaplacianOperator"
+            raise ValueError(f"{msg}. Pass it to the operator")
+    if normalization is not None:
+        check_choice("normalization", normalization, (edge_index.normalization,))
+    check_node_rows(name, value, edge_index.num_nodes)
+    return edge_index
 
 
 def entries_beside(

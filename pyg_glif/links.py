@@ -43,12 +43,12 @@ __all__ = ["Identity", "Link", "Log", "Logit", "Softmax"]
 
 
 class Link(Registered, ABC):
-    r"""What a link must offer; subclass it for another output space.
+    r"""Base of all links; subclass it for another output space.
 
     ``to_dual`` should check its input, both methods should be differentiable, and
     ``from_dual(to_dual(y_hat))`` should return ``y_hat``. Set ``by_row`` if the columns
     of a row belong together, as class probabilities do: one-dimensional outputs, one
-    number per person, are then refused. A dataclass decorated by
+    number per sample, are then refused. A dataclass decorated by
     :func:`pyg_glif.registry.register` can be saved with a fit.
 
     Example:
@@ -265,29 +265,25 @@ def _extreme_softmax(own: Tensor, others: Tensor) -> Tensor:  # [N, C] twice
     return torch.softmax(mixed, dim=-1).diagonal(dim1=-2, dim2=-1)
 
 
-def dual_of_people(link: Link | None, y_hat: Tensor) -> Tensor:
-    """Outputs of people, one row or number each, in the coordinates to average in."""
+def dual_of(link: Link | None, y_hat: Tensor) -> Tensor:
+    """Dual coordinates of outputs, one row or number for each sample."""
     if link is None:
         return y_hat
     if link.by_row and y_hat.dim() < 2:
         name, shape = type(link).__name__, tuple(y_hat.shape)
         msg = f"'y_hat' must have one column per class with '{name}' (got shape {shape}"
-        raise ValueError(f"{msg}). Use 'Logit' for one probability per person")
+        raise ValueError(f"{msg}). Use 'Logit' for one probability per sample")
     return link.to_dual(y_hat)
 
 
-def outputs_of_people(
-    link: Link | None, eta: Tensor, y_hat: Tensor, alone: Tensor
+def outputs_of(
+    link: Link | None, eta: Tensor, y_hat: Tensor, isolated: Tensor
 ) -> Tensor:
-    """Outputs of people from averaged coordinates.
-
-    A link may clamp or round on the way there and back; ``alone`` says who has nobody
-    to average with, one entry per row, and gets ``y_hat`` back untouched.
-    """
+    """Outputs for averaged dual coordinates; ``isolated`` rows keep ``y_hat``."""
     if link is None:
         return eta
-    alone = alone.view(-1, *[1] * (y_hat.dim() - 1))
-    return torch.where(alone, y_hat, link.from_dual(eta))
+    isolated = isolated.view(-1, *[1] * (y_hat.dim() - 1))
+    return torch.where(isolated, y_hat, link.from_dual(eta))
 
 
 def _check_outputs(y_hat: Tensor) -> Tensor:

@@ -22,9 +22,9 @@ def pairs(z: Floats, tau: float, group: NDArray[np.int64]) -> set[tuple[int, int
     }
 
 
-def unlike(outputs: Floats, found: set[tuple[int, int]]) -> float:
+def disagreement(outputs: Floats, pairs: set[tuple[int, int]]) -> float:
     """Share of pairs with different decisions."""
-    return float(np.mean([(outputs[i] > 0) != (outputs[j] > 0) for i, j in found]))
+    return float(np.mean([(outputs[i] > 0) != (outputs[j] > 0) for i, j in pairs]))
 
 
 def auc(outputs: Floats, y: NDArray[np.int64]) -> float:

@@ -30,7 +30,7 @@ from pyg_glif import (
     GLIFPostProcessor,
     GLIFSmooth,
     LaplacianLoss,
-    glif_smooth,
+    glif_solve,
     metrics,
 )
 from pyg_glif.distances import Mahalanobis, SensitiveSubspace, TaskDistance
@@ -171,9 +171,7 @@ OBJECTS: dict[str, Callable[[], tuple[Any, Use]]] = {
         lambda one: one.matmul(samples()[1].double().unsqueeze(1)),
     ),
     "Solution": lambda: (
-        glif_smooth(
-            samples()[1], graph().edge_index, lam=1.0, solver=CG(), return_solution=True
-        ),
+        glif_solve(samples()[1], graph().edge_index, lam=1.0, solver=CG()),
         lambda one: (one.value, one.error_bound, one.status),
     ),
     "Mahalanobis": lambda: (Mahalanobis(torch.eye(6)), embedded),

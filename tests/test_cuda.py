@@ -30,10 +30,11 @@ from pyg_glif import (
     distances,
     glif_path,
     glif_smooth,
-    glif_worst_case,
+    glif_solve,
     graph,
     laplacian_penalty,
     links,
+    methods,
     metric_learning,
     metrics,
     solvers,
@@ -301,18 +302,20 @@ CASES: dict[str, Callable[[People], Any]] = {
         graph.fair_radius_graph(p.x, TAU, strategy=s, batch=p.group % 2)  # type: ignore[arg-type]
         for s in ("auto", "plain", "projected")
     ],
-    "glif_worst_case": lambda p: glif_worst_case(p.y, [(p.edges, p.weight), p.edges])[
-        0
-    ],
+    "smooth_worst_case": lambda p: (
+        methods.smooth_worst_case(p.y, [(p.edges, p.weight), p.edges]).value
+    ),
     "glif_path": lambda p: [
         point.value
         for point in glif_path(
             p.y, p.edges, p.sq_dist, lams=(0.1, 1.0), taus=(0.5, 1.0)
         )
     ],
-    "glif_smooth, balanced": lambda p: glif_smooth(
-        p.score, p.edges, p.weight, groups=p.label, balance=True
+    "smooth_balanced": lambda p: (
+        methods.smooth_balanced(p.score, p.edges, p.weight, groups=p.label).value
     ),
+    "smoothing_std": lambda p: methods.smoothing_std(p.y, p.edges, p.weight).std,
+    "glif_solve": lambda p: glif_solve(p.y, p.edges, p.weight).error_bound,
     "glif_smooth": lambda p: [
         p.smooth(normalization=form) for form in (None, "density", "nrw")
     ],
@@ -381,6 +384,7 @@ MODULES = [
 # What holds results or is subclassed, and what the functions above are made of.
 NO_CALL = {
     "AuditContext", "AuditReport", "Bootstrap", "Estimate", "Explanation",
+    "ListedPair", "ListedSample",
     "FairDistance",
     "Contribution", "Difference", "Fit", "FitSummary", "GroupTreatment", "Interval",
     "NeighborIndex", "NeighborPairs",
@@ -391,10 +395,10 @@ NO_CALL = {
     "Certificate", "Disagreement", "NearbyBound", "Noise", "NoiseRoot", "Sensitivity",
     "Uncertainty", "noise_root", "own_shares", "smooth_worst_case",
     "WorstCase", "free_directions", "smooth", "smooth_outputs",
-    "solve_parts", "solve_together",
+    "solve_parts",
     "Guarantee", "RiskControl", "RiskTest",
     "ColumnSummary", "TableSummary", "Balance", "balance", "group_energies",
-    "group_sizes", "LinearFit", "solve_strengths",
+    "group_sizes", "LinearFit",
 }  # fmt: skip
 
 

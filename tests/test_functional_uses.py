@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.func import functional_call, grad, hessian, jacfwd, jacrev, jvp, vmap
 from torch_geometric.data import Data
 
-from pyg_glif import GLIFConv, LaplacianLoss, glif_smooth, laplacian_penalty
+from pyg_glif import GLIFConv, LaplacianLoss, glif_smooth, glif_solve, laplacian_penalty
 from pyg_glif.laplacian import LaplacianOperator
 from pyg_glif.links import Identity, Link, Log, Logit, Softmax
 from pyg_glif.solvers import CG, Auto, Cholesky
@@ -80,10 +80,10 @@ def test_lam_zero_keeps_its_gradient_under_a_link() -> None:
 
 
 @pytest.mark.parametrize("link", [Softmax(), Softmax(inputs="logits")])
-def test_softmax_refuses_one_number_per_person(link: Link) -> None:
+def test_softmax_refuses_one_number_per_sample(link: Link) -> None:
     message = (
         "'y_hat' must have one column per class with 'Softmax' (got shape (5,)). Use "
-        "'Logit' for one probability per person"
+        "'Logit' for one probability per sample"
     )
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         glif_smooth(torch.full((5,), 0.2), EDGES, link=link)
@@ -99,13 +99,12 @@ def test_half_precision_is_smoothed_in_higher_precision(
 ) -> None:
     problem = random_graph(150, 0.1)
     y_hat = torch.randn(150, 3, generator=generator).to(dtype)
-    out = glif_smooth(
+    out = glif_solve(
         y_hat,
         problem.edge_index,
         problem.edge_weight,
         lam=0.1,
         normalization=normalization,
-        return_solution=True,
     )
     exact = oracles.smooth(problem.dense(), y_hat.double().numpy(), 0.1, normalization)
     assert out.value.dtype == dtype

@@ -260,7 +260,7 @@ def test_graph_numbers_are_only_names(ids: tuple[int, int], normalization: str) 
         (
             [[0, 1], [1, 0]],
             [1.0],
-            "'edge_weight' must have one entry per edge (got 1 for 2 edges)",
+            "'edge_weight' must have one entry per edge (got shape (1,) for 2)",
         ),
         (
             [[0, 9], [9, 0]],

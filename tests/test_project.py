@@ -151,8 +151,15 @@ DISTRIBUTIONS = {
 }
 # What comes with a front door, by its folder; all else of the package is always there.
 FRONT_DOORS = {"serve": "serve", "distributed": "ray", "reporting": "report"}
-# Parts of what FastAPI is made of.
-BELOW = {"starlette": "fastapi", "pydantic": "fastapi", "pydantic_core": "fastapi"}
+# Parts of a declared distribution.
+BELOW = {
+    "typing_extensions": "torch",
+    "markupsafe": "jinja2",
+    "anyio": "fastapi",
+    "starlette": "fastapi",
+    "pydantic": "fastapi",
+    "pydantic_core": "fastapi",
+}
 
 
 def imported(path: Path) -> set[str]:

@@ -98,7 +98,7 @@ CASES: dict[str, Case] = {
     "edge_sq_dist": lambda x, y, g: edge_sq_dist(x, graph(x)[0]),
     **{
         f"smooth, {solver}": lambda x, y, g, solver=solver: glif_smooth(
-            y, graph(x)[0], edge_weights(graph(x)[1]), lam=0.5, solver=solver
+            y, graph(x)[0], edge_weights(graph(x)[1], 1e-4), lam=0.5, solver=solver
         )
         for solver in (CG(), Cholesky(), CoordinateDescent(throw=False))
     },

@@ -11,7 +11,7 @@ from scipy import special
 from torch import Tensor
 
 from pyg_glif.errors import ConvergenceError
-from pyg_glif.functional import glif_smooth, laplacian_penalty
+from pyg_glif.functional import glif_smooth, glif_solve, laplacian_penalty
 from pyg_glif.graph import edge_weights, fair_radius_graph
 from pyg_glif.laplacian import LaplacianOperator
 from pyg_glif.links import Identity, Link, Log, Logit, Softmax
@@ -110,7 +110,7 @@ def cloud() -> Array:
     x = torch.from_numpy(np.random.default_rng(0).normal(size=(300, 2)))
     edge_index, sq_dist = fair_radius_graph(x, tau=2.0)
     W = np.zeros((300, 300))
-    W[edge_index[0], edge_index[1]] = edge_weights(sq_dist)
+    W[edge_index[0], edge_index[1]] = edge_weights(sq_dist, 1e-4)
     return W
 
 
@@ -318,7 +318,7 @@ def test_self_weight_matters_for_nrw(normalization: Normalization) -> None:
 def test_theta_zero_gives_zero_one_weights() -> None:
     sq_dist = torch.tensor([0.0, 0.1, 30.0], dtype=torch.float64)
     assert torch.equal(edge_weights(sq_dist, theta=0.0), torch.ones_like(sq_dist))
-    assert not torch.equal(edge_weights(sq_dist), torch.ones_like(sq_dist))
+    assert not torch.equal(edge_weights(sq_dist, 1e-4), torch.ones_like(sq_dist))
 
 
 # --- What holds as stated ----------------------------------------------------
@@ -387,13 +387,12 @@ def test_error_bound_of_a_solution_holds(
     W = random_graph(13) + 0.01
     np.fill_diagonal(W, 0)
     y_hat = np.random.default_rng(14).normal(size=(12, 4))
-    solution = glif_smooth(
+    solution = glif_solve(
         torch.from_numpy(y_hat),
         *as_edges(W),
         lam=5.0,
         normalization=normalization,
         solver=CG(rtol=rtol),
-        return_solution=True,
     )
     assert solution.status == SolveStatus.CONVERGED
     exact = oracle.smooth(W, y_hat, 5.0, normalization)

@@ -52,7 +52,7 @@ def draw_landing(folder: Path) -> None:
     """Writes the picture for light and dark pages, wide ones and those of phones."""
     x, y_hat = people()
     edge_index, sq_dist = fair_radius_graph(x, RADIUS)
-    y_fair = glif_smooth(y_hat, edge_index, edge_weights(sq_dist), lam=STRENGTH)
+    y_fair = glif_smooth(y_hat, edge_index, edge_weights(sq_dist, 1e-4), lam=STRENGTH)
     row, col = edge_index
     gap = (y_hat[row] - y_hat[col]).abs()
     pair = edge_index[:, gap.argmax()]  # comparable, and treated most unlike

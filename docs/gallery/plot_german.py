@@ -84,7 +84,7 @@ front = model.tune_.plot()
 # is *treated like my peers*.
 
 report = model.audit(borrowers.loc[new], repaid[new])
-deviation = report["peer_deviation"]
+deviation = report["neighbor_deviation"]
 before, after = deviation.before.value, deviation.after.value
 print(f"mean deviation: {before:.3f} before, {after:.3f} after")
 score = model.estimator_.predict_proba(borrowers.loc[new])[:, 1]

@@ -17,6 +17,7 @@ from torch_geometric.nn import GCNConv
 from experiments.datasets import SensitiveGraph
 from pyg_glif import FairKNNGraph, glif_smooth
 from pyg_glif.distances import SensitiveSubspace
+from pyg_glif.methods import smooth_balanced
 from pyg_glif.metrics import group_disparity
 
 # %%
@@ -91,8 +92,7 @@ with torch.no_grad():
 # Comparable people, and the correction
 # -------------------------------------
 # The second graph joins everybody with the nearest ten in every feature but the
-# sensitive one. ``balance=True`` asks for as much unlike treatment per member in both
-# groups.
+# sensitive one. ``smooth_balanced`` asks for as much energy per member in both groups.
 
 direction = torch.eye(data.num_features)[[sensitive]]
 fair = FairKNNGraph(10, distance=SensitiveSubspace(direction), name="fair")(data)
@@ -100,9 +100,7 @@ graph = fair.fair_edge_index, fair.fair_edge_weight
 outputs = {
     "the network": logits,
     "GLIF": glif_smooth(logits, *graph, lam=0.5),
-    "GLIF, balanced": glif_smooth(
-        logits, *graph, lam=0.5, groups=data.group, balance=True
-    ),
+    "GLIF, balanced": smooth_balanced(logits, *graph, lam=0.5, groups=data.group).value,
 }
 
 # %%

@@ -38,7 +38,7 @@ y_hat = torch.from_numpy(model.decision_function(x)).float()  # log-odds of "pos
 
 distance = SensitiveSVD(num_components=50).fit(dataset.side_x)
 edge_index, sq_dist = fair_radius_graph(x, tau=8**0.5, distance=distance)
-y_fair = glif_smooth(y_hat, edge_index, edge_weights(sq_dist), lam=0.1)
+y_fair = glif_smooth(y_hat, edge_index, edge_weights(sq_dist, 1e-4), lam=0.1)
 
 # %%
 # Before and after

@@ -9,7 +9,7 @@ from torch.autograd import Function
 from pyg_glif._utils.sparse import edge_dot, spmm
 from pyg_glif._utils.validation import check_scalar
 from pyg_glif.laplacian import LaplacianOperator
-from pyg_glif.solvers import Definition, group_sizes
+from pyg_glif.methods.group_balance import Definition, group_sizes
 
 
 class SimilarityAttention(nn.Module):

@@ -228,7 +228,7 @@ def _frame_to_array(name: str, frame: Any) -> NDArray[Any]:
             if empty[:, at].any()
         ]
         msg = f"'{name}' must not have missing values (got {', '.join(found)})"
-        remedy = f"Fill them in, leave these people out, or use {_TABLE}"
+        remedy = f"Fill them in, drop these rows, or use {_TABLE}"
         raise ValueError(f"{msg}. {remedy}")
     return out
 

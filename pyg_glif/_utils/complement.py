@@ -1,4 +1,4 @@
-r"""Coordinates orthogonal to given directions, with nothing of the directions in them.
+r"""Coordinates of the orthogonal complement, free of rounding along the directions.
 
 A projection :math:`\mathbf{x} - \mathbf{Q} \mathbf{Q}^\top \mathbf{x}` has as many
 coordinates as :math:`\mathbf{x}`. Where it should be constant, rounding leaves a

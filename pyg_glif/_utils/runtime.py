@@ -1,4 +1,4 @@
-"""What work needs from its surroundings: memory, a progress bar, unwritten tensors."""
+"""Memory, threads, progress bars and locks of the running process."""
 
 import functools
 import sys
@@ -27,17 +27,17 @@ def available_memory(device: torch.device) -> int:
 
 
 def not_compiled(function: Callable[_P, _T]) -> Callable[_P, _T]:
-    """Marks a function that ``torch.compile`` shall call as it is.
+    """Excludes a function from ``torch.compile``.
 
-    ``torch.compiler.disable`` alone would do, but loads the compiler at once, which
-    takes about as long as torch itself and is of no use to most.
+    ``torch.compiler.disable`` would do, but loads the compiler at import, which takes
+    about as long as torch itself and is rarely needed.
     """
 
     @functools.wraps(function)
     def call(*args: _P.args, **kwargs: _P.kwargs) -> _T:
         if torch.compiler.is_compiling():
-            found: _T = torch.compiler.disable(function)(*args, **kwargs)
-            return found
+            result: _T = torch.compiler.disable(function)(*args, **kwargs)
+            return result
         return function(*args, **kwargs)
 
     return call
@@ -60,9 +60,9 @@ def without_autocast() -> Iterator[None]:
 class Crew:
     """Threads that share pieces of work, each with one of torch's threads.
 
-    Torch splits each operation among its threads, who wait for each other after each:
-    where operations are small that takes as long as it saves. As many threads as torch
-    has on the processor take whole pieces instead. They come and go with the block.
+    Torch splits each operation among its threads, which synchronize after each: for
+    small operations this costs as much as it saves. Here as many threads take whole
+    pieces instead. They live as long as the ``with`` block.
     """
 
     def __init__(self, device: torch.device, num_pieces: int) -> None:
@@ -75,14 +75,14 @@ class Crew:
             self._pool = ThreadPoolExecutor(self._size)
             before, ready = torch.get_num_threads(), threading.Barrier(self._size + 1)
 
-            def alone() -> None:
+            def limit_threads() -> None:
                 torch.get_num_threads()  # or the next operation would set it anew
                 torch.set_num_threads(1)
                 ready.wait()
 
             try:
                 for _ in range(self._size):
-                    self._pool.submit(alone)
+                    self._pool.submit(limit_threads)
                 ready.wait()
             except RuntimeError:  # the system allows no more threads
                 ready.abort()
@@ -97,7 +97,7 @@ class Crew:
             self._pool.shutdown()
 
     def map(self, function: Callable[[_S], _T], pieces: Sequence[_S]) -> list[_T]:
-        """What a function returns for each piece, in order; without gradients."""
+        """Results of a function for each piece, in order; without gradients."""
         inference = torch.is_inference_mode_enabled()
 
         def call(piece: _S) -> _T:
@@ -135,10 +135,10 @@ class PeakMemory:
 
 
 class Progress:
-    """A progress bar that stays out of the way.
+    """Progress bar on a terminal.
 
-    It appears on a terminal only, and only after ``delay`` seconds, so that quick
-    work prints nothing. ``show=None`` means "if standard error is a terminal".
+    It appears only after ``delay`` seconds, so that quick work prints nothing.
+    ``show=None`` means "if standard error is a terminal".
     """
 
     def __init__(
@@ -166,8 +166,8 @@ class Progress:
         self._bar.update(step)
 
 
-class Unwritten:
-    """Values as they were at one moment, to tell whether a result still fits them.
+class Snapshot:
+    """Identity and version of values, to detect whether a cached result is stale.
 
     Tensors are compared by identity and by how often they have been written to. They
     are kept, so that no new one can take the place of an old one in memory.
@@ -176,12 +176,12 @@ class Unwritten:
     def __init__(self, values: Iterable[object]) -> None:
         self._values = [(value, _num_writes(value)) for value in values]
 
-    def are(self, values: Iterable[object]) -> bool:
+    def matches(self, values: Iterable[object]) -> bool:
         """Whether these are the same objects, not written to since."""
-        now = [(value, _num_writes(value)) for value in values]
-        if len(now) != len(self._values):
+        current = [(value, _num_writes(value)) for value in values]
+        if len(current) != len(self._values):
             return False
-        pairs = zip(now, self._values, strict=True)
+        pairs = zip(current, self._values, strict=True)
         return all(a is b and m == n for (a, m), (b, n) in pairs)
 
 
@@ -194,9 +194,9 @@ def _num_writes(value: object) -> int:
 
 
 class Lock:
-    """A lock that its thread may take again, and that copies do not share.
+    """Reentrant lock that copies do not share.
 
-    Whoever holds one can be copied and pickled, as no lock of Python can.
+    An object that holds one can be copied and pickled, unlike with a lock of Python.
     """
 
     def __init__(self) -> None:

@@ -24,7 +24,7 @@ def check_scalar(
     below: float | None = None,
     allow_inf: bool = False,
 ) -> float:
-    """A real number, finite unless told otherwise, within the given limits."""
+    """A real number within the limits, finite unless ``allow_inf``."""
     try:
         number = None if isinstance(value, (str, bytes, bool)) else float(value)
     except (TypeError, ValueError):
@@ -74,14 +74,6 @@ def check_tensor(name: str, value: object) -> Tensor:
     return value
 
 
-def as_floats(name: str, value: object) -> Tensor:
-    """Numbers of any kind as float32 or float64: a tensor, an array, a frame, lists."""
-    floats = (torch.float32, torch.float64)
-    if isinstance(value, Tensor) and value.dtype in floats:
-        return value
-    return to_floats(name, value)
-
-
 def as_labels(name: str, value: object) -> Tensor:
     """A tensor as it is; labels in an array, a series or a list as whole numbers."""
     return value if isinstance(value, Tensor) else to_labels(name, value)
@@ -104,7 +96,7 @@ def check_rank(name: str, value: Tensor, *ranks: int) -> None:
 
 def check_finite(name: str, value: Tensor) -> None:
     """Raises on NaN and infinity, and names the first such entry."""
-    if is_batched(value):  # whoever works off the batch looks at it
+    if is_batched(value):  # checked where the batch is taken apart
         return
     # A sum is finite only if no entry is NaN or infinite (or it overflows, in
     # which case the exact test decides): one pass, no boolean copy.
@@ -150,6 +142,13 @@ def check_width(name: str, value: Tensor, width: int) -> None:
         raise ValueError(msg)
 
 
+def check_length(name: str, value: Tensor, length: int, per: str = "row") -> None:
+    """Raises unless the tensor is 1-dimensional with one entry per row, or the like."""
+    if value.dim() != 1 or value.numel() != length:
+        msg = f"'{name}' must have one entry per {per}"
+        raise ValueError(f"{msg} (got shape {tuple(value.shape)} for {length})")
+
+
 def check_integer(name: str, value: Tensor) -> Tensor:
     """Whole numbers that can be indices or labels, of any width, as int64."""
     dtype = value.dtype
@@ -164,16 +163,13 @@ def check_integer(name: str, value: Tensor) -> Tensor:
 def check_batch(batch: object, num_nodes: int) -> Tensor:
     """One non-negative graph number per node, in any order, renumbered from 0.
 
-    The numbers come back consecutive and in the same order, so that whoever uses
-    them as positions or coordinates depends on how many graphs there are, not on
-    what they are called.
+    Consecutive numbers keep positions and coordinates that are made of them independent
+    of the original ones.
     """
     batch = as_labels("batch", batch)
     if batch.dtype != torch.bool:
         batch = check_integer("batch", batch)
-    if batch.dim() != 1 or batch.numel() != num_nodes:
-        msg = "'batch' must have one entry per node"
-        raise ValueError(f"{msg} (got shape {tuple(batch.shape)} for {num_nodes})")
+    check_length("batch", batch, num_nodes, "node")
     if batch.numel() and int(batch.min()) < 0:
         raise ValueError(f"'batch' must be non-negative (got {int(batch.min())})")
     consecutive: Tensor = torch.unique(batch.long(), return_inverse=True)[1]
@@ -207,11 +203,8 @@ def check_edges(
 
 def check_edge_values(name: str, value: object, num_edges: int) -> Tensor:
     """One value per edge, ``[E]``, as a float."""
-    value = as_floats(name, value)
-    if value.dim() != 1 or value.numel() != num_edges:
-        got = value.numel() if value.dim() == 1 else f"shape {tuple(value.shape)}"
-        msg = f"'{name}' must have one entry per edge (got {got} for {num_edges} edges)"
-        raise ValueError(msg)
+    value = to_floats(name, value)
+    check_length(name, value, num_edges, "edge")
     return value
 
 
@@ -228,13 +221,13 @@ def check_rows(
     width: int | None = None,
     names: tuple[object, ...] | None = None,
 ) -> Tensor:
-    """Rows of features, in float32 or float64; what needs no look at the values.
+    """Rows of features, in float32 or float64, whose values are not checked.
 
-    Where columns have to have names, and a frame has them, they may be in any order.
+    Columns of a frame are put into the order of ``names``.
     """
-    given = None if names is None else column_names(name, value)
-    order = None if given is None else column_order(name, given, names)
-    value = as_floats(name, value)
+    columns = None if names is None else column_names(name, value)
+    order = None if columns is None else column_order(name, columns, names)
+    value = to_floats(name, value)
     check_rank(name, value, 2)
     if width is not None:
         check_width(name, value, width)
@@ -268,9 +261,7 @@ def check_judgements(name: str, value: object, num_pairs: int) -> Tensor:
     """One weight from 0 to 1 per pair, ``[P]``."""
     value = check_tensor(name, value)
     check_floating(name, value)
-    if value.dim() != 1 or value.numel() != num_pairs:
-        msg = f"'{name}' must have one entry per pair"
-        raise ValueError(f"{msg} (got shape {tuple(value.shape)} for {num_pairs})")
+    check_length(name, value, num_pairs, "pair")
     check_finite(name, value)
     outside = (value < 0) | (value > 1)
     if bool(outside.any()):
@@ -300,48 +291,6 @@ def check_callable(name: str, value: object) -> None:
     """Raises unless the value is callable."""
     if not callable(value):
         raise TypeError(f"'{name}' must be callable (got {type(value).__name__})")
-
-
-def check_annotators(
-    pairs: object, weights: object = None
-) -> list[tuple[str, Tensor, Tensor | None]]:
-    """Name, pairs and weights of each annotator, from one tensor or one for each."""
-    pairs = _tensor_of_pairs(pairs)
-    if not isinstance(pairs, (list, tuple)):
-        return [_check_annotator("", pairs, weights)]
-    if not pairs:
-        raise ValueError("'pairs' must hold at least one annotator (got none)")
-    given = [None] * len(pairs) if weights is None else weights
-    if not isinstance(given, (list, tuple)) or len(given) != len(pairs):
-        got = f"{len(given)}" if isinstance(given, (list, tuple)) else "one tensor"
-        msg = "'weights' must have one tensor per annotator"
-        raise ValueError(f"{msg} (got {got} for {len(pairs)} annotators)")
-    return [
-        _check_annotator(f"[{k}]", *one)
-        for k, one in enumerate(zip(pairs, given, strict=True))
-    ]
-
-
-def _tensor_of_pairs(value: object) -> object:
-    """A list of ``(i, j)`` as a tensor; anything else as it is."""
-    if not isinstance(value, (list, tuple)) or not value:
-        return value
-    for pair in value:
-        whole = isinstance(pair, (list, tuple)) and all(type(k) is int for k in pair)
-        if not whole or len(pair) != 2:
-            return value
-    return torch.tensor(value)
-
-
-def _check_annotator(
-    suffix: str, pairs: object, weights: object
-) -> tuple[str, Tensor, Tensor | None]:
-    """Pairs of one annotator and, if given, their weights."""
-    name = f"pairs{suffix}"
-    pairs = check_pairs(name, _tensor_of_pairs(pairs))
-    if weights is None:
-        return name, pairs, None
-    return name, pairs, check_judgements(f"weights{suffix}", weights, len(pairs))
 
 
 def check_coefficient(name: str, value: object, *, minimum: float) -> None:
@@ -380,24 +329,16 @@ def check_group(name: str, value: object, num_rows: int) -> Tensor:
     value = as_labels(name, value)
     if value.dtype != torch.bool:
         check_integer(name, value)
-    if value.dim() != 1 or value.numel() != num_rows:
-        msg = f"'{name}' must have one entry per row"
-        raise ValueError(f"{msg} (got shape {tuple(value.shape)} for {num_rows})")
+    check_length(name, value, num_rows)
     return value.long()
 
 
-def check_comparable_rows(name: str, num_groups: int, num_rows: int) -> None:
-    """Raises unless at least one group has two rows."""
-    if num_groups == 0:
-        msg = f"'{name}' must put at least two rows in one group"
-        raise ValueError(f"{msg} (got {num_rows} groups of one row)")
-
-
-def check_two_classes(name: str, classes: Tensor) -> None:
-    """Raises unless there are at least two classes."""
-    if classes.numel() < 2:
-        msg = f"'{name}' must take at least two values (got {classes.tolist()} only)"
-        raise ValueError(msg)
+def check_repeated(name: str, num_repeated: int, num_groups: int) -> None:
+    """Raises unless some group has two rows or more."""
+    if num_repeated == 0:
+        msg = f"'{name}' must hold a group of at least 2 rows"
+        remedy = "Rows are compared with those of the same number"
+        raise ValueError(f"{msg} (got {num_groups} groups of one). {remedy}")
 
 
 def full_precision(value: Tensor) -> Tensor:
@@ -415,8 +356,8 @@ def check_signal(name: str, value: object, *, half: bool = False) -> Tensor:
 
 
 def check_outputs(name: str, value: object) -> Tensor:
-    """Finite outputs of at least one person, ``[N]`` or ``[N, C]``, as floats."""
-    value = check_signal(name, as_floats(name, value))
+    """Finite outputs of at least one sample, ``[N]`` or ``[N, C]``, as floats."""
+    value = check_signal(name, to_floats(name, value))
     check_not_empty(name, value)
     return value
 
@@ -450,24 +391,15 @@ def check_mask(name: str, value: object, num_rows: int) -> Tensor:
         value = value.bool() if is_truth else value
     if value.dtype != torch.bool:
         raise TypeError(f"'{name}' must hold truth values (got {value.dtype})")
-    if value.dim() != 1 or value.numel() != num_rows:
-        msg = f"'{name}' must have one entry per row"
-        raise ValueError(f"{msg} (got shape {tuple(value.shape)} for {num_rows})")
+    check_length(name, value, num_rows)
     return value
 
 
-def check_comparisons(name: str, num_comparable: int, num_groups: int) -> None:
-    """Raises unless some group has two rows or more."""
-    if num_comparable == 0:
-        msg = f"'{name}' must hold a group of at least 2 rows"
-        remedy = "Call 'update' on batches that split groups, then 'compute'"
-        raise ValueError(f"{msg} (got {num_groups} groups of one). {remedy}")
-
-
-def check_num_groups(name: str, num_groups: int) -> None:
-    """Raises unless there are two groups or more."""
-    if num_groups < 2:
-        raise ValueError(f"'{name}' must hold at least 2 groups (got {num_groups})")
+def check_two_values(name: str, values: Tensor) -> None:
+    """Raises unless there are at least two distinct values."""
+    if values.numel() < 2:
+        msg = f"'{name}' must take at least two values (got {values.tolist()} only)"
+        raise ValueError(msg)
 
 
 def check_share(name: str, value: float) -> float:
@@ -476,18 +408,6 @@ def check_share(name: str, value: float) -> float:
     if not 0.0 <= value <= 1.0:
         raise ValueError(f"'{name}' must be between 0 and 1 (got {value})")
     return value
-
-
-def check_attributes(name: str, value: object, num_rows: int) -> Tensor:
-    """Whole numbers or truth values, one column per attribute, ``[N, A]``."""
-    value = as_labels(name, value)
-    if value.dtype != torch.bool:
-        check_integer(name, value)
-    check_rank(name, value, 1, 2)
-    if len(value) != num_rows or value.numel() == 0:
-        msg = f"'{name}' must have one row per row of 'x'"
-        raise ValueError(f"{msg} (got shape {tuple(value.shape)} for {num_rows})")
-    return value.long().reshape(num_rows, -1)
 
 
 def check_exclusive(
@@ -528,19 +448,15 @@ def check_texts(name: str, value: object, *, minimum: int = 0) -> list[str]:
     return texts
 
 
-def check_known(name: str, given: Iterable[object], known: Iterable[object]) -> None:
-    """Raises if names are not among those known, with those that look like them."""
+def check_known(name: str, values: Iterable[object], known: Iterable[object]) -> None:
+    """Raises on values that are not known, and suggests those spelled alike."""
     known = list(known)
-    unknown = [one for one in given if one not in known]
+    unknown = [value for value in values if value not in known]
     if not unknown:
         return
-    texts = [one for one in known if isinstance(one, str)]
-    near = [
-        repr(match)
-        for one in unknown
-        for match in get_close_matches(str(one), texts, n=1)
-    ]
-    got = ", ".join(map(repr, unknown))
+    texts = [value for value in known if isinstance(value, str)]
+    matches = [get_close_matches(str(value), texts, n=1) for value in unknown]
+    similar = ", ".join(repr(match[0]) for match in matches if match)
     listed = ", ".join(map(repr, known))
-    msg = f"'{name}' must be of {listed} (got {got})"
-    raise ValueError(f"{msg}. Did you mean {', '.join(near)}?" if near else msg)
+    msg = f"'{name}' must be of {listed} (got {', '.join(map(repr, unknown))})"
+    raise ValueError(f"{msg}. Did you mean {similar}?" if similar else msg)

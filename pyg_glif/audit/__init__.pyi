@@ -3,10 +3,10 @@ from .audit_report import (
     AuditReport,
     Estimate,
     GroupTreatment,
+    ListedPair,
+    ListedSample,
     Lists,
     Measure,
-    Pair,
-    Person,
     Verdict,
 )
 from .measures import Bootstrap
@@ -17,10 +17,10 @@ __all__ = [
     "Bootstrap",
     "Estimate",
     "GroupTreatment",
+    "ListedPair",
+    "ListedSample",
     "Lists",
     "Measure",
-    "Pair",
-    "Person",
     "Verdict",
     "audit",
 ]

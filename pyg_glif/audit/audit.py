@@ -1,11 +1,7 @@
-"""How similar people are treated, before and after."""
+"""The treatment of similar samples, before and after a correction."""
 
-import hashlib
-import platform
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timezone
-from importlib import metadata
 from typing import Any
 
 import torch
@@ -32,23 +28,24 @@ from pyg_glif.audit.measures import (
     Bootstrap,
     Draws,
     edge_measures,
-    group_measures,
+    variant_measures,
 )
 from pyg_glif.audit.pair_stats import (
     Attribute,
+    Disagreement,
     PairTreatment,
-    Treatment,
-    Unlike,
+    SampleTreatment,
     group_rates,
     group_treatment,
     settled,
 )
+from pyg_glif.audit.setup import provenance
 from pyg_glif.distances import FairDistance
 from pyg_glif.graph import SimilarityGraph
 from pyg_glif.laplacian import LaplacianOperator
 from pyg_glif.metrics import knn_deviation
 
-# Groups of an attribute that are told apart, and not only compared by their averages.
+# Groups of an attribute that are described one by one.
 _MAX_GROUPS = 20
 
 
@@ -92,16 +89,16 @@ def audit(
     num_worst: int = 10,
     bootstrap: Bootstrap = Bootstrap(),  # noqa: B008  (immutable)
 ) -> AuditReport:
-    r"""Says how similar people are treated, and compares before and after.
+    r"""Measures how similar samples are treated, and compares before and after.
 
-    A person's *peers* are their neighbours :math:`j`, and their deviation is
+    The deviation of a sample with neighbors :math:`j` is
     :math:`\| \mathbf{y}_i - \sum_j w_{ij} \mathbf{y}_j / \sum_j w_{ij} \|_2`.
 
     Args:
         x (Tensor): Features.
         y_before (Tensor): Outputs of the model.
-        y_after (Tensor, optional): Outputs of whatever made them fairer. Without them
-            the report is about the outputs as they are. (default: :obj:`None`)
+        y_after (Tensor, optional): Corrected outputs. Without them the report is about
+            the outputs as they are. (default: :obj:`None`)
         graph (SimilarityGraph): Neighbors and their distances.
         context (AuditContext): Weights, distance and numerical error.
             (default: :obj:`AuditContext()`)
@@ -116,11 +113,11 @@ def audit(
             in true positives. (default: :obj:`None`)
         threshold (float, optional): Score above which a single output means class 1,
             needed for everything about decisions. (default: :obj:`None`)
-        difference (float, optional): Two people are treated unlike if their outputs
-            are further apart than this. (default: :obj:`None`, if their decisions
-            differ; where there are none, half the standard deviation of ``y_before``)
-        tolerance (float or dict, optional): Share of pairs that may be treated unlike,
-            or tolerances by the name of a :class:`Verdict`. (default: :obj:`None`)
+        difference (float, optional): Two samples disagree if their outputs are further
+            apart than this. (default: :obj:`None`, if their decisions differ; where
+            there are none, half the standard deviation of ``y_before``)
+        tolerance (float or dict, optional): Share of pairs that may disagree, or
+            tolerances by the name of a :class:`Verdict`. (default: :obj:`None`)
         num_nearest (int, optional): Number of nearest samples for consistency;
             :obj:`None` leaves it out, and with it a search over all pairs.
             (default: :obj:`5`)
@@ -136,13 +133,13 @@ def audit(
     =========================  ====================================================
     ``laplacian_energy``       :math:`y^\top \mathbf{L} y`, summed over outputs
     ``lipschitz_ratio_p50``    median over pairs of output difference per distance,
-                               of people who are not identical; also ``_p90``,
+                               of samples that are not identical; also ``_p90``,
                                ``_p99``, ``_max``
-    ``peer_deviation``         mean deviation of people who have peers
+    ``neighbor_deviation``     mean deviation of samples that have neighbors
     ``nearest_consistency``    one minus the mean difference from the nearest
     ``gap_by_NAME``            difference of group means of the attribute ``NAME``
     ``selection_by_NAME``      the same, of the share above ``threshold``
-    ``true_positives_by_…``    the same, among those whose label is 1
+    ``true_positives_by_…``    the same, among samples whose label is 1
     ``group_std``              mean standard deviation within ``variants``
     ``group_agreement``        share of ``variants`` with one decision for all
     =========================  ====================================================
@@ -150,25 +147,25 @@ def audit(
     =====================  ========================================================
     verdict                what it is
     =====================  ========================================================
-    ``pairs``              share of pairs of similar people treated unlike
+    ``pairs``              share of pairs of similar samples that disagree
     ``pairs_by_NAME``      the same, of two groups of the attribute ``NAME``
-    ``identical``          the same, of people at distance zero
+    ``identical``          the same, of samples at distance zero
     ``gap_by_NAME``        the measure of that name; likewise ``selection_by_NAME``
                            and ``true_positives_by_NAME``
-    ``isolated``           share of people to whom nobody is similar
+    ``isolated``           share of samples without neighbors
     =====================  ========================================================
 
-    Intervals of measures draw people, or groups, with replacement and keep their
-    neighbours as they are; the mean of a group of more than 5,000 is drawn from the
-    normal distribution with its variance. Quantiles and sums over edges have none. What
-    is uncertain about shares of pairs is in :mod:`pyg_glif.audit.dyadic_ci`.
+    Intervals of measures draw samples, or groups, with replacement and keep their
+    neighbors as they are; the mean of a group of more than 5,000 is drawn from the
+    normal distribution with its variance. Quantiles and sums over edges have none.
+    Intervals of shares of pairs are in :mod:`pyg_glif.audit.dyadic_ci`.
 
     Example:
         >>> x = torch.tensor([[0.0], [1.0], [2.0]])
         >>> graph = SimilarityGraph.search(x, tau=1.0)
         >>> before, after = torch.tensor([0.0, 1, 0]), torch.tensor([0.25, 0.5, 0.25])
         >>> report = audit(x, before, after, graph=graph, num_nearest=1, threshold=0.4)
-        >>> report["peer_deviation"].after
+        >>> report["neighbor_deviation"].after
         Estimate(value=0.25, low=0.25, high=0.25)
         >>> report.verdict[0].words
         'Of 2 pairs of similar people, 2 got different decisions; after correction 2.'
@@ -192,84 +189,85 @@ def audit(
         raise ValueError(f"{msg} for {len(x)})")
     if difference is not None:
         check_scalar("difference", difference, minimum=0.0)
-    named = {
+    attributes = {
         name: Attribute.of(name, value, len(x), x.device)
         for name, value in (sensitive or {}).items()
     }
     if lap is None:
         lap = graph.laplacian(theta=0.0)
-    both = torch.stack([y.view(len(x), -1) for y in outputs]).double()  # [T, N, C]
-    within = _checked_error(context.error, outputs)
-    pairs = PairTreatment(graph, both, within)
-    both = settled(both, within, threshold)
-    people = Treatment(lap, both, within)
-    unlike = Unlike.of(both, threshold, difference)
+    y = torch.stack([out.view(len(x), -1) for out in outputs]).double()  # [T, N, C]
+    error = _checked_error(context.error, outputs)
+    pairs = PairTreatment(graph, y, error)
+    y = settled(y, error, threshold)
+    samples = SampleTreatment(lap, y, error)
+    disagreement = Disagreement.of(y, threshold, difference)
+    decision, num_neighbors = disagreement.decision, samples.num_neighbors
     draw = Draws(bootstrap)
     measures = [*edge_measures(lap, outputs, graph)]
-    if bool((people.num_peers > 0).any()):
-        value = people.deviation[people.num_peers > 0]
+    if bool((num_neighbors > 0).any()):
+        value = samples.deviation[num_neighbors > 0]
         title = "deviation from peers"
-        measures.append(draw.mean("peer_deviation", title, "lower", value))
+        measures.append(draw.mean("neighbor_deviation", title, "lower", value))
     if num_nearest is not None:
-        # One minus the deviation from the nearest others, from one search.
-        columns = torch.cat(list(both), dim=1).to(x.device)
-        apart = knn_deviation(
+        # One minus the deviation from the nearest samples, from one search.
+        deviation = knn_deviation(
             x,
-            columns,
+            torch.cat(list(y), dim=1).to(x.device),
             num_nearest,
             distance=distance,
             graph=graph,
             progress=context.progress,
         )
-        value = 1.0 - apart.view(len(x), len(both), -1).mean(2)  # [N, T]
+        value = 1.0 - deviation.view(len(x), len(y), -1).mean(2)  # [N, T]
         title = f"consistency with {num_nearest} nearest"
         measures.append(draw.mean("nearest_consistency", title, "higher", value))
-    measures += [draw.gap(name, both, label) for name, label in named.items()]
-    rates = list(group_rates(named, unlike, both, labels))
+    measures += [draw.gap(name, y, label) for name, label in attributes.items()]
+    rates = list(group_rates(attributes, decision, y, labels))
     measures += [draw.rate_gap(rate) for rate in rates]
     if variants is not None:
-        measures += group_measures(draw, both, variants, threshold)
+        measures += variant_measures(draw, y, variants, decision)
+    by_name, level = {measure.name: measure for measure in measures}, bootstrap.level
     verdict = [
-        *pair_verdicts(pairs, unlike, named, len(x), bootstrap.level),
-        *gap_verdicts(measures, named),
-        *rate_verdicts(measures, rates),
-        isolated_verdict(people.num_peers, bootstrap.level),
+        *pair_verdicts(pairs, disagreement, attributes, len(x), level),
+        *gap_verdicts(by_name, attributes),
+        *rate_verdicts(by_name, rates),
+        isolated_verdict(num_neighbors, level),
     ]
-    few = {n: label for n, label in named.items() if len(label.names) <= _MAX_GROUPS}
+    described = {n: a for n, a in attributes.items() if len(a.names) <= _MAX_GROUPS}
     return AuditReport(
-        facts={**people.facts(), **pairs.facts()},
+        facts={**samples.facts(), **pairs.facts()},
         verdict=judged(verdict, tolerance),
         measures=tuple(measures),
         groups={
-            name: tuple(group_treatment(label, both, unlike, bootstrap.level))
-            for name, label in few.items()
+            name: tuple(group_treatment(label, y, decision, level))
+            for name, label in described.items()
         },
         lists=Lists(
-            worst_before=people.worst(0, num_worst),
-            worst_after=people.worst(1, num_worst),
-            most_moved=people.most_moved(num_worst),
+            worst_before=samples.worst(0, num_worst),
+            worst_after=samples.worst(1, num_worst),
+            most_moved=samples.most_moved(num_worst),
             pairs_before=pairs.worst(0, False, num_worst),
             pairs_after=pairs.worst(1, False, num_worst),
             identical_before=pairs.worst(0, True, num_worst),
             identical_after=pairs.worst(1, True, num_worst),
-            isolated=people.isolated(),
+            isolated=samples.isolated(),
         ),
         setup={
             "threshold": threshold,
-            "difference": unlike.difference,
+            "difference": disagreement.difference,
             "num_nearest": num_nearest,
         },
-        made=_made(x, *outputs),
+        made=provenance(x, *outputs),
         certificate={},
-        bins=bins_of(both, pairs, people.num_peers, few, unlike),
-        level=bootstrap.level,
-        deviation=people.deviation,
-        moved=people.moved,
+        bins=bins_of(y, pairs, num_neighbors, described, decision),
+        level=level,
+        deviation=samples.deviation,
+        moved=samples.moved,
     )
 
 
 def _checked_error(error: Tensor | None, outputs: list[Tensor]) -> Tensor:  # [T, N]
-    """Bounds on the errors of everybody's outputs, which are exact before."""
+    """Bounds on the error of each output; outputs before are exact."""
     out = outputs[0].new_zeros(len(outputs), len(outputs[0]), dtype=torch.float64)
     if error is None:
         return out
@@ -283,29 +281,3 @@ def _checked_error(error: Tensor | None, outputs: list[Tensor]) -> Tensor:  # [T
     check_non_negative("error", error)
     out[1] = torch.linalg.vector_norm(error.double().reshape(len(error), -1), dim=1)
     return out
-
-
-def _made(*data: Tensor) -> dict[str, Any]:
-    """When and by what, and a hash of features and outputs."""
-    total = hashlib.sha256()
-    for tensor in data:
-        tensor = tensor.detach().cpu().contiguous()
-        total.update(f"{tensor.dtype} {list(tensor.shape)};".encode())
-        content: Any = tensor.reshape(-1).view(torch.uint8).numpy()
-        total.update(memoryview(content))
-    return {
-        "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        "versions": {
-            "pyg_glif": _version("pyg_glif"),
-            "torch": torch.__version__,
-            "python": platform.python_version(),
-        },
-        "data_sha256": total.hexdigest(),
-    }
-
-
-def _version(name: str) -> str:
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:  # used from its folder
-        return "not installed"

@@ -1,4 +1,4 @@
-"""What an audit found: a verdict, numbers, people, evidence."""
+"""Facts of an audit: a verdict, numbers, listed samples, data of charts."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -10,14 +10,14 @@ from torch import Tensor
 
 from pyg_glif._utils.disclosure import is_shared
 from pyg_glif._utils.json import plain
-from pyg_glif._utils.optional import require
 from pyg_glif.fit.display_features import DisplayFeatures
+from pyg_glif.reporting import audit_page as page
 
 if TYPE_CHECKING:
     from pyg_glif.reporting import Figure
 
 #: Version of the keys that ``AuditReport.to_dict`` returns.
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 #: An output: a number, or one for each of several outputs.
 Output = float | tuple[float, ...]
@@ -39,54 +39,37 @@ class Estimate(NamedTuple):
 
 @dataclass(frozen=True)
 class Measure:
-    """One quantity, before and, where there is an after, after.
+    """A quantity before and, where there is an after, after."""
 
-    Args:
-        name (str): An identifier.
-        title (str): What is measured, in words.
-        better (str): ``"lower"``, ``"higher"`` or ``""`` where neither is.
-        before (Estimate): Its value for the model's outputs.
-        after (Estimate, optional): Its value for the smoothed outputs.
-        change (Estimate, optional): After minus before, for the same people. Its
-            interval is that of the difference, over the same draws, and much narrower
-            than the two others suggest.
-    """
-
-    name: str
-    title: str
-    better: str
-    before: Estimate
-    after: Estimate | None = None
+    name: str  #: Identifier.
+    title: str  #: What is measured, in words.
+    better: str  #: ``"lower"``, ``"higher"`` or ``""`` where neither is.
+    before: Estimate  #: Value for the model's outputs.
+    after: Estimate | None = None  #: Value for the smoothed outputs.
+    #: After minus before. Its interval is that of the difference, over the same draws,
+    #: and much narrower than the two others suggest.
     change: Estimate | None = None
+
+    @property
+    def values(self) -> list[float]:
+        """The value before and, if there is one, after."""
+        return [one.value for one in (self.before, self.after) if one is not None]
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """One comparison in a sentence, and whether it is within a stated tolerance.
+    """One comparison in a sentence, and whether it is within a stated tolerance."""
 
-    Args:
-        name (str): An identifier, by which a tolerance may name it.
-        title (str): What is compared.
-        words (str): The finding in a sentence.
-        before (Estimate): Share or gap for the model's outputs.
-        after (Estimate, optional): The same for the smoothed outputs.
-        num_before (int, optional): How many pairs or people that is.
-        num_after (int, optional): The same after.
-        total (int, optional): Of how many.
-        tolerance (float, optional): What is tolerated.
-        is_share (bool): Whether it is a share of something. (default: :obj:`True`)
-    """
-
-    name: str
-    title: str
-    words: str
-    before: Estimate
-    after: Estimate | None = None
-    num_before: int | None = None
-    num_after: int | None = None
-    total: int | None = None
-    tolerance: float | None = None
-    is_share: bool = True
+    name: str  #: Identifier, by which a tolerance may name it.
+    title: str  #: What is compared.
+    words: str  #: The finding in a sentence.
+    before: Estimate  #: Share or gap for the model's outputs.
+    after: Estimate | None = None  #: The same for the smoothed outputs.
+    num_before: int | None = None  #: Number of pairs or samples that is.
+    num_after: int | None = None  #: The same after.
+    total: int | None = None  #: Number of pairs or samples compared.
+    tolerance: float | None = None  #: What is tolerated.
+    is_share: bool = True  #: Whether it is a share of something.
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -98,10 +81,9 @@ class Verdict:
 
     @property
     def state(self) -> Literal["within", "beyond", "open", "none"]:
-        """Whether all, none or a part of the last interval is within the tolerance.
+        """Whether all, none or a part of :attr:`interval` is within the tolerance.
 
-        For gaps that is the interval of their size. ``"none"``: no tolerance was
-        stated.
+        ``"none"``: no tolerance was stated.
         """
         if self.tolerance is None:
             return "none"
@@ -113,163 +95,105 @@ class Verdict:
 
 @dataclass(frozen=True)
 class GroupTreatment:
-    """How one group of people fares.
+    """Outputs and decisions of one group of samples."""
 
-    Args:
-        group (str): What the group is called.
-        num_people (int): How many they are.
-        mean_before (Estimate, optional): Their average output; :obj:`None` where
-            people have several.
-        mean_after (Estimate, optional): The same after.
-        rate_before (Estimate, optional): Share of them with an output above the
-            threshold, if there is one.
-        rate_after (Estimate, optional): The same after.
-        num_raised (int, optional): Whose decision changed from below the threshold to
-            above; of several classes, to a class with a larger number.
-        num_lowered (int, optional): The other way round.
-    """
-
-    group: str
-    num_people: int
-    mean_before: Estimate | None = None
-    mean_after: Estimate | None = None
-    rate_before: Estimate | None = None
-    rate_after: Estimate | None = None
+    group: str  #: Name of the group.
+    num_samples: int  #: Size of the group.
+    mean_before: Estimate | None = None  #: Average of single outputs.
+    mean_after: Estimate | None = None  #: The same after.
+    rate_before: Estimate | None = None  #: Share of outputs above the threshold.
+    rate_after: Estimate | None = None  #: The same after.
+    #: Decisions that changed from below the threshold to above; of several classes, to
+    #: a class with a larger number.
     num_raised: int | None = None
-    num_lowered: int | None = None
+    num_lowered: int | None = None  #: Decisions that changed the other way.
 
 
 @dataclass(frozen=True)
-class Person:
-    """Somebody, their outputs, and those of their peers.
+class ListedSample:
+    """A sample, its outputs, and those of its neighbors."""
 
-    Args:
-        index (int): Their number.
-        num_peers (int): Neighbours in the graph.
-        before (float or tuple): The model's output.
-        peers_before (float or tuple, optional): The peers' weighted average of it;
-            :obj:`None` without peers.
-        deviation_before (float): How far these two are apart.
-        after (float or tuple, optional): The smoothed output.
-        peers_after (float or tuple, optional): The peers' average of that.
-        deviation_after (float, optional): How far these two are apart.
-        moved (float, optional): How far smoothing moved the output.
-    """
-
-    index: int
-    num_peers: int
-    before: Output
-    peers_before: Output | None
-    deviation_before: float
-    after: Output | None = None
-    peers_after: Output | None = None
-    deviation_after: float | None = None
-    moved: float | None = None
+    index: int  #: Row of the sample.
+    num_neighbors: int  #: Neighbors in the graph.
+    before: Output  #: The model's output.
+    neighbors_before: Output | None  #: Weighted average of that of its neighbors.
+    deviation_before: float  #: Distance of these two.
+    after: Output | None = None  #: The smoothed output.
+    neighbors_after: Output | None = None  #: Weighted average of that of its neighbors.
+    deviation_after: float | None = None  #: Distance of these two.
+    moved: float | None = None  #: How far smoothing moved the output.
 
 
 @dataclass(frozen=True)
-class Pair:
-    """Two neighbours, and how unlike they are treated.
+class ListedPair:
+    """Two neighbors and their outputs."""
 
-    Args:
-        first (int): Number of the one.
-        second (int): Number of the other.
-        distance (float): Their fair distance; zero if they are identical in everything
-            that counts.
-        before (tuple): The model's outputs of the two.
-        difference_before (float): How far these are apart.
-        after (tuple, optional): Their smoothed outputs.
-        difference_after (float, optional): How far these are apart.
-    """
-
-    first: int
-    second: int
-    distance: float
-    before: tuple[Output, Output]
-    difference_before: float
-    after: tuple[Output, Output] | None = None
-    difference_after: float | None = None
+    first: int  #: Row of the one.
+    second: int  #: Row of the other.
+    distance: float  #: Fair distance; zero if they are equal in everything that counts.
+    before: tuple[Output, Output]  #: The model's outputs.
+    difference_before: float  #: Distance of these two.
+    after: tuple[Output, Output] | None = None  #: The smoothed outputs.
+    difference_after: float | None = None  #: Distance of these two.
 
 
 @dataclass(frozen=True)
 class Lists:
-    """The people and pairs that a report names; of equal ones the first come first.
+    """Samples and pairs that a report lists; of equal ones the first come first."""
 
-    Args:
-        worst_before (tuple of Person): People furthest from their peers before.
-        worst_after (tuple of Person): People furthest from their peers after.
-        most_moved (tuple of Person): People whose output moved furthest.
-        pairs_before (tuple of Pair): Similar but not identical people whose outputs
-            differ most, before.
-        pairs_after (tuple of Pair): The same after.
-        identical_before (tuple of Pair): Identical people whose outputs differ most,
-            before.
-        identical_after (tuple of Pair): The same after.
-        isolated (tuple of Person): Everybody to whom nobody is similar.
-    """
-
-    worst_before: tuple[Person, ...] = ()
-    worst_after: tuple[Person, ...] = ()
-    most_moved: tuple[Person, ...] = ()
-    pairs_before: tuple[Pair, ...] = ()
-    pairs_after: tuple[Pair, ...] = ()
-    identical_before: tuple[Pair, ...] = ()
-    identical_after: tuple[Pair, ...] = ()
-    isolated: tuple[Person, ...] = ()
+    worst_before: tuple[ListedSample, ...] = ()  #: Furthest from neighbors, before.
+    worst_after: tuple[ListedSample, ...] = ()  #: Furthest from neighbors, after.
+    most_moved: tuple[ListedSample, ...] = ()  #: Whose output moved furthest.
+    #: Similar but not identical samples whose outputs differ most, before.
+    pairs_before: tuple[ListedPair, ...] = ()
+    pairs_after: tuple[ListedPair, ...] = ()  #: The same after.
+    #: Identical samples whose outputs differ most, before.
+    identical_before: tuple[ListedPair, ...] = ()
+    identical_after: tuple[ListedPair, ...] = ()  #: The same after.
+    isolated: tuple[ListedSample, ...] = ()  #: All isolated samples.
 
 
 @dataclass(frozen=True, eq=False)
 class AuditReport:
-    r"""How similar people are treated, as :func:`audit` found it.
+    r"""Treatment of similar samples, as :func:`audit` measured it.
 
     A report is about one set of outputs or about two, before and after. It holds plain
     data; ``to_html``, ``to_markdown`` and ``to_dict`` show all of it, and
     :doc:`/report` says how to read it.
-
-    Args:
-        facts (dict): Sizes, movement of outputs, and what others added.
-        verdict (tuple of Verdict): What was found, against what is tolerated.
-        measures (tuple of Measure): Quantities; ``report["peer_deviation"]`` is the
-            one of that name.
-        groups (dict): For each attribute, how its groups fare.
-        lists (Lists): The people and pairs that are named. ``report.worst_before`` and
-            so on are short for its parts.
-        setup (dict): What was compared, and how.
-        made (dict): When, by which versions, from which data.
-        certificate (dict): Status, solver, largest residual and numerical error bound
-            of the solve, not of fairness; empty if the outputs came from elsewhere.
-        bins (dict): Data of the charts, as lists of dictionaries.
-        level (float): Confidence level of intervals.
-        deviation (Tensor): Distance of every person's output from their peers'
-            average, before and after, ``[N, 2]`` or ``[N, 1]``; zero without peers.
-        moved (Tensor, optional): How far every output moved, ``[N]``.
-        tradeoff (dict, optional): What :func:`~pyg_glif.model_selection.tune` tried.
-        ids (tuple, optional): What people are called beside their number.
-        features (DisplayFeatures, optional): What people are like.
-        names_people (bool): Whether people are shown at all; not after
-            :meth:`without_people`. (default: :obj:`True`)
     """
 
-    facts: dict[str, Any]
-    verdict: tuple[Verdict, ...]
+    facts: dict[str, Any]  #: Sizes, movement of outputs, and what others added.
+    verdict: tuple[Verdict, ...]  #: Findings, against what is tolerated.
+    #: Quantities; ``report["neighbor_deviation"]`` is the one of that name.
     measures: tuple[Measure, ...]
+    #: For each attribute, the treatment of its groups.
     groups: dict[str, tuple[GroupTreatment, ...]]
+    #: Samples and pairs; ``report.worst_before`` and so on are short for its parts.
     lists: Lists = field(repr=False)
-    setup: dict[str, Any]
-    made: dict[str, Any]
+    setup: dict[str, Any]  #: What was compared, and how.
+    made: dict[str, Any]  #: When, by which versions, from which data.
+    #: Status, solver, largest residual and numerical error bound of the solve, not of
+    #: fairness; empty if the outputs came from elsewhere.
     certificate: dict[str, Any]
+    #: Data of the charts.
     bins: dict[str, list[dict[str, Any]]] = field(repr=False)
-    level: float
+    level: float  #: Confidence level of intervals.
+    #: Distance of each output from the average of the neighbors, before and after,
+    #: ``[N, 2]`` or ``[N, 1]``; zero of isolated samples.
     deviation: Tensor = field(repr=False)
+    #: How far every output moved, ``[N]``.
     moved: Tensor | None = field(default=None, repr=False)
+    #: What :func:`~pyg_glif.model_selection.tune` tried.
     tradeoff: dict[str, Any] | None = field(default=None, repr=False)
-    ids: tuple[Id, ...] | None = field(default=None, repr=False)
+    ids: tuple[Id, ...] | None = field(default=None, repr=False)  #: Ids of the samples.
+    #: Features of the samples, to be shown.
     features: DisplayFeatures | None = field(default=None, repr=False)
-    names_people: bool = True
+    #: Whether samples are shown at all; not after :meth:`without_samples`.
+    lists_samples: bool = True
 
     def __repr__(self) -> str:
         return (
-            f"AuditReport(num_people={self.facts['num_people']}, "
+            f"AuditReport(num_samples={self.facts['num_samples']}, "
             f"num_measures={len(self.measures)})"
         )
 
@@ -293,33 +217,24 @@ class AuditReport:
         return self.moved is not None
 
     def with_ids(self, ids: Iterable[Any]) -> "AuditReport":
-        """A copy of the report that names people by ``ids``, one for each person."""
-        names = tuple(one if isinstance(one, int) else str(one) for one in ids)
-        if len(names) != self.facts["num_people"]:
-            msg = "'ids' must have one entry per person"
-            got = f"{len(names)} for {self.facts['num_people']}"
-            raise ValueError(f"{msg} (got {got})")
+        """A copy of the report that names samples by ``ids``, one for each."""
+        names = tuple(name if isinstance(name, int) else str(name) for name in ids)
+        self._check_length("'ids' must have one entry per sample", len(names))
         return replace(self, ids=names)
 
-    def with_people(self, people: Any) -> "AuditReport":
-        """A copy of the report that shows in which features people differ.
+    def with_features(self, features: Any) -> "AuditReport":
+        """A copy of the report that shows in which features samples differ.
 
         Args:
-            people (DataFrame): What people are like, a row each, in the values that
-                they know themselves.
+            features (DataFrame): Features in the values that readers know, a row per
+                sample.
         """
-        features = (
-            people
-            if isinstance(people, DisplayFeatures)
-            else DisplayFeatures.of(people)
-        )
-        if len(features) != self.facts["num_people"]:
-            msg = "'people' must have one row per person"
-            got = f"{len(features)} for {self.facts['num_people']}"
-            raise ValueError(f"{msg} (got {got})")
+        if not isinstance(features, DisplayFeatures):
+            features = DisplayFeatures.of(features)
+        self._check_length("'features' must have one row per sample", len(features))
         return replace(self, features=features)
 
-    def without_people(self) -> "AuditReport":
+    def without_samples(self) -> "AuditReport":
         """A copy of the report for readers who may not see single samples.
 
         It names and lists none, and follows the disclosure rule: attributes with a
@@ -329,10 +244,10 @@ class AuditReport:
         small = {
             name
             for name, groups in self.groups.items()
-            if any(not is_shared(group.num_people) for group in groups)
+            if any(not is_shared(group.num_samples) for group in groups)
         }
 
-        def is_told(name: str) -> bool:
+        def may_be_shown(name: str) -> bool:
             start, _, attribute = name.partition("_by_")
             _, _, share = start.rpartition("_p")
             if share.isdecimal():
@@ -343,19 +258,19 @@ class AuditReport:
         bins = {
             name: [row for row in rows if _is_crowd(row)]
             for name, rows in self.bins.items()
-            if is_told(name)
+            if may_be_shown(name)
         }
         return replace(
             self,
             facts={k: v for k, v in self.facts.items() if k != "largest_movement"},
-            verdict=tuple(one for one in self.verdict if is_told(one.name)),
-            measures=tuple(one for one in self.measures if is_told(one.name)),
+            verdict=tuple(one for one in self.verdict if may_be_shown(one.name)),
+            measures=tuple(one for one in self.measures if may_be_shown(one.name)),
             groups={k: v for k, v in self.groups.items() if k not in small},
             bins={name: rows for name, rows in bins.items() if rows},
             lists=Lists(),
             ids=None,
             features=None,
-            names_people=False,
+            lists_samples=False,
         )
 
     def with_facts(self, **facts: Any) -> "AuditReport":
@@ -363,34 +278,27 @@ class AuditReport:
         return replace(self, facts={**self.facts, **facts})
 
     def with_setup(self, **setup: Any) -> "AuditReport":
-        """A copy of the report that says more about what was compared.
-
-        Known are ``columns``, ``ignored``, ``sensitive``, ``table`` (what a
-        :class:`~pyg_glif.tables.TableSummary` holds, as a list of dictionaries),
-        ``scale``, ``metric``, ``unit``, ``tau``, ``k``, ``mutual``, ``theta``,
-        ``lam``, ``normalization``, ``link``, ``threshold``, ``difference`` and
-        ``files`` (a hash for each name); others are shown by their names.
-        """
+        """A copy of the report with more settings, see :mod:`pyg_glif.audit.setup`."""
         return replace(self, setup={**self.setup, **setup})
 
-    def with_tradeoff(self, found: Any) -> "AuditReport":
+    def with_tradeoff(self, result: Any) -> "AuditReport":
         """A copy of the report that shows what was tried before this setting.
 
         Args:
-            found (TuneResult): What :func:`~pyg_glif.model_selection.tune` returned.
+            result (TuneResult): Result of :func:`~pyg_glif.model_selection.tune`.
         """
-        return replace(self, tradeoff=plain(found.to_dict()))
+        return replace(self, tradeoff=plain(result.to_dict()))
 
-    def person(self, index: int) -> Id:
-        """What somebody is called: their id, or their number."""
+    def sample_id(self, index: int) -> Id:
+        """The id of a sample, or its row."""
         return index if self.ids is None else self.ids[index]
 
-    def differing(self, pair: Pair) -> list[dict[str, Any]]:
-        """Features in which two people differ, with both values; none without any."""
+    def differing(self, pair: ListedPair) -> list[dict[str, Any]]:
+        """Features in which two samples differ, with both values; none without any."""
         if self.features is None:
             return []
-        found = self.features.differing(pair.first, pair.second)
-        return [{"feature": n, "first": a, "second": b} for n, a, b in found]
+        differing = self.features.differing(pair.first, pair.second)
+        return [{"feature": n, "first": a, "second": b} for n, a, b in differing]
 
     def to_dict(self) -> dict[str, Any]:
         """All of it but the tensors as plain data, for ``json.dumps``.
@@ -398,9 +306,10 @@ class AuditReport:
         The schema is in :doc:`/report`. A report about one set of outputs has it as
         ``before``, and :obj:`None` or nothing as ``after``.
         """
-        lists: dict[str, Any] = {}
-        for name, entries in vars(self.lists).items():
-            lists[name] = [self._entry(one) for one in entries]
+        lists = {
+            name: [self._entry(one) for one in entries]
+            for name, entries in vars(self.lists).items()
+        }
         out = {
             "schema_version": SCHEMA_VERSION,
             "compares": self.compares,
@@ -410,10 +319,10 @@ class AuditReport:
             "verdict": [{**_fields(one), "state": one.state} for one in self.verdict],
             "measures": [_fields(one) for one in self.measures],
             "groups": {
-                name: [_fields(one) for one in found]
-                for name, found in self.groups.items()
+                name: [_fields(group) for group in groups]
+                for name, groups in self.groups.items()
             },
-            "people": lists if self.names_people else None,
+            "samples": lists if self.lists_samples else None,
             "charts": self.bins,
             "tradeoff": self.tradeoff,
             "certificate": self.certificate,
@@ -424,27 +333,19 @@ class AuditReport:
 
     def tiles(self) -> list[dict[str, str]]:
         """The verdict for pages: title, words, figure, numbers, how it is judged."""
-        from pyg_glif.reporting.audit_page import tile_of
-
-        return [tile_of(one) for one in self.verdict]
+        return [page.tile_of(one) for one in self.verdict]
 
     def limits(self) -> list[str]:
         """What the report does not show, in plain words."""
-        from pyg_glif.reporting.audit_page import limits_of
-
-        return limits_of(self)
+        return page.limits_of(self)
 
     def figures(self) -> "tuple[Figure, ...]":
         """The charts of the report, for pages; needs ``pyg_glif[report]``."""
-        from pyg_glif.reporting.audit_charts import figures_of
-
-        return figures_of(self)
+        return tuple(page.figures_of(self))
 
     def to_markdown(self) -> str:
         """The report as text with tables."""
-        from pyg_glif.reporting.audit_page import markdown_of
-
-        return markdown_of(self)
+        return page.render(self, "report.md")
 
     def to_html(self, path: str | PathLike[str] | None = None) -> str:
         """The report as one page with charts that loads nothing else.
@@ -456,54 +357,35 @@ class AuditReport:
             path (str or Path, optional): Where to write it as well.
                 (default: :obj:`None`)
         """
-        from pyg_glif.reporting.audit_page import page_of
-
-        page = page_of(self)
+        text = page.render(self, "report.html")
         if path is not None:
-            Path(path).write_text(page, encoding="utf-8")
-        return page
+            Path(path).write_text(text, encoding="utf-8")
+        return text
 
     def _repr_html_(self) -> str:
-        """A short form for notebooks, without charts and people; it says so."""
-        from pyg_glif.reporting.audit_page import fragment_of
-
-        return fragment_of(self)
+        """A short form for notebooks, without charts and samples; it says so."""
+        return page.render(self, "report_short.html")
 
     def plot(self) -> Any:
-        """A matplotlib figure: deviations from peers, and movement of outputs."""
-        from pyg_glif.reporting import BEFORE_AFTER
+        """A matplotlib figure: deviations from neighbors, and movement of outputs."""
+        return page.plot_of(self)
 
-        matplotlib = require("matplotlib.figure", "AuditReport.plot", "plots")
-        figure = matplotlib.Figure(figsize=(9.0, 3.6), layout="constrained")
-        left, right = figure.subplots(1, 1 if self.moved is None else 2, squeeze=False)[
-            0, [0, -1]
-        ]
-        share = [(i + 1) / len(self.deviation) for i in range(len(self.deviation))]
-        names = ("before", "after") if self.moved is not None else ("outputs",)
-        for column, name in enumerate(names):
-            ordered = self.deviation[:, column].sort().values
-            style = {"label": name, "color": BEFORE_AFTER[name]}
-            left.step(ordered.tolist(), share, where="post", **style)
-        left.set(xlabel="distance from peers' average", ylabel="share of people below")
-        left.set_title("better ↖", loc="right", fontsize="medium")
-        left.legend()
-        if self.moved is not None:
-            right.hist(self.moved.tolist(), bins=40, color=BEFORE_AFTER["after"])
-            right.set(xlabel="how far outputs moved", ylabel="people", yscale="log")
-        return figure
+    def _check_length(self, message: str, got: int) -> None:
+        num = self.facts["num_samples"]
+        if got != num:
+            raise ValueError(f"{message} (got {got} for {num})")
 
-    def _entry(self, one: Person | Pair) -> dict[str, Any]:
-        """A person or pair as plain data, with ids and differing features."""
-        out = asdict(one)
-        if isinstance(one, Pair):
-            names = [self.person(one.first), self.person(one.second)]
-            return {"ids": names, **out, "differing": self.differing(one)}
-        return {"id": self.person(one.index), **out}
+    def _entry(self, listed: ListedSample | ListedPair) -> dict[str, Any]:
+        """A sample or pair as plain data, with ids and differing features."""
+        if isinstance(listed, ListedSample):
+            return {"id": self.sample_id(listed.index), **asdict(listed)}
+        ids = [self.sample_id(listed.first), self.sample_id(listed.second)]
+        return {"ids": ids, **asdict(listed), "differing": self.differing(listed)}
 
 
-def _fields(one: Any) -> dict[str, Any]:
+def _fields(record: Any) -> dict[str, Any]:
     """A dataclass whose estimates are dictionaries."""
-    values: Mapping[str, Any] = vars(one)
+    values: Mapping[str, Any] = vars(record)
     return {
         name: value._asdict() if isinstance(value, Estimate) else value
         for name, value in values.items()
@@ -512,5 +394,5 @@ def _fields(one: Any) -> dict[str, Any]:
 
 def _is_crowd(row: Mapping[str, Any]) -> bool:
     """Whether a bar of a chart stands for nothing, or for enough samples or pairs."""
-    count = row.get("people", row.get("pairs", 0))
+    count = row.get("num_samples", row.get("num_pairs", 0))
     return count == 0 or is_shared(count)

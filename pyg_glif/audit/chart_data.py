@@ -1,4 +1,4 @@
-"""What charts show, counted: everybody is in them, and no one can be found in them."""
+"""Aggregated, anonymous data behind the charts of a report."""
 
 import math
 from collections.abc import Mapping
@@ -7,13 +7,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pyg_glif.audit.pair_stats import Attribute, PairTreatment, Unlike
+from pyg_glif.audit.pair_stats import Attribute, PairTreatment
 
 # Squares along each side of the chart of outputs, and bars of the others.
 _SQUARES = 24
 _BARS = 40
 _STEPS = 20
-# Groups that have a colour of their own, and attributes that have charts of their own.
+# Groups that have a color of their own, and attributes that have charts.
 _MAX_COLORS = 7
 _MAX_CHARTS = 3
 
@@ -21,36 +21,28 @@ Rows = list[dict[str, Any]]
 
 
 def bins_of(
-    both: Tensor,  # [T, N, C]
+    y: Tensor,  # [T, N, C]
     pairs: PairTreatment,
-    num_peers: Tensor,  # [N]
+    num_neighbors: Tensor,  # [N]
     attributes: Mapping[str, Attribute],
-    unlike: Unlike,
+    decision: Tensor | None,  # [T, N]
 ) -> dict[str, Rows]:
     """The data of every chart, by its name."""
-    everybody = {"": (torch.zeros_like(num_peers), ("everybody",))}
-    colored = {
-        name: (label.codes, label.names)
-        for name, label in attributes.items()
-        if len(label.names) <= _MAX_COLORS
-    }
-    groups = dict(list(colored.items())[:_MAX_CHARTS]) or everybody
+    all_samples = {"": Attribute(torch.zeros_like(num_neighbors), ("everybody",))}
+    colored = {n: a for n, a in attributes.items() if len(a.names) <= _MAX_COLORS}
+    groups = dict(list(colored.items())[:_MAX_CHARTS]) or all_samples
     out: dict[str, Rows] = {}
-    if len(both) == 2:
-        scores = both[:, :, 0] if both.size(2) == 1 else None
-        for name, (codes, names) in groups.items():
-            suffix = f"_by_{name}" if name else ""
-            if scores is not None:
-                out[f"before_after{suffix}"] = _squares(scores, codes, names)
-                moved = scores[1] - scores[0]
-            else:
-                moved = torch.linalg.vector_norm(both[1] - both[0], dim=1)
-            out[f"moved{suffix}"] = _bars(moved, codes, names)
-            if unlike.decision is not None:
-                before, after = unlike.decision
-                out[f"changed{suffix}"] = _changed(before, after, codes, names)
-    out["unlike_by_distance"] = _by_distance(pairs)
-    out["num_peers"] = _counts(num_peers)
+    for name, label in groups.items() if len(y) == 2 else ():
+        suffix = f"_by_{name}" if name else ""
+        moved = torch.linalg.vector_norm(y[1] - y[0], dim=1)
+        if y.size(2) == 1:
+            out[f"before_after{suffix}"] = _squares(y[:, :, 0], label)
+            moved = (y[1] - y[0])[:, 0]
+        out[f"moved{suffix}"] = _bars(moved, label)
+        if decision is not None:
+            out[f"changed{suffix}"] = _changed(decision[1] - decision[0], label)
+    out["difference_by_distance"] = _by_distance(pairs)
+    out["num_neighbors"] = _counts(num_neighbors)
     return out
 
 
@@ -78,60 +70,52 @@ def _round_up(step: float) -> float:
 
 
 def _place(values: Tensor, edges: Tensor) -> Tensor:
-    """In which bin values are: from its lower edge up to its upper, last included."""
-    found = torch.bucketize(values.cpu(), edges, right=True) - 1
-    return found.clamp_(0, len(edges) - 2)
+    """Bins of values: from the lower edge up to the upper, the last one included."""
+    place = torch.bucketize(values.cpu(), edges, right=True) - 1
+    return place.clamp_(0, len(edges) - 2)
 
 
-def _squares(both: Tensor, codes: Tensor, names: Any) -> Rows:  # [2, N]
-    """People by the square in which their outputs before and after are."""
-    low, high = float(both.min()), float(both.max())
+def _squares(y: Tensor, label: Attribute) -> Rows:  # [2, N]
+    """Samples by the square in which their outputs before and after are."""
+    low, high = float(y.min()), float(y.max())
     step = _round_up((high - low) / _SQUARES)
     start = math.floor(low / step)
-    place = torch.floor(both.cpu() / step).long() - start  # [2, N]
-    size = int(place.max()) + 1
-    key = (codes.cpu() * size + place[0]) * size + place[1]
-    found, count = key.unique(return_counts=True)
-    rows = []
-    for one, number in zip(found.tolist(), count.tolist(), strict=True):
-        one, up = divmod(one, size)
-        group, across = divmod(one, size)
-        middle = [float(f"{(start + at + 0.5) * step:.10g}") for at in (across, up)]
-        rows.append(
-            {
-                "before": middle[0],
-                "after": middle[1],
-                "people": number,
-                "group": names[group],
-            }
-        )
-    return rows
-
-
-def _bars(values: Tensor, codes: Tensor, names: Any) -> Rows:
-    """People between edges, by group."""
-    edges = edges_of(values, _BARS)
-    place, size = _place(values, edges), len(edges) - 1
-    counts = torch.bincount(codes.cpu() * size + place, minlength=size * len(names))
-    ends = [float(f"{edge:.10g}") for edge in edges.tolist()]
+    place = torch.floor(y.cpu() / step).long() - start  # [2, N]
+    squares = torch.stack([label.codes.cpu(), *place], 1)
+    squares, counts = squares.unique(dim=0, return_counts=True)
     return [
-        {"from": ends[at], "to": ends[at + 1], "people": number, "group": name}
-        for name, row in zip(names, counts.view(-1, size).tolist(), strict=True)
-        for at, number in enumerate(row)
-        if number
+        {
+            "before": _rounded((start + across + 0.5) * step),
+            "after": _rounded((start + up + 0.5) * step),
+            "num_samples": count,
+            "group": label.names[group],
+        }
+        for (group, across, up), count in zip(
+            squares.tolist(), counts.tolist(), strict=True
+        )
     ]
 
 
-def _changed(before: Tensor, after: Tensor, codes: Tensor, names: Any) -> Rows:
-    """People whose decision changed, by group and direction."""
+def _bars(values: Tensor, label: Attribute) -> Rows:
+    """Samples between edges, by group."""
+    edges = edges_of(values, _BARS)
+    place, ends = _place(values, edges), list(map(_rounded, edges.tolist()))
     rows = []
-    for at, name in enumerate(names):
-        which = codes == at
-        for way, sign in (("raised", 1), ("lowered", -1)):
-            number = int((sign * (after - before)[which] > 0).sum())
-            rows.append(
-                {"group": name, "way": way, "people": number, "of": int(which.sum())}
-            )
+    for name, group in zip(label.names, label.members(), strict=True):
+        for k, count in enumerate(torch.bincount(place[group.cpu()]).tolist()):
+            if count:
+                bar = {"from": ends[k], "to": ends[k + 1], "num_samples": count}
+                rows.append({**bar, "group": name})
+    return rows
+
+
+def _changed(change: Tensor, label: Attribute) -> Rows:
+    """Samples whose decision changed, by group and direction."""
+    rows = []
+    for name, group in zip(label.names, label.members(), strict=True):
+        for way, mask in (("raised", change > 0), ("lowered", change < 0)):
+            count, of = int(mask[group].sum()), int(group.sum())
+            rows.append({"group": name, "way": way, "num_samples": count, "of": of})
     return rows
 
 
@@ -139,49 +123,44 @@ def _by_distance(pairs: PairTreatment) -> Rows:
     """Median and 90% quantile of differences of outputs, by distance of the pairs.
 
     A quantile is the smallest difference that the share of pairs do not exceed.
-    Identical people are left out.
+    Identical samples are left out.
     """
-    apart_of = ~pairs.identical
-    dist, apart = pairs.pairs.dist[apart_of].cpu(), pairs.apart[:, apart_of].cpu()
+    which = ~pairs.identical
+    dist, gaps = pairs.pairs.dist[which].cpu(), pairs.gap[:, which].cpu()
     if dist.numel() == 0:
         return []
     edges = edges_of(dist, _STEPS)
     place = _place(dist, edges)
     count = torch.bincount(place, minlength=len(edges) - 1)
     start = count.cumsum(0) - count
-    whens = ("before", "after") if len(apart) == 2 else ("outputs",)
+    ends = list(map(_rounded, edges.tolist()))
+    whens = ("before", "after") if len(gaps) == 2 else ("outputs",)
     rows = []
-    for when, value in zip(whens, apart, strict=True):
-        order = value.argsort()
-        ordered = value[order[place[order].argsort(stable=True)]]
-        for at, number in enumerate(count.tolist()):
-            if number:
-                held = ordered[int(start[at]) : int(start[at]) + number]
-                middle, high = (
-                    float(held[math.ceil(q * number - 1e-9) - 1]) for q in (0.5, 0.9)
+    for when, gap in zip(whens, gaps, strict=True):
+        order = gap.argsort()
+        ordered = gap[order[place[order].argsort(stable=True)]]
+        for k, num in enumerate(count.tolist()):
+            if num:
+                inside = ordered[int(start[k]) : int(start[k]) + num]
+                median, p90 = (
+                    float(inside[math.ceil(q * num - 1e-9) - 1]) for q in (0.5, 0.9)
                 )
-                rows.append(
-                    {
-                        "from": float(f"{float(edges[at]):.10g}"),
-                        "to": float(f"{float(edges[at + 1]):.10g}"),
-                        "pairs": number,
-                        "when": when,
-                        "median": middle,
-                        "p90": high,
-                    }
-                )
+                row = {"from": ends[k], "to": ends[k + 1], "num_pairs": num}
+                rows.append({**row, "when": when, "median": median, "p90": p90})
     return rows
 
 
-def _counts(num_peers: Tensor) -> Rows:
-    """People by their number of peers; those without any are on their own."""
-    top = int(num_peers.max()) if num_peers.numel() else 0
+def _counts(num_neighbors: Tensor) -> Rows:
+    """Samples by their number of neighbors; isolated ones have a bar of their own."""
+    top = int(num_neighbors.max()) if num_neighbors.numel() else 0
     width = max(1, math.ceil(_round_up(top / _BARS))) if top else 1
-    place = torch.where(num_peers == 0, 0, (num_peers - 1) // width + 1).cpu()
-    rows = []
-    for at, number in enumerate(torch.bincount(place).tolist()):
-        if number:
-            low = 0 if at == 0 else (at - 1) * width + 1
-            high = 0 if at == 0 else at * width
-            rows.append({"from": low, "to": high, "people": number})
-    return rows
+    place = (num_neighbors + width - 1) // width
+    return [
+        {"from": max(0, (k - 1) * width + 1), "to": k * width, "num_samples": count}
+        for k, count in enumerate(torch.bincount(place.cpu()).tolist())
+        if count
+    ]
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.10g}")

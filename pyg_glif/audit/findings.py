@@ -1,7 +1,8 @@
-"""What was found in sentences, against what is tolerated."""
+"""Findings in sentences, against what is tolerated."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from torch import Tensor
 
@@ -10,48 +11,48 @@ from pyg_glif.audit.audit_report import Estimate, Measure, Verdict
 from pyg_glif.audit.dyadic_ci import share_of, wilson
 from pyg_glif.audit.pair_stats import (
     Attribute,
+    Disagreement,
     GroupRate,
     PairTreatment,
-    Unlike,
 )
 from pyg_glif.reporting import counted, number, percent
 
 
 def pair_verdicts(
     pairs: PairTreatment,
-    unlike: Unlike,
+    disagreement: Disagreement,
     attributes: Mapping[str, Attribute],
-    num_people: int,
+    num_samples: int,
     level: float,
 ) -> Iterator[Verdict]:
-    """Shares of pairs treated unlike: of all, across groups, of identical people."""
-    found = [unlike.among(pairs, when) for when in range(len(pairs.both))]
+    """Shares of disagreeing pairs: of all, across groups, of identical samples."""
+    masks = [disagreement.among(pairs, when) for when in range(len(pairs.y))]
     first, second = pairs.pairs.first, pairs.pairs.second
-    kinds: dict[str, tuple[str, Tensor | None]] = {"pairs": ("Similar people", None)}
+    kinds: dict[str, tuple[str, Any]] = {"pairs": ("Similar people", slice(None))}
     for name, label in attributes.items():
         across = label.codes[first] != label.codes[second]
         kinds[f"pairs_by_{name}"] = f"Similar people of different {name}", across
     kinds["identical"] = "Identical people", pairs.identical
-    for key, (title, which) in kinds.items():
-        chosen = [one if which is None else one[which] for one in found]
-        held = pairs.pairs if which is None else pairs.pairs.only(which)
-        total, counts = chosen[0].numel(), [int(one.sum()) for one in chosen]
+    got = "got different decisions"
+    if disagreement.difference is not None:
+        got = f"got outputs more than {number(disagreement.difference)} apart"
+    for name, (title, which) in kinds.items():
+        chosen = [mask[which] for mask in masks]
+        total, counts = chosen[0].numel(), [int(mask.sum()) for mask in chosen]
         if not total:
             continue
         of = counted(total, "pair", "pairs")
-        if key == "identical":
+        words = f"Of {of} of {title[0].lower()}{title[1:]}, {counts[0]:,} {got}"
+        if name == "identical":
             are = "is" if total == 1 else "are"
             words = f"{of} {are} identical in everything that counts; "
-            words += f"{counts[0]:,} of them"
-        else:
-            words = f"Of {of} of {title[0].lower()}{title[1:]}, {counts[0]:,}"
-        words += f" {unlike.got}"
-        words += f"; after correction {counts[1]:,}" if len(counts) > 1 else ""
-        shares = [share_of(one, held, num_people, level) for one in chosen]
+            words += f"{counts[0]:,} of them {got}"
+        subset = pairs.pairs.only(which)
+        shares = [share_of(mask, subset, num_samples, level) for mask in chosen]
         yield Verdict(
-            key,
+            name,
             title,
-            f"{words}.",
+            _corrected(words, [f"{count:,}" for count in counts]),
             before=shares[0],
             after=shares[1] if len(shares) > 1 else None,
             num_before=counts[0],
@@ -61,76 +62,57 @@ def pair_verdicts(
 
 
 def gap_verdicts(
-    measures: list[Measure], attributes: Mapping[str, Attribute]
+    measures: Mapping[str, Measure], attributes: Mapping[str, Attribute]
 ) -> Iterator[Verdict]:
-    """Gaps between groups, in words."""
-    held = {measure.name: measure for measure in measures}
+    """Gaps between the averages of groups."""
     for name, label in attributes.items():
-        found = held[f"gap_by_{name}"]
-        values = [one.value for one in (found.before, found.after) if one is not None]
-        sizes = [number(abs(value), 3) for value in values]
-        if found.title.endswith(")"):  # two groups, and a sign
+        measure = measures[f"gap_by_{name}"]
+        sizes = [number(abs(value), 3) for value in measure.values]
+        words = f"The averages of the groups are up to {sizes[0]} apart"
+        if measure.title.endswith(")"):  # two groups, and a sign
             low, high = label.names
-            ways = ["more" if value >= 0 else "less" for value in values]
-            sizes = [f"{size} {way}" for size, way in zip(sizes, ways, strict=True)]
+            for k, value in enumerate(measure.values):
+                sizes[k] += " more" if value >= 0 else " less"
             words = f"On average, the group '{high}' gets {sizes[0]} than '{low}'"
-        else:
-            words = f"The averages of the groups are up to {sizes[0]} apart"
-        words += f"; after correction {sizes[1]}" if len(sizes) > 1 else ""
-        yield Verdict(
-            found.name,
-            f"Gap by {name}",
-            f"{words}.",
-            before=found.before,
-            after=found.after,
-            is_share=False,
-        )
+        yield _gap(measure, f"Gap by {name}", _corrected(words, sizes))
 
 
 def rate_verdicts(
-    measures: list[Measure], rates: Iterable[GroupRate]
+    measures: Mapping[str, Measure], rates: Iterable[GroupRate]
 ) -> Iterator[Verdict]:
-    """Gaps between the rates of groups, whichever way they go, in words."""
-    held = {measure.name: measure for measure in measures}
+    """Gaps between the rates of groups, whichever way they go."""
     for rate in rates:
-        found = held[rate.name]
-        sets = []
+        texts = []
         for shares in rate.rates():
             named = dict(zip(rate.label.names, shares, strict=True))
             ends = list(named)  # of several groups, the two furthest apart
             if len(ends) > 2:
                 ends = sorted(named, key=named.__getitem__)[:: len(named) - 1]
-            sets.append(" and ".join(f"{percent(named[n])} of '{n}'" for n in ends))
-        words = f"{rate.of}, {sets[0]} get a yes"
-        words += f"; after correction {sets[1]}" if len(sets) > 1 else ""
-        if found.after is not None:
-            before, after = (abs(one.value) for one in (found.before, found.after))
-            way = "grows" if after > before else "shrinks"
-            if before != after:
-                words += f": the gap {way}"
-        yield Verdict(
-            rate.name,
-            rate.title,
-            f"{words}.",
-            before=found.before,
-            after=found.after,
-            is_share=False,
-        )
+            texts.append(" and ".join(f"{percent(named[n])} of '{n}'" for n in ends))
+        words = _corrected(f"{rate.of}, {texts[0]} get a yes", texts)
+        before, *after = (abs(value) for value in measures[rate.name].values)
+        if after and after[0] != before:
+            way = "grows" if after[0] > before else "shrinks"
+            words = f"{words.removesuffix('.')}: the gap {way}."
+        yield _gap(measures[rate.name], rate.title, words)
 
 
-def isolated_verdict(num_peers: Tensor, level: float) -> Verdict:
-    """Who is similar to nobody: the same before and after."""
-    total, alone = len(num_peers), int((num_peers == 0).sum())
-    share = alone / total
-    are = "is" if alone == 1 else "are"
-    words = f"{alone:,} of {counted(total, 'person', 'people')} {are} similar to nobody"
-    if alone:
+def isolated_verdict(num_neighbors: Tensor, level: float) -> Verdict:
+    """Share of isolated samples, the same before and after."""
+    total, isolated = len(num_neighbors), int((num_neighbors == 0).sum())
+    share, are = isolated / total, "is" if isolated == 1 else "are"
+    people = counted(total, "person", "people")
+    words = f"{isolated:,} of {people} {are} similar to nobody"
+    if isolated:
         words += f" ({percent(share)}): nobody can say whether they are treated alike"
-    found = Estimate(share, *wilson(share, total, level))
     return Verdict(
-        "isolated", "People without peers", f"{words}.", found,
-        num_before=alone, total=total,
-    )  # fmt: skip
+        "isolated",
+        "People without peers",
+        f"{words}.",
+        Estimate(share, *wilson(share, total, level)),
+        num_before=isolated,
+        total=total,
+    )
 
 
 def judged(
@@ -146,16 +128,24 @@ def judged(
             known = ", ".join(map(repr, names))
             msg = f"'tolerance' must name some of {known} (got {unknown[0]!r})"
             raise ValueError(msg)
+        for name, value in tolerance.items():
+            check_scalar(f"tolerance[{name!r}]", value, minimum=0.0)
         stated = dict(tolerance)
     else:
+        check_scalar("tolerance", tolerance, minimum=0.0)
         of_pairs = [n for n in names if n == "identical" or n.startswith("pairs")]
         stated = dict.fromkeys(of_pairs, tolerance)
-    for name, value in stated.items():
-        whose = (
-            f"tolerance[{name!r}]" if isinstance(tolerance, Mapping) else "tolerance"
-        )
-        check_scalar(whose, value, minimum=0.0)
     return tuple(
         replace(one, tolerance=float(stated[one.name])) if one.name in stated else one
         for one in verdict
     )
+
+
+def _corrected(words: str, texts: Sequence[str]) -> str:
+    """A sentence about outputs before, continued by those after if there are any."""
+    return f"{words}; after correction {texts[1]}." if len(texts) > 1 else f"{words}."
+
+
+def _gap(measure: Measure, title: str, words: str) -> Verdict:
+    before, after = measure.before, measure.after
+    return Verdict(measure.name, title, words, before, after, is_share=False)

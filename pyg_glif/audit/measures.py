@@ -1,15 +1,16 @@
-"""Measures with intervals, from draws of people."""
+"""Measures, with intervals from draws of samples."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from pyg_glif._utils.validation import (
-    check_comparable_rows,
     check_count,
     check_labels,
+    check_repeated,
     check_scalar,
 )
 from pyg_glif.audit.audit_report import Estimate, Measure
@@ -19,15 +20,15 @@ from pyg_glif.laplacian import LaplacianOperator
 from pyg_glif.metrics import laplacian_energy, local_lipschitz
 
 _QUANTILES = (0.5, 0.9, 0.99)
-# Means over more people than this are normal to all that intervals show.
+# Means over more samples than this are normal to all that intervals show.
 _MANY = 5_000
-# Draws whose rows are held at once, times people.
+# Draws whose rows are held at once, times samples.
 _AT_ONCE = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
 class Bootstrap:
-    r"""How intervals are drawn.
+    """Draws behind the intervals of an audit.
 
     Args:
         level (float): Confidence level. (default: :obj:`0.95`)
@@ -56,58 +57,58 @@ class Draws:
         self._options = options
 
     def mean(self, name: str, title: str, better: str, value: Tensor) -> Measure:
-        """The mean of a value that every person has, ``[M, T]``."""
-        found = self._estimates(value.mean(0), self._of_means([value])[:, 0])
-        return Measure(name, title, better, *found)
+        """The mean of a value that every sample has, ``[M, T]``."""
+        estimates = self._estimates(value.mean(0), self._drawn([value])[:, 0])
+        return Measure(name, title, better, *estimates)
 
-    def gap(self, name: str, both: Tensor, label: Attribute) -> Measure:
+    def gap(self, name: str, y: Tensor, label: Attribute) -> Measure:
         """Difference of group means, drawn within groups."""
-        value = both.transpose(0, 1).to(label.codes.device)  # [N, T, C]
-        members = [value[label.codes == at] for at in range(len(label.names))]
-        two = len(members) == 2 and value.size(2) == 1
+        value = y.transpose(0, 1).to(label.codes.device)  # [N, T, C]
+        groups = [value[members] for members in label.members()]
+        is_signed = len(groups) == 2 and value.size(2) == 1
 
         def gap(mean: Tensor) -> Tensor:  # [..., G, T, C] -> [..., T]
-            if two:
+            if is_signed:
                 return (mean[..., 1, :, :] - mean[..., 0, :, :])[..., 0]
             return (mean.amax(-3) - mean.amin(-3)).amax(-1)
 
-        here = gap(torch.stack([part.mean(0) for part in members]))
-        found = self._estimates(here, gap(self._of_means(members)))
+        means = torch.stack([group.mean(0) for group in groups])
+        estimates = self._estimates(gap(means), gap(self._drawn(groups)))
         title = f"gap by {name}"
-        if two:
+        if is_signed:
             title = f"{title} ({label.names[1]} - {label.names[0]})"
-        return Measure(f"gap_by_{name}", title, "", *found)
+        return Measure(f"gap_by_{name}", title, "", *estimates)
 
     def rate_gap(self, rate: GroupRate) -> Measure:
         """Difference of the shares of groups with a positive decision."""
-        found = self.gap(rate.attribute, rate.chosen, rate.label)
+        measure = self.gap(rate.attribute, rate.chosen, rate.label)
         what = rate.title.partition(" by ")[0].lower()
-        return replace(found, name=rate.name, title=f"{what}, {found.title}")
+        return replace(measure, name=rate.name, title=f"{what}, {measure.title}")
 
-    def _of_means(self, groups: list[Tensor]) -> Tensor:  # [S, G, ...]
+    def _drawn(self, groups: list[Tensor]) -> Tensor:  # [S, G, ...]
         """Draws of the means of groups."""
         generator = self._options.generator
         if generator is None:
             generator = torch.Generator().manual_seed(0)
-        count = self._options.num_samples
-        drawn = [_drawn_means(value, count, generator) for value in groups]
-        return torch.stack(drawn, 1)
+        num = self._options.num_samples
+        return torch.stack([_drawn_means(g, num, generator) for g in groups], 1)
 
-    def _estimates(self, here: Tensor, drawn: Tensor) -> list[Estimate]:
+    def _estimates(self, value: Tensor, drawn: Tensor) -> list[Estimate]:
         """Before or, from a statistic with two entries, before, after and change."""
         level = self._options.level
-        here = torch.cat([here, here.diff()])
+        value = torch.cat([value, value.diff()])
         drawn = torch.cat([drawn, drawn.diff(dim=1)], dim=1)
         ends = drawn.new_tensor([(1.0 - level) / 2.0, (1.0 + level) / 2.0])
         low, high = drawn.quantile(ends, dim=0)
-        return list(map(Estimate, here.tolist(), low.tolist(), high.tolist()))
+        return list(map(Estimate, value.tolist(), low.tolist(), high.tolist()))
 
 
 def _drawn_means(
-    value: Tensor, count: int, generator: torch.Generator
+    value: Tensor, num_draws: int, generator: torch.Generator
 ) -> Tensor:  # [M, ...] -> [S, ...]
-    """Means of as many people as there are, drawn with replacement."""
+    """Means of as many samples as there are, drawn with replacement."""
     num, flat = len(value), value.reshape(len(value), -1)
+    source: dict[str, Any] = {"device": generator.device, "generator": generator}
     out: Tensor
     if num > _MANY:
         # The same mean and variance, without the draws.
@@ -115,38 +116,26 @@ def _drawn_means(
         cov = (flat - mean).T @ (flat - mean) / num**2
         size, axes = torch.linalg.eigh(cov)
         root = axes * size.clamp(min=0.0).sqrt()
-        noise = torch.randn(
-            count,
-            len(size),
-            dtype=flat.dtype,
-            device=generator.device,
-            generator=generator,
-        )
+        noise = torch.randn(num_draws, len(size), dtype=flat.dtype, **source)
         out = mean + noise.to(flat.device) @ root.T
     else:
         parts = []
         step = max(1, _AT_ONCE // (num * flat.size(1)))
-        for start in range(0, count, step):
-            size_of = (min(step, count - start), num)
-            rows = torch.randint(
-                num, size_of, device=generator.device, generator=generator
-            )
+        for start in range(0, num_draws, step):
+            rows = torch.randint(num, (min(step, num_draws - start), num), **source)
             parts.append(flat[rows.to(flat.device)].mean(1))
         out = torch.cat(parts)
-    return out.view(count, *value.shape[1:])
+    return out.view(num_draws, *value.shape[1:])
 
 
 def edge_measures(
     lap: LaplacianOperator, outputs: list[Tensor], graph: SimilarityGraph
 ) -> Iterator[Measure]:
-    """What is summed or ranked over edges, without intervals."""
+    """Sums and quantiles over edges, without intervals."""
     flat = [y.reshape(len(y), -1).double() for y in outputs]
-    yield _plain(
-        "laplacian_energy",
-        "Laplacian energy",
-        [float(laplacian_energy(y, lap)) for y in flat],
-    )
-    # Identical people have no ratio; they are counted apart.
+    energy = [float(laplacian_energy(y, lap)) for y in flat]
+    yield _exact("laplacian_energy", "Laplacian energy", energy)
+    # Identical samples have no ratio; they are counted by themselves.
     row, col = graph.edge_index
     keep = (row < col) & (graph.sq_dist > 0)
     edges, sq_dist = graph.edge_index[:, keep], graph.sq_dist[keep]
@@ -154,31 +143,28 @@ def edge_measures(
         local_lipschitz(y, edges, sq_dist, quantiles=_QUANTILES, num_worst=0)
         for y in outputs
     ]
-    for at, level in enumerate(_QUANTILES):
+    for k, level in enumerate(_QUANTILES):
         name = f"lipschitz_ratio_p{100 * level:g}"
         title = f"Lipschitz ratio, {100 * level:g}% of pairs"
-        yield _plain(name, title, [float(r.quantiles[at]) for r in ratios])
+        yield _exact(name, title, [float(r.quantiles[k]) for r in ratios])
     largest = [float(r.max) for r in ratios]
-    yield _plain("lipschitz_ratio_max", "Lipschitz ratio, largest", largest)
+    yield _exact("lipschitz_ratio_max", "Lipschitz ratio, largest", largest)
 
 
-def _plain(name: str, title: str, values: list[float]) -> Measure:
+def _exact(name: str, title: str, values: list[float]) -> Measure:
     """A measure without an interval."""
-    found = [Estimate(value) for value in values]
-    if len(values) == 2:
-        before, after = values
-        found.append(Estimate(after - before))
-    return Measure(name, title, "lower", *found)
+    changes = [values[1] - values[0]] if len(values) == 2 else []
+    return Measure(name, title, "lower", *map(Estimate, values + changes))
 
 
-def group_measures(
-    draw: Draws, both: Tensor, variants: Tensor, threshold: float | None
+def variant_measures(
+    draw: Draws, y: Tensor, variants: Tensor, decided: Tensor | None
 ) -> Iterator[Measure]:
-    """Spread, and agreement of decisions, within groups; groups are drawn whole."""
-    label = check_labels("variants", variants, both.size(1)).to(both.device)
+    """Spread and agreement of decisions among variants, which are drawn together."""
+    label = check_labels("variants", variants, y.size(1)).to(y.device)
     _, index, count = label.unique(return_inverse=True, return_counts=True)
     several = count > 1
-    check_comparable_rows("variants", int(several.sum()), count.numel())
+    check_repeated("variants", int(several.sum()), count.numel())
     size = count.view(-1, 1).double()
 
     def mean(value: Tensor) -> Tensor:  # [N, C] -> [G, C]
@@ -186,17 +172,16 @@ def group_measures(
         return total.index_add_(0, index, value).div_(size)
 
     spread = []
-    for y in both:
+    for out in y:
         # Groups of one give 0 / 0, and are left out below.
-        square = mean((y - mean(y)[index]).square()) * size / (size - 1.0)
+        square = mean((out - mean(out)[index]).square()) * size / (size - 1.0)
         spread.append(square[several].sqrt().mean(1))
     title = "standard deviation in groups"
     yield draw.mean("group_std", title, "lower", torch.stack(spread, 1))
-    if both.size(2) == 1 and threshold is None:
+    if decided is None:
         return
     agree = []
-    for y in both:
-        decision = y.argmax(1) if y.size(1) > 1 else (y[:, 0] > threshold).long()
+    for decision in decided:
         low = decision.new_zeros(count.numel())
         # The zeros to start from are no decisions, hence 'include_self=False'.
         high = low.scatter_reduce(0, index, decision, "amax", include_self=False)

@@ -1,4 +1,4 @@
-"""Who got what: people, pairs and groups, with the outputs of their peers."""
+"""Outputs of samples, pairs and groups, beside those of their neighbors."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,22 +12,28 @@ import torch
 from torch import Tensor
 
 from pyg_glif._utils.arrays import to_labels
+from pyg_glif._utils.decisions import decisions
 from pyg_glif._utils.validation import (
     check_group,
     check_known,
     check_labels,
-    check_num_groups,
+    check_two_values,
 )
-from pyg_glif.audit.audit_report import Estimate, GroupTreatment, Output, Pair, Person
+from pyg_glif.audit.audit_report import (
+    Estimate,
+    GroupTreatment,
+    ListedPair,
+    ListedSample,
+    Output,
+)
 from pyg_glif.audit.dyadic_ci import Pairs, wilson
 from pyg_glif.graph import SimilarityGraph
 from pyg_glif.laplacian import LaplacianOperator
-from pyg_glif.reporting import number
 
 
 @dataclass(frozen=True, eq=False)
 class Attribute:
-    """Groups of people: a number for each person, a name for each number."""
+    """Groups of samples: a number for each sample, a name for each number."""
 
     codes: Tensor  # [N] from 0, each number used
     names: tuple[str, ...]
@@ -39,202 +45,188 @@ class Attribute:
         if isinstance(value, tuple) and len(value) == 2:
             value, named = value
         label = check_labels(name, to_labels(name, value), num).to(device)
-        found, codes = label.unique(return_inverse=True)
-        check_num_groups(name, found.numel())
-        if named is None:
-            named = _names_of(value, codes, found)
-        else:
-            named = [named[at] for at in found.tolist()]
-        return cls(codes, tuple(map(str, named)))
+        numbers, codes = label.unique(return_inverse=True)
+        check_two_values(name, numbers)
+        if named is not None:
+            names = [named[k] for k in numbers.tolist()]
+        elif isinstance(value, Tensor):
+            names = numbers.tolist()
+        else:  # labels are their own names
+            first = np.unique(codes.cpu().numpy(), return_index=True)[1]
+            names = np.asarray(value)[first].tolist()
+        return cls(codes, tuple(map(str, names)))
 
-
-def _names_of(value: Any, codes: Tensor, found: Tensor) -> list[Any]:
-    """What labels are called: by themselves, wherever each stands first."""
-    if isinstance(value, Tensor):
-        return found.tolist()
-    array = np.asarray(value)
-    order = codes.cpu().argsort(stable=True)
-    starts = torch.bincount(codes.cpu()).cumsum(0).roll(1)
-    starts[0] = 0
-    names = [array[int(order[start])] for start in starts]
-    return [one.item() if hasattr(one, "item") else one for one in names]
+    def members(self) -> Iterator[Tensor]:  # [N] bool
+        """Masks of the groups."""
+        return (self.codes == k for k in range(len(self.names)))
 
 
 @dataclass(frozen=True, eq=False)
-class Unlike:
-    """When two people are treated unlike."""
+class Disagreement:
+    """Rule by which the outputs of two neighbors disagree."""
 
     decision: Tensor | None  # [T, N]
     difference: float | None  # of outputs, where it is not decisions that count
 
     @classmethod
     def of(
-        cls, both: Tensor, threshold: float | None, difference: float | None
-    ) -> "Unlike":
+        cls, y: Tensor, threshold: float | None, difference: float | None
+    ) -> "Disagreement":
         """By decisions, or by a difference if it is given or if there are none."""
         decision = None
-        if both.size(2) > 1:
-            decision = both.argmax(2)
-        elif threshold is not None:
-            decision = (both[:, :, 0] > threshold).long()
-        if decision is None and difference is None:
-            # Of several people; one has nobody to be compared with.
-            spread = both[0].std() if both.size(1) > 1 else both.new_zeros(())
+        if y.size(2) > 1 or threshold is not None:
+            decision = decisions(y, 0.5 if threshold is None else threshold)
+        elif difference is None:
+            spread = y[0].std() if y.size(1) > 1 else y.new_zeros(())
             difference = float(spread) / 2.0
         return cls(decision, difference)
 
-    @property
-    def got(self) -> str:
-        """What people got who were treated unlike."""
-        if self.difference is None:
-            return "got different decisions"
-        return f"got outputs more than {number(self.difference)} apart"
-
     def among(self, pairs: "PairTreatment", when: int) -> Tensor:  # [P]
-        """Which pairs are treated unlike: never those with equal outputs."""
+        """Mask of disagreeing pairs: never those with equal outputs."""
         if self.difference is not None:
-            return pairs.apart[when] > self.difference
+            return pairs.gap[when] > self.difference
         assert self.decision is not None
         decision = self.decision[when]
         differ = decision[pairs.pairs.first] != decision[pairs.pairs.second]
-        return differ & (pairs.apart[when] > 0)
+        return differ & (pairs.gap[when] > 0)
 
 
 class PairTreatment:
-    """Every pair of neighbours once, and how far their outputs are apart.
+    """Every pair of neighbors once, and the distance of their outputs.
 
-    Outputs that are equal up to their numerical error, ``error``, are not apart.
+    Outputs that are equal up to their numerical error, ``error``, are at distance zero.
     """
 
-    def __init__(self, graph: SimilarityGraph, both: Tensor, error: Tensor) -> None:
-        row, col = graph.edge_index.to(both.device)
+    def __init__(self, graph: SimilarityGraph, y: Tensor, error: Tensor) -> None:
+        row, col = graph.edge_index.to(y.device)
         once = row < col
-        dist = graph.sq_dist.to(both.device)[once].double().sqrt()
-        self.both, self.pairs = both, Pairs(row[once], col[once], dist)
+        dist = graph.sq_dist.to(y.device)[once].double().sqrt()
+        self.y, self.pairs = y, Pairs(row[once], col[once], dist)
         first, second = self.pairs.first, self.pairs.second
         # By column: gathered rows of many outputs would not fit.
-        square = both.new_zeros(len(both), dist.numel())
-        for y in both.unbind(2):
-            square += (y[:, first] - y[:, second]).square_()
-        self.apart = square.sqrt_()  # [T, P]
-        self.apart[self.apart <= error[:, first] + error[:, second]] = 0.0
+        square = y.new_zeros(len(y), dist.numel())
+        for column in y.unbind(2):
+            square += (column[:, first] - column[:, second]).square_()
+        self.gap = square.sqrt_()  # [T, P]
+        self.gap[self.gap <= error[:, first] + error[:, second]] = 0.0
 
     @cached_property
     def identical(self) -> Tensor:  # [P]
-        """Which pairs are identical in everything that counts."""
+        """Mask of pairs at distance zero."""
         return self.pairs.dist == 0
 
     def facts(self) -> dict[str, Any]:
-        """How many are identical, and treated differently at all."""
-        num = int(self.identical.sum())
-        if not num:
-            return {"num_identical": 0}
-        apart = self.apart[:, self.identical] > 0
-        names = ("num_identical_apart_before", "num_identical_apart_after")
-        found = dict(zip(names, apart.sum(1).tolist(), strict=False))
-        return {"num_identical": num, **found}
+        """Number of identical pairs, and of those with different outputs."""
+        facts = {"num_identical": int(self.identical.sum())}
+        if facts["num_identical"]:
+            differing = (self.gap[:, self.identical] > 0).sum(1).tolist()
+            names = ("num_identical_differing_before", "num_identical_differing_after")
+            facts |= zip(names, differing, strict=False)
+        return facts
 
-    def worst(self, when: int, identical: bool, count: int) -> tuple[Pair, ...]:
-        """The pairs furthest apart; of equal ones the nearer, then the first."""
-        if when >= len(self.both):
+    def worst(self, when: int, identical: bool, count: int) -> tuple[ListedPair, ...]:
+        """Pairs of the largest gaps; of equal ones the nearer, then the first."""
+        if when >= len(self.y):
             return ()
         which = self.identical if identical else ~self.identical
-        rows = (which & (self.apart[when] > 0)).nonzero().flatten()
-        apart = self.apart[when, rows]
-        if rows.numel() > count > 0:  # those that may be among the first
-            least = apart.topk(count).values[-1]
-            rows = rows[apart >= least]
-            apart = self.apart[when, rows]
+        rows = (which & (self.gap[when] > 0)).nonzero().flatten()
+        gap = self.gap[when, rows]
+        if rows.numel() > count > 0:  # sort only those that may be among the first
+            rows = rows[gap >= gap.topk(count).values[-1]]
+            gap = self.gap[when, rows]
         order = self.pairs.dist[rows].sort(stable=True).indices
-        order = order[apart[order].sort(descending=True, stable=True).indices]
-        return tuple(self._pair(at) for at in rows[order[:count]].tolist())
+        order = order[gap[order].sort(descending=True, stable=True).indices]
+        return tuple(self._pair(k) for k in rows[order[:count]].tolist())
 
-    def _pair(self, at: int) -> Pair:
-        first, second, dist = (part[at].item() for part in self.pairs)
-        i, j = int(first), int(second)
-        found: list[Any] = []
-        for y, apart in zip(self.both, self.apart[:, at].tolist(), strict=True):
-            found += [(_output(y[i]), _output(y[j])), apart]
-        return Pair(i, j, float(dist), *found)
+    def _pair(self, k: int) -> ListedPair:
+        i, j = int(self.pairs.first[k]), int(self.pairs.second[k])
+        values: list[Any] = []
+        for y, gap in zip(self.y, self.gap[:, k].tolist(), strict=True):
+            values += [(output_of(y[i]), output_of(y[j])), gap]
+        return ListedPair(i, j, float(self.pairs.dist[k]), *values)
 
 
-def settled(both: Tensor, error: Tensor, threshold: float | None) -> Tensor:
-    """Outputs, where those that are what they were, or at the threshold, are just that.
+def settled(y: Tensor, error: Tensor, threshold: float | None) -> Tensor:
+    """Outputs ``[T, N, C]``, set to where they cannot be distinguished from.
 
-    Up to the numerical error, ``[T, N]``, nobody can tell.
+    Up to the numerical error, ``[T, N]``, an output may be what it was before, or be at
+    the threshold.
     """
-    if len(both) == 2:
-        moved = torch.linalg.vector_norm(both[1] - both[0], dim=1)
+    if len(y) == 2:
+        moved = torch.linalg.vector_norm(y[1] - y[0], dim=1)
         same = (moved <= error[1]).unsqueeze(1)
-        both = torch.stack([both[0], torch.where(same, both[0], both[1])])
-    if threshold is not None and both.size(2) == 1:
-        near = (both[:, :, 0] - threshold).abs() <= error
-        both = torch.where(near.unsqueeze(2), threshold, both)
-    return both
+        y = torch.stack([y[0], torch.where(same, y[0], y[1])])
+    if threshold is not None and y.size(2) == 1:
+        at_threshold = (y[:, :, 0] - threshold).abs() <= error
+        y = torch.where(at_threshold.unsqueeze(2), threshold, y)
+    return y
 
 
-class Treatment:
-    """Everybody's outputs and those of their peers, for each set of outputs."""
+class SampleTreatment:
+    """Outputs of all samples and averages of their neighbors, before and after."""
 
-    def __init__(self, lap: LaplacianOperator, both: Tensor, error: Tensor) -> None:
-        self.both = both
-        self.num_peers = lap.pattern.rowptr.diff().long()  # [N]
-        self.peers = _peer_means(lap, both)  # [T, N, C]
-        apart = torch.linalg.vector_norm(both - self.peers, dim=2).T
-        alone = (lap.deg.detach() == 0).unsqueeze(1)
-        equal = apart <= error.T + error.amax(1)
-        self.deviation = apart.masked_fill(alone | equal, 0.0)  # [N, T]
+    def __init__(self, lap: LaplacianOperator, y: Tensor, error: Tensor) -> None:
+        self.y = y
+        self.num_neighbors = lap.pattern.rowptr.diff().long()  # [N]
+        self.neighbors = y  # [T, N, C]
+        deg = lap.deg.detach().unsqueeze(1)
+        if lap.num_edges:
+            matrix = lap.pattern.csr(lap.weight)
+            # Any divisor will do for samples without weight: they keep their output.
+            total = torch.where(deg == 0, 1.0, deg)
+            means = [torch.where(deg == 0, out, matrix @ out / total) for out in y]
+            self.neighbors = torch.stack(means)
+        gap = torch.linalg.vector_norm(y - self.neighbors, dim=2).T
+        equal = gap <= error.T + error.amax(1)
+        self.deviation = gap.masked_fill((deg == 0) | equal, 0.0)  # [N, T]
         self.moved: Tensor | None = None  # [N]
-        if len(both) == 2:
-            self.moved = torch.linalg.vector_norm(both[1] - both[0], dim=1)
+        if len(y) == 2:
+            self.moved = torch.linalg.vector_norm(y[1] - y[0], dim=1)
 
     def facts(self) -> dict[str, Any]:
-        """Sizes, and how far outputs moved."""
-        facts = {
-            "num_people": len(self.num_peers),
-            "num_outputs": self.both.size(2),
-            "num_edges": int(self.num_peers.sum()) // 2,
-            "num_isolated": int((self.num_peers == 0).sum()),
+        """Sizes, and the movement of outputs."""
+        facts: dict[str, Any] = {
+            "num_samples": len(self.num_neighbors),
+            "num_outputs": self.y.size(2),
+            "num_edges": int(self.num_neighbors.sum()) // 2,
+            "num_isolated": int((self.num_neighbors == 0).sum()),
         }
-        if self.moved is None:
-            return facts
-        moved = {
-            "mean_movement": float(self.moved.mean()),
-            "largest_movement": float(self.moved.max()),
-        }
-        return {**facts, **moved}
+        if self.moved is not None:
+            facts["mean_movement"] = float(self.moved.mean())
+            facts["largest_movement"] = float(self.moved.max())
+        return facts
 
-    def worst(self, when: int, count: int) -> tuple[Person, ...]:
-        """The people with peers who are furthest from them."""
-        if when >= len(self.both):
+    def worst(self, when: int, count: int) -> tuple[ListedSample, ...]:
+        """Samples with neighbors that deviate most from them."""
+        if when >= len(self.y):
             return ()
-        return self._first(self.deviation[:, when], self.num_peers > 0, count)
+        return self._first(self.deviation[:, when], self.num_neighbors > 0, count)
 
-    def most_moved(self, count: int) -> tuple[Person, ...]:
-        """The people whose output moved furthest, if it moved at all."""
+    def most_moved(self, count: int) -> tuple[ListedSample, ...]:
+        """Samples whose output moved furthest, if it moved at all."""
         if self.moved is None:
             return ()
         return self._first(self.moved, self.moved > 0, count)
 
-    def isolated(self) -> tuple[Person, ...]:
-        """Everybody without peers."""
-        rows = (self.num_peers == 0).nonzero().flatten()
-        return tuple(map(self._person, rows.tolist()))
+    def isolated(self) -> tuple[ListedSample, ...]:
+        """All samples without neighbors."""
+        rows = (self.num_neighbors == 0).nonzero().flatten()
+        return tuple(map(self._sample, rows.tolist()))
 
-    def _first(self, value: Tensor, which: Tensor, count: int) -> tuple[Person, ...]:
+    def _first(
+        self, value: Tensor, which: Tensor, count: int
+    ) -> tuple[ListedSample, ...]:
         order = value.sort(descending=True, stable=True).indices
-        order = order[which[order]]
-        return tuple(map(self._person, order[:count].tolist()))
+        return tuple(map(self._sample, order[which[order]][:count].tolist()))
 
-    def _person(self, i: int) -> Person:
-        found: list[Any] = []
-        alone = int(self.num_peers[i]) == 0
-        for when, y in enumerate(self.both):
-            peers = None if alone else _output(self.peers[when, i])
-            found += [_output(y[i]), peers, float(self.deviation[i, when])]
+    def _sample(self, i: int) -> ListedSample:
+        num, values = int(self.num_neighbors[i]), []
+        for when, y in enumerate(self.y):
+            mean = output_of(self.neighbors[when, i]) if num else None
+            values += [output_of(y[i]), mean, float(self.deviation[i, when])]
         if self.moved is not None:
-            found.append(float(self.moved[i]))
-        return Person(i, int(self.num_peers[i]), *found)
+            values.append(float(self.moved[i]))
+        return ListedSample(i, num, *values)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, eq=False)
@@ -244,73 +236,69 @@ class GroupRate:
     name: str  # of the measure and of the verdict
     attribute: str
     title: str
-    of: str  # of whom, in words
+    of: str  # the samples, in words
     chosen: Tensor  # [T, M, 1] float64, 0 or 1
     label: Attribute  # of these samples
 
     def rates(self) -> list[list[float]]:  # [T][G]
         """The share of every group, for each set of outputs."""
-        groups = [self.label.codes == at for at in range(len(self.label.names))]
-        return [[float(y[which].mean()) for which in groups] for y in self.chosen]
+        groups = list(self.label.members())
+        return [[float(y[group].mean()) for group in groups] for y in self.chosen]
 
 
 def group_rates(
     attributes: Mapping[str, Attribute],
-    unlike: Unlike,
-    both: Tensor,
+    decision: Tensor | None,  # [T, N]
+    y: Tensor,
     labels: Tensor | None,
 ) -> Iterator[GroupRate]:
     """Selection rates and, with labels, true-positive rates, by attribute.
 
-    Of a single output alone: of several classes none is the positive one.
+    Only of a single output: of several classes none is the positive one.
     """
     if labels is not None:
-        labels = check_group("labels", labels, both.size(1)).to(both.device)
-        if both.size(2) == 1:  # -1 where a label is not known
+        labels = check_group("labels", labels, y.size(1)).to(y.device)
+        if y.size(2) == 1:  # -1 where a label is unknown
             check_known("labels", labels.unique().tolist(), (-1, 0, 1))
-    if unlike.decision is None or both.size(2) > 1:
+    if decision is None or y.size(2) > 1:
         return
-    chosen = unlike.decision.double().unsqueeze(2)
+    chosen = decision.double().unsqueeze(2)
     for name, label in attributes.items():
         key, title = f"selection_by_{name}", f"Decisions of yes by {name}"
         yield GroupRate(key, name, title, "Of all people", chosen, label)
         if labels is None:
             continue
         which = labels == 1
-        found, codes = label.codes[which].unique(return_inverse=True)
-        if found.numel() < 2:
-            continue
-        among = Attribute(codes, tuple(label.names[at] for at in found.tolist()))
-        key, title = f"true_positives_by_{name}", f"True positives by {name}"
-        of = "Of people whose true class is 1"
-        yield GroupRate(key, name, title, of, chosen[:, which], among)
+        present, codes = label.codes[which].unique(return_inverse=True)
+        if present.numel() > 1:
+            positive = Attribute(codes, tuple(label.names[k] for k in present.tolist()))
+            key, title = f"true_positives_by_{name}", f"True positives by {name}"
+            of = "Of people whose true class is 1"
+            yield GroupRate(key, name, title, of, chosen[:, which], positive)
 
 
 def group_treatment(
-    label: Attribute, both: Tensor, unlike: Unlike, level: float
+    label: Attribute, y: Tensor, decision: Tensor | None, level: float
 ) -> Iterator[GroupTreatment]:
-    """How every group of an attribute fares."""
-    scores = both[:, :, 0] if both.size(2) == 1 else None
-    names = ("before", "after")[: len(both)]
-    for at, name in enumerate(label.names):
-        which = label.codes == at
-        num = int(which.sum())
-        found: dict[str, Any] = {}
-        for when, y in enumerate(names):
-            if scores is not None:
-                found[f"mean_{y}"] = _mean(scores[when][which], level)
-                if unlike.decision is not None:
-                    rate = float(unlike.decision[when][which].double().mean())
-                    found[f"rate_{y}"] = Estimate(rate, *wilson(rate, num, level))
-        if unlike.decision is not None and len(both) == 2:
-            before, after = unlike.decision[:, which]
-            found["num_raised"] = int((after > before).sum())
-            found["num_lowered"] = int((after < before).sum())
-        yield GroupTreatment(name, num, **found)
+    """Averages, rates and changed decisions of every group of an attribute."""
+    whens = ("before", "after")[: len(y)]
+    for name, group in zip(label.names, label.members(), strict=True):
+        num = int(group.sum())
+        values: dict[str, Any] = {}
+        for k, when in enumerate(whens if y.size(2) == 1 else ()):
+            values[f"mean_{when}"] = _mean(y[k, group, 0], level)
+            if decision is not None:
+                rate = float(decision[k, group].double().mean())
+                values[f"rate_{when}"] = Estimate(rate, *wilson(rate, num, level))
+        if decision is not None and len(y) == 2:
+            before, after = decision[:, group]
+            values["num_raised"] = int((after > before).sum())
+            values["num_lowered"] = int((after < before).sum())
+        yield GroupTreatment(name, num, **values)
 
 
 def _mean(value: Tensor, level: float) -> Estimate:
-    """A mean with its normal interval; of one person there is none."""
+    """A mean with its normal interval; of one sample there is none."""
     mean = float(value.mean())
     if value.numel() < 2:
         return Estimate(mean)
@@ -319,18 +307,7 @@ def _mean(value: Tensor, level: float) -> Estimate:
     return Estimate(mean, mean - half, mean + half)
 
 
-def _peer_means(lap: LaplacianOperator, both: Tensor) -> Tensor:  # -> [T, N, C]
-    """Weighted average of the outputs of neighbours, own output without weight."""
-    if lap.num_edges == 0:
-        return both
-    matrix = lap.pattern.csr(lap.weight)
-    deg = lap.deg.detach().unsqueeze(1)
-    # Any divisor will do for people without weight: their own output is taken.
-    total = torch.where(deg == 0, 1.0, deg)
-    return torch.stack([torch.where(deg == 0, y, matrix @ y / total) for y in both])
-
-
-def _output(row: Tensor) -> Output:  # [C]
-    """An output as plain data."""
-    found = row.tolist()
-    return found[0] if len(found) == 1 else tuple(found)
+def output_of(row: Tensor) -> Output:
+    """One output as plain data."""
+    values = row.reshape(-1).tolist()
+    return values[0] if len(values) == 1 else tuple(values)

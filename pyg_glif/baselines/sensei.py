@@ -6,7 +6,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from pyg_glif._utils.runtime import Unwritten
+from pyg_glif._utils.runtime import Snapshot
 from pyg_glif._utils.validation import (
     check_embedding,
     check_features,
@@ -66,7 +66,7 @@ class RobustTerm(nn.Module):
         self.distance = distance
         start = max(check_scalar("dual", dual, minimum=0.0), _MIN_DUAL)
         self.register_buffer("dual", torch.tensor(start, dtype=torch.float32))
-        self._last: tuple[Unwritten, Tensor] | None = None
+        self._last: tuple[Snapshot, Tensor] | None = None
 
     def _search(
         self,
@@ -99,9 +99,9 @@ class RobustTerm(nn.Module):
     def _free_directions(self, num_features: int) -> Tensor:
         """Free directions of the distance, kept until one of its tensors changes."""
         tensors = [*self.distance.parameters(), *self.distance.buffers()]
-        if self._last is None or not self._last[0].are(tensors):
+        if self._last is None or not self._last[0].matches(tensors):
             directions = free_directions(self.distance, num_features)
-            self._last = Unwritten(tensors), directions
+            self._last = Snapshot(tensors), directions
         return self._last[1]
 
     def extra_repr(self) -> str:

@@ -183,10 +183,11 @@ class People:
 
     def accuracy(self, y: "Tensor", positive: str | None, threshold: float) -> float:
         """Share of known labels that the outputs get right."""
+        from pyg_glif._utils.decisions import decisions
+
         label, there = self.classes(positive)
-        many = y.dim() == 2 and y.size(1) > 1
-        decision = y.argmax(1) if many else (y.reshape(len(y)) > threshold).long()
-        return float((decision == label)[there].double().mean())
+        right = decisions(y, threshold) == label
+        return float(right[there].double().mean())
 
 
 def input_files(args: argparse.Namespace) -> list[str | None]:

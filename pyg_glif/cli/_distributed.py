@@ -113,12 +113,12 @@ def run_in_blocks(args: argparse.Namespace) -> Outcome:
         **keywords(args, "--lam", *WEIGHTS),
     )
     data = {
-        "people": people.num_people,
+        "people": people.num_samples,
         "features": people.num_features,
         "outputs": fair.columns,
         "tau": tau,
         "lam": fair.manifest["lam"],
-        "neighbours_each": graph.num_edges / people.num_people,
+        "neighbours_each": graph.num_edges / people.num_samples,
         "tasks_run": graph.tasks.run,
         "tasks_reused": graph.tasks.reused,
         "status": fair.status.name,

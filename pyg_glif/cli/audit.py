@@ -79,6 +79,7 @@ def run(args: argparse.Namespace) -> Outcome:
     people = read_people(args)
 
     from pyg_glif.audit import AuditContext, audit
+    from pyg_glif.audit.setup import graph_setup
     from pyg_glif.cli._similarity import fair_distance, similarity_graph
 
     after = _after(args, people) if args.after else None
@@ -96,13 +97,12 @@ def run(args: argparse.Namespace) -> Outcome:
         ),
         **audit_options(args, people),
     )
-    near = {"tau": graph.tau} if graph.k is None else {"k": graph.k}
-    metric = "Euclidean" if distance is None else type(distance).__name__
-    report = replace(report, setup={"metric": metric, **near, **report.setup})
+    setup = graph_setup(graph, distance)
+    report = replace(report, setup={**setup, **report.setup})
     report = completed(report, args, people, after)
     if args.out:
         write_report(args.out, report)
-    data = {"command": "audit", **near, **report.to_dict(), "file": args.out}
+    data = {"command": "audit", **setup, **report.to_dict(), "file": args.out}
     text = f"written  {args.out}" if args.out else report.to_markdown().rstrip()
     return Outcome(text, data)
 
@@ -162,19 +162,18 @@ def completed(
                 report = report.with_facts(**{name: right})
     ids, described = people.first_ids(), people.described()
     report = report if ids is None else report.with_ids(ids)
-    return report if described is None else report.with_people(described)
+    return report if described is None else report.with_features(described)
 
 
 def _columns(people: "People") -> dict[str, Any]:
     """Which columns said who is similar, and on which scale."""
-    found: dict[str, Any] = {"columns": people.features, "scale": people.scale}
-    if people.attributes:
-        found["sensitive"] = list(people.attributes)
+    from pyg_glif.audit.setup import table_setup
+
+    setup: dict[str, Any] = {"columns": people.features, "scale": people.scale}
     if people.table is not None:
         summary = people.table.summary(people.frame[people.features])
-        found["unit"] = summary.unit
-        found["table"] = summary.to_frame().to_dict("records")
-    return found
+        return {**setup, **table_setup(summary, people.attributes)}
+    return {**setup, "sensitive": list(people.attributes)}
 
 
 def write_report(path: str, report: "AuditReport") -> None:

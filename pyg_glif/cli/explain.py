@@ -79,12 +79,12 @@ def run(args: argparse.Namespace) -> Outcome:
     post, saved = load_fit(args, "--post")
     found = _newcomers(args, post, saved) if args.new else [_fitted(args, post)]
     letters = [
-        {**why.to_dict(names=args.names), "person": who, "text": _text(args, why)}
+        {**why.to_dict(names=args.names), "sample": who, "text": _text(args, why)}
         for who, why in found
     ]
     data = {"command": "explain", "letters": letters, "file": args.out}
     parts = [
-        letter["text"] if len(letters) == 1 else f"{letter['person']}\n{letter['text']}"
+        letter["text"] if len(letters) == 1 else f"{letter['sample']}\n{letter['text']}"
         for letter in letters
     ]
     text = "\n\n".join(parts)

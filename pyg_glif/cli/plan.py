@@ -61,9 +61,9 @@ def run(args: argparse.Namespace) -> Outcome:
     """Measures, and prints the plan."""
     from pyg_glif.distributed import plan
 
-    found = plan(
+    planned = plan(
         args.data,
-        people=args.people,
+        num_samples=args.people,
         workers=args.workers,
         cores=args.cores,
         tau=args.tau,
@@ -71,4 +71,4 @@ def run(args: argparse.Namespace) -> Outcome:
         outputs=args.num_outputs,
         features=args.features,
     )
-    return Outcome(str(found), {"command": "plan", **asdict(found)})
+    return Outcome(str(planned), {"command": "plan", **asdict(planned)})

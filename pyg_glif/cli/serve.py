@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from pyg_glif.monitoring import TreatmentMonitor
     from pyg_glif.postprocessing import GLIFPostProcessor
-    from pyg_glif.serve import Register
+    from pyg_glif.serve import SampleMetadata
 
 SUMMARY = "serve a fit: corrections for programs, pages for people"
 DESCRIPTION = """\
@@ -191,7 +191,7 @@ def run(args: argparse.Namespace) -> Outcome:
         sockets = [stack.enter_context(one) for one in _bound(args)]
         app = create_app(
             args.fit,
-            people=(lambda post: read_register(args, post)) if args.people else None,
+            metadata=(lambda post: read_metadata(args, post)) if args.people else None,
             watch=[args.people] if args.people else [],
             monitor=_monitor(args),
             token=token or None,
@@ -202,7 +202,7 @@ def run(args: argparse.Namespace) -> Outcome:
         stack.enter_context(_logging(logging.WARNING if args.quiet else level))
         stack.enter_context(_prompt())
         found = config(app, root_path=args.root_path)
-        _server(uvicorn, found, app.state.desk.reload, args).run(sockets)
+        _server(uvicorn, found, app.state.service.reload, args).run(sockets)
     return Outcome("stopped", {"command": "serve", "fit": args.fit})
 
 
@@ -263,30 +263,36 @@ def _monitor(args: argparse.Namespace) -> "TreatmentMonitor | None":
     return TreatmentMonitor(args.monitor, journal=args.journal)
 
 
-def read_register(args: argparse.Namespace, post: "GLIFPostProcessor") -> "Register":
-    """Who the fitted people are; raises if the file is about others.
+def read_metadata(
+    args: argparse.Namespace, post: "GLIFPostProcessor"
+) -> "SampleMetadata":
+    """Metadata of the fitted samples; raises if the file is about others.
 
     Errors end up in the log of a service, and hold no cell.
     """
     from pyg_glif.cli._tables import CellError
-    from pyg_glif.serve.sample_metadata import RegisterError
+    from pyg_glif.serve.sample_metadata import SampleMetadataError
 
     try:
-        return _read_register(args, post)
-    except (RegisterError, OSError):
+        return _read_metadata(args, post)
+    except (SampleMetadataError, OSError):
         raise
     except CellError as error:
         at = ", ".join(f"column '{f.column}' in {f.place}" for f in error.faults)
-        raise RegisterError(f"'{args.people}' cannot be read (see {at})") from None
+        raise SampleMetadataError(
+            f"'{args.people}' cannot be read (see {at})"
+        ) from None
     except Exception as error:
         name = type(error).__name__
-        raise RegisterError(f"'{args.people}' cannot be read ({name})") from None
+        raise SampleMetadataError(f"'{args.people}' cannot be read ({name})") from None
 
 
-def _read_register(args: argparse.Namespace, post: "GLIFPostProcessor") -> "Register":
+def _read_metadata(
+    args: argparse.Namespace, post: "GLIFPostProcessor"
+) -> "SampleMetadata":
     """The same, with errors of any kind."""
     from pyg_glif.cli._tables import Reading, open_table
-    from pyg_glif.serve.sample_metadata import Register, RegisterError
+    from pyg_glif.serve.sample_metadata import SampleMetadata, SampleMetadataError
 
     table = open_table(args.people, Reading.of(args))
     wanted = [*([args.id] if args.id else []), *(args.attributes or [])]
@@ -295,16 +301,16 @@ def _read_register(args: argparse.Namespace, post: "GLIFPostProcessor") -> "Regi
             meant = nearest_name(name, table.names)
             question = "" if meant is None else f". Did you mean '{meant}'?"
             msg = f"'{args.people}' has no column '{name}'"
-            raise RegisterError(f"{msg} (it has {listed(table.names)}){question}")
+            raise SampleMetadataError(f"{msg} (it has {listed(table.names)}){question}")
     frame = table.frame(table.names, [args.id] if args.id else [])
     kept = post.metadata_.get("columns", {}).get("outputs", [])
     if len(frame) == len(post.y_hat_) and all(name in table.names for name in kept):
         _check_same(args.people, kept, frame, post)
     shown = [name for name in frame if name != args.id and name not in kept]
-    return Register(
+    return SampleMetadata(
         ids=frame[args.id].tolist() if args.id else None,
         frame=frame[shown],
-        attributes={name: frame[name].to_numpy() for name in args.attributes or []},
+        sensitive={name: frame[name].to_numpy() for name in args.attributes or []},
     )
 
 
@@ -313,7 +319,7 @@ def _check_same(path: str, outputs: list[str], frame: Any, post: Any) -> None:
     import numpy as np
     import pandas as pd
 
-    from pyg_glif.serve.sample_metadata import RegisterError
+    from pyg_glif.serve.sample_metadata import SampleMetadataError
 
     if not outputs:
         return
@@ -325,8 +331,8 @@ def _check_same(path: str, outputs: list[str], frame: Any, post: Any) -> None:
         msg = f"'{path}' must hold the people of the fit, row by row"
         if np.isnan(given[row][apart[row]]).any():
             name = outputs[int(np.isnan(given[row]).argmax())]
-            raise RegisterError(f"{msg} (row {row} has no number in '{name}')")
-        raise RegisterError(f"{msg} (row {row} has another output)")
+            raise SampleMetadataError(f"{msg} (row {row} has no number in '{name}')")
+        raise SampleMetadataError(f"{msg} (row {row} has another output)")
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""Fair distances: who counts as similar to whom."""
+"""Fair distances between samples."""
 
 from pyg_glif.distances.base import FairDistance
 from pyg_glif.distances.callable_distance import CallableDistance

@@ -1,4 +1,4 @@
-"""What every fair distance can do."""
+"""Base class of fair distances."""
 
 import inspect
 from abc import ABC, abstractmethod
@@ -20,14 +20,14 @@ def row_product(x: Tensor, matrix: Tensor) -> Tensor:  # [N, F], [F, R] -> [N, R
     """Product in the precision of ``x`` that maps equal rows to equal rows."""
     rows, columns = len(x), matrix.size(1)
     # Products round what is left over beside full tiles by other code than the rest,
-    # so that a row's result would depend on its place among the others.
+    # so that the result of a row would depend on its position among the others.
     x = pad(x, (0, 0, 0, -rows % _TILE))
     matrix = pad(matrix.to(x.dtype), (0, -columns % _TILE))
     return (x @ matrix)[:rows, :columns]
 
 
 class FairDistance(nn.Module, Registered, ABC):
-    r"""Base class of distances that say how similar two people are.
+    r"""Base class of fair distances between samples.
 
     A fair distance is the Euclidean distance after an embedding
     :math:`\mathbf{z} = \phi(\mathbf{x})`,
@@ -92,10 +92,10 @@ class FairDistance(nn.Module, Registered, ABC):
         """
 
     def null_space(self, num_features: int) -> Tensor:
-        r"""Directions in which the distance does not change anywhere.
+        r"""Directions along which the distance is zero everywhere.
 
-        An embedding need not be linear, and what is free then depends on the place:
-        unless a subclass knows better, there are none.
+        An embedding need not be linear, and such directions may then differ between
+        points: unless a subclass overrides this, there are none.
 
         Args:
             num_features (int): Number of columns :math:`F` of the features.
@@ -112,9 +112,9 @@ class FairDistance(nn.Module, Registered, ABC):
         keywords are enough to build it again, :meth:`from_config`. With
         :func:`pyg_glif.registry.register` it can then be saved with a fit.
         """
-        for name, one in inspect.signature(type(self)).parameters.items():
-            named = one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
-            if named and one.default is one.empty:
+        for name, param in inspect.signature(type(self)).parameters.items():
+            named = param.kind not in (param.VAR_POSITIONAL, param.VAR_KEYWORD)
+            if named and param.default is param.empty:
                 msg = f"'{type(self).__name__}' must override 'to_config' to be saved"
                 raise TypeError(f"{msg}, because the constructor needs '{name}'")
         return {}

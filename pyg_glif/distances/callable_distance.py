@@ -1,4 +1,4 @@
-"""Distances given as a Python function."""
+"""Fair distance from a Python function."""
 
 from typing import ClassVar
 
@@ -35,7 +35,7 @@ class CallableDistance(FairDistance):
         - **input:** features :math:`(A, F)` and :math:`(B, F)`
         - **output:** distances :math:`(A, B)`
 
-    What the function returns is checked for shape, sign and NaN at every call.
+    The result of the function is checked for shape, sign and NaN at every call.
 
     Example:
         >>> import torch
@@ -66,7 +66,7 @@ class CallableDistance(FairDistance):
         return _check_dist("function(x1, x2)", self.function(x1, x2), len(x1), len(x2))
 
     def extra_repr(self) -> str:
-        """What the printed distance shows."""
+        """Arguments of the printed distance."""
         if isinstance(self.function, nn.Module):
             return ""  # printed as a child
         return getattr(self.function, "__name__", type(self.function).__name__)

@@ -147,7 +147,7 @@ class Mahalanobis(FairDistance):
         return cls.from_factor((state or {})["factor"], **config)
 
     def extra_repr(self) -> str:
-        """What the printed distance shows."""
+        """Arguments of the printed distance."""
         shown = f"num_features={self.num_features}, rank={self.rank}"
         learnable = isinstance(self.factor, nn.Parameter)
         return f"{shown}, learnable=True" if learnable else shown

@@ -47,7 +47,7 @@ class SensitiveSubspace(FairDistance):
 
     Args:
         basis (torch.Tensor): Rows that span the sensitive directions. They must
-            leave at least one direction over, or everybody would be alike.
+            leave at least one direction over, or all samples would be equal.
         rtol (float, optional): Singular values of ``basis`` up to ``rtol`` times
             the largest count as zero.
             (default: :math:`\max(K, F)` times the precision of ``basis``)
@@ -70,7 +70,7 @@ class SensitiveSubspace(FairDistance):
 
     _low_rank = "directions"
     directions: Tensor  # [F, R], orthonormal columns
-    # What 'complement' makes of them.
+    # The parts of their complement.
     _kept: Tensor
     _read: Tensor
     _write: Tensor
@@ -143,7 +143,7 @@ class SensitiveSubspace(FairDistance):
         return out
 
     def extra_repr(self) -> str:
-        """What the printed distance shows."""
+        """Arguments of the printed distance."""
         return f"num_features={self.num_features}, rank={self.rank}"
 
 

@@ -1,4 +1,4 @@
-"""Distances that also look at what matters for the task."""
+"""Fair distance with additional coordinates of the task."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -26,7 +26,7 @@ _BASE, _HEAD = "distance.", "head."
 
 @register
 class TaskDistance(FairDistance):
-    r"""A fair distance with coordinates that say what a person means for the task.
+    r"""Adds scores of the task to the coordinates of another fair distance.
 
     .. math::
         \phi(\mathbf{x}) = \big[\, \phi_0(\mathbf{x}), \;
@@ -39,9 +39,9 @@ class TaskDistance(FairDistance):
     head :math:`g` that sees nothing else, such as the log-odds of a model trained on
     them. :class:`~pyg_glif.metric_learning.TaskEffect` fits one.
 
-    Two things follow from the formula. Whoever is at distance zero stays there, because
-    the head gets the same coordinates: **what the other distance ignores does not come
-    back**. And :math:`d \ge d_0`: people are set apart, nobody is joined anew.
+    Two things follow from the formula. Samples at distance zero stay there, because the
+    head gets the same coordinates: **what the other distance ignores does not come
+    back**. And :math:`d \ge d_0`: pairs are separated, no pair becomes closer.
 
     Args:
         distance (FairDistance): Gives the fair coordinates; it must have an embedding.
@@ -102,7 +102,7 @@ class TaskDistance(FairDistance):
         return torch.cat([z, self.weight * self.scores(z)], dim=1)
 
     def scores(self, z: Tensor) -> Tensor:
-        r"""What the head makes of fair coordinates, before it is weighted.
+        r"""Scores of the head for fair coordinates, before they are weighted.
 
         Args:
             z (torch.Tensor): Fair coordinates, ``distance.embed(x)``.
@@ -143,11 +143,11 @@ class TaskDistance(FairDistance):
         cls, config: Mapping[str, Any], state: Mapping[str, Tensor] | None = None
     ) -> "TaskDistance":
         """The distance with the tensors in ``state``, which are kept as they are."""
-        own, base = (_below(prefix, state or {}) for prefix in (_HEAD, _BASE))
-        num_scores, width = own["weight"].shape
-        head = nn.Linear(width, num_scores, bias="bias" in own, device="meta")
-        head.load_state_dict(own, assign=True)
-        for name, value in own.items():
+        linear, base = (_below(prefix, state or {}) for prefix in (_HEAD, _BASE))
+        num_scores, width = linear["weight"].shape
+        head = nn.Linear(width, num_scores, bias="bias" in linear, device="meta")
+        head.load_state_dict(linear, assign=True)
+        for name, value in linear.items():
             check_floating(f"head.{name}", value)
             check_finite(f"head.{name}", value)
         head.requires_grad_(config["learnable"])
@@ -155,7 +155,7 @@ class TaskDistance(FairDistance):
         return cls(distance, head, weight=config["weight"])
 
     def extra_repr(self) -> str:
-        """What the printed distance shows beside its parts."""
+        """Arguments of the printed distance beside its parts."""
         shown = f"weight={self.weight:g}"
         if isinstance(self.head, nn.Module):
             return shown  # printed as a child
@@ -164,7 +164,7 @@ class TaskDistance(FairDistance):
 
 
 def _below(prefix: str, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors of one part."""
+    """Tensors below a prefix, without it."""
     return {
         name.removeprefix(prefix): tensor
         for name, tensor in state.items()

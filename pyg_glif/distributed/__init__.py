@@ -1,4 +1,4 @@
-"""The same graph and the same solve for more people than a machine holds."""
+"""Exact graphs and certified solves of more samples than a machine holds."""
 
 from pyg_glif.distributed.engine import Engine, InProcess
 from pyg_glif.distributed.graph import ShardedGraph, radius_graph

@@ -1,15 +1,16 @@
-"""From rows in any order to blocks in k-d order, in three passes.
+"""Blocks in k-d order from rows in any order, in three passes.
 
-``scan`` looks at every row once: is it finite, how far do coordinates reach, and a
-sample. ``route`` finds the block of each row, from splitters that the sample gave, and
-writes the rows of a piece sorted by block. ``pack`` gathers a block from all pieces and
-puts it into compact order. Each is a function of one piece or one block, which may be
-run twice, anywhere.
+``scan`` checks that every row is finite, and returns their extent and a sample.
+``route`` finds the block of each row, from splitters that the sample gave, and writes
+the rows of a piece sorted by block. ``pack`` gathers a block from all pieces and puts
+it into compact order. Each is a function of one piece or one block, which may be run
+twice, anywhere.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
+from operator import or_
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,17 +36,17 @@ from pyg_glif.graph.blocks import (
 )
 from pyg_glif.registry import describe
 
-#: What a folder of people calls itself.
-KIND = "people"
+#: Kind of a folder with a dataset, in its manifest.
+KIND = "dataset"
 _BLOCK_BYTES = 48 << 20
 _FEWEST_ROWS, _MOST_ROWS = 256, 1 << 16
-_SAMPLE = 1 << 14  # people whom splitters, and estimates later, come from
-_PER_BLOCK = 64  # of them, at least, for each block
+_SAMPLE = 1 << 14  # rows that splitters, and estimates later, come from
+_PER_BLOCK = 64  # sampled rows, at least, for each block
 
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """Where rows come from, and what is done with them on the way."""
+    """Input rows, and the distance that embeds them."""
 
     store: Store
     table: Table
@@ -55,7 +56,7 @@ class Source:
 
 
 class Scan(NamedTuple):
-    """What is known of a piece."""
+    """Extent and samples of a piece."""
 
     extent: Extent
     rows: Tensor  # [S, D], every ``steps[0]``-th
@@ -66,7 +67,7 @@ class Scan(NamedTuple):
 
 @without_autocast()
 def scan(source: Source, piece: Piece) -> Scan:
-    """Looks at a piece."""
+    """Extent and samples of a piece, all rows finite."""
     rows = source.table.read(piece)
     z = _embedded(source, rows, piece)
     position = np.arange(piece.first, piece.first + len(z))
@@ -83,13 +84,13 @@ def scan(source: Source, piece: Piece) -> Scan:
 
 @dataclass(frozen=True, eq=False)
 class Routing:
-    """How rows find their block."""
+    """Assignment of rows to blocks."""
 
     source: Source
     frame: Frame
     splitters: Splitters
     num_blocks: int
-    apart: float  # how far graphs are apart for the splitters
+    spacing: float  # of graphs along the coordinate that separates them
 
 
 @without_autocast()
@@ -109,7 +110,7 @@ def route(routing: Routing, task: tuple[int, Piece]) -> dict[str, Any]:
     w = routing.frame.bounds(points)
     position = np.arange(piece.first, piece.first + len(w))
     leaf = routing.splitters.leaf(
-        labelled(w.numpy(), rows.batch, routing.apart), position
+        labelled(w.numpy(), rows.batch, routing.spacing), position
     )
     order = np.argsort(leaf, kind="stable")
     take = torch.from_numpy(order)
@@ -133,7 +134,7 @@ def route(routing: Routing, task: tuple[int, Piece]) -> dict[str, Any]:
 
 
 class Packing(NamedTuple):
-    """What ``pack`` gathers from."""
+    """Sorted pieces that ``pack`` gathers blocks from."""
 
     store: Store
     key: str
@@ -152,10 +153,10 @@ def pack(packing: Packing, block: int) -> dict[str, Any]:
     def gathered(what: str, place: NDArray[np.int64] | None = None) -> Tensor:
         """The rows of the block, in the order of the pieces or each at its place."""
         parts: list[NDArray[Any]] = []
-        for one in packing.spills:
-            start, stop = one["starts"][block : block + 2]
+        for piece in packing.spills:
+            start, stop = piece["starts"][block : block + 2]
             if stop > start or not parts:
-                parts.append(spill.load(one["files"][what])[start:stop])
+                parts.append(spill.load(piece["files"][what])[start:stop])
         count = sum(map(len, parts))
         out = np.empty((count, *parts[0].shape[1:]), parts[0].dtype)
         ends = np.cumsum([0, *map(len, parts)])
@@ -190,19 +191,19 @@ def pack(packing: Packing, block: int) -> dict[str, Any]:
 
 
 def labelled(
-    w: NDArray[np.float32], batch: NDArray[np.int64] | None, apart: float
+    w: NDArray[np.float32], batch: NDArray[np.int64] | None, spacing: float
 ) -> NDArray[np.float32]:
-    """Bound coordinates, with graphs apart along one more."""
+    """Bound coordinates, with one more that separates graphs."""
     if batch is None:
         return w
-    label = (batch * apart).astype(np.float32)
+    label = (batch * spacing).astype(np.float32)
     return np.concatenate([w, label[:, None]], axis=1)
 
 
 def _embedded(source: Source, rows: Rows, piece: Piece) -> Tensor:
     """Coordinates of rows, finite, with at least one column."""
     z = source.distance.embed(as_tensor(rows.values)).detach()
-    # A sum is quick to make, and finite only if all of them are.
+    # A sum is cheap, and finite only if all of them are.
     if not bool(z.sum().isfinite()):
         bad = ~z.isfinite().all(1)
         if bool(bad.any()):
@@ -216,7 +217,7 @@ def _embedded(source: Source, rows: Rows, piece: Piece) -> Tensor:
 def _save_ids(store: Store, name: str, ids: NDArray[Any]) -> Record:
     """Writes ids in the order of the rows, texts in UTF-8."""
     if ids.dtype.kind != "i":
-        ids = np.array([str(one).encode() for one in ids])
+        ids = np.array([str(text).encode() for text in ids])
     return store.child("ids").save(f"{name}.npy", ids)
 
 
@@ -250,28 +251,26 @@ class Building:
         source = Source(self._store, self._table, self._distance, self._key, steps)
         pieces = list(self._table.pieces(block_rows))
         scans = self._scans(source, pieces)
-        rows = torch.cat([one.rows for one in scans])
-        extent = scans[0].extent
-        for one in scans[1:]:
-            extent = extent | one.extent
+        rows = torch.cat([part.rows for part in scans])
+        extent = reduce(or_, (part.extent for part in scans))
         frame = Frame.of(rows, extent)
-        sample = torch.cat([one.sample for one in scans])
+        sample = torch.cat([part.sample for part in scans])
         batch = None
         if scans[0].batch is not None:
-            parts = [one.batch for one in scans if one.batch is not None]
+            parts = [part.batch for part in scans if part.batch is not None]
             batch = np.concatenate(parts)
         w = frame.bounds(frame.points(sample)).numpy()
-        apart = 8.0 * max(1.0, float(np.abs(w).max()))
-        position = np.concatenate([one.position for one in scans])
-        tree = Splitters.of(labelled(w, batch, apart), position, num_blocks)
-        routing = Routing(source, frame, tree, num_blocks, apart)
-        found = self._engine.run(
+        spacing = 8.0 * max(1.0, float(np.abs(w).max()))
+        position = np.concatenate([part.position for part in scans])
+        tree = Splitters.of(labelled(w, batch, spacing), position, num_blocks)
+        routing = Routing(source, frame, tree, num_blocks, spacing)
+        routed = self._engine.run(
             partial(route, routing),
             list(enumerate(pieces)),
-            "sorting people",
+            "sorting rows",
             self._progress,
         )
-        spills = [r for _, r in sorted(found, key=lambda one: one[0][0])]
+        spills = [r for _, r in sorted(routed, key=lambda pair: pair[0][0])]
         if self._table.id is not None:
             self._check_ids(spills)
         packing = Packing(self._store, self._key, spills)
@@ -281,22 +280,22 @@ class Building:
             "writing blocks",
             self._progress,
         )
-        blocks = [r for _, r in sorted(packed, key=lambda one: one[0])]
+        blocks = [r for _, r in sorted(packed, key=lambda pair: pair[0])]
         return self._finish(frame, sample, batch, spills, blocks)
 
     def _scans(self, source: Source, pieces: list[Piece]) -> list[Scan]:
-        """What is known of all pieces, in their order."""
-        found = self._engine.run(
-            partial(scan, source), pieces, "reading people", self._progress
+        """Extents and samples of all pieces, in their order."""
+        scanned = self._engine.run(
+            partial(scan, source), pieces, "reading rows", self._progress
         )
-        return [one for _, one in sorted(found, key=lambda pair: pair[0].first)]
+        return [part for _, part in sorted(scanned, key=lambda pair: pair[0].first)]
 
     def _check_ids(self, spills: list[dict[str, Any]]) -> None:
-        """Raises if two people have one id."""
+        """Raises if two samples have one id."""
         folder = self._store.child("ids")
 
         def stream() -> Iterator[NDArray[Any]]:
-            return (folder.load(one["ids"]) for one in spills)
+            return (folder.load(piece["ids"]) for piece in spills)
 
         check_unique("id", stream, self._table.num_rows)
 
@@ -308,7 +307,7 @@ class Building:
         spills: list[dict[str, Any]],
         blocks: list[dict[str, Any]],
     ) -> dict[str, Any]:
-        """Writes the manifest, and removes what is needed no more."""
+        """Writes the manifest, and removes intermediate files."""
         store = self._store
         try:
             self._table.check_contents(self._contents)
@@ -332,15 +331,15 @@ class Building:
             files["centre"] = store.save("frame/centre.npy", centre)
         if batch is not None:
             files["sample_batch"] = store.save("frame/sample_batch.npy", batch)
-        # Blocks that nobody is in would only be in the way.
+        # Empty blocks have no bounding box.
         blocks = [
             {name: value for name, value in block.items() if name != "key"}
             for block in blocks
             if block["count"]
         ]
-        ids = [{"first": one["first"], "file": one["ids"]} for one in spills]
+        ids = [{"first": piece["first"], "file": piece["ids"]} for piece in spills]
         content = {
-            "num_people": self._table.num_rows,
+            "num_samples": self._table.num_rows,
             "num_features": sample.size(1),
             "num_inputs": self._table.width,
             "input_dtype": self._table.dtype,

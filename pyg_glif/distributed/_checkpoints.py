@@ -1,4 +1,4 @@
-"""How far a solve has come, on disk: what it goes on from if a part is lost."""
+"""Iterates of a solve on disk, to resume from if a part is lost."""
 
 from collections.abc import Callable
 from itertools import product
@@ -8,20 +8,20 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pyg_glif.distributed._communicator import Member
+from pyg_glif.distributed._communicator import Communicator
 from pyg_glif.distributed._store import Store
 
 
 class Checkpoints:
-    """The point that a solve has reached, written now and then, block by block.
+    """Iterates of a solve, written block by block every few iterations.
 
     Args:
         store: The folder.
-        key: That of the solve.
-        every: Iterations from one to the next.
-        member: Whose part it is.
-        blocks: Those of the part.
-        starts: First person of each block of all, and the number of people.
+        key: Fingerprint of the solve.
+        every: Iterations between checkpoints.
+        comm: Member that holds the part.
+        blocks: Blocks of the part.
+        starts: First sample of each block of all, and the number of samples.
     """
 
     def __init__(
@@ -29,12 +29,12 @@ class Checkpoints:
         store: Store,
         key: str,
         every: int,
-        member: Member,
+        comm: Communicator,
         blocks: range,
         starts: NDArray[np.int64],
     ) -> None:
         self._store, self._key, self._every = store, key, every
-        self._member, self._blocks, self._starts = member, blocks, starts
+        self._comm, self._blocks, self._starts = comm, blocks, starts
         self._from = 0
         self._numbers: list[int] = []  # iterations of the checkpoints there are
         self.restarts = 0
@@ -43,15 +43,15 @@ class Checkpoints:
         """Writes a checkpoint if one is due, and removes those before the last two."""
         if num_iter % self._every:
             return
-        x, at = iterate(), 0
+        x, first = iterate(), 0
         number = self._from + num_iter
         for block in self._blocks:
             count = int(self._starts[block + 1] - self._starts[block])
             name = f"x.{number:06d}.{block:05d}"
-            file = self._store.save(f"{name}.npy", x[at : at + count])
+            file = self._store.save(f"{name}.npy", x[first : first + count])
             record = {"key": self._key, "iter": number, "file": file}
             self._store.write_json(f"{name}.json", record)
-            at += count
+            first += count
         numbers = sorted({*self._numbers, number})
         self._numbers = numbers[-2:]
         for old, block in product(numbers[:-2], self._blocks):
@@ -59,22 +59,22 @@ class Checkpoints:
                 self._store.remove(f"x.{old:06d}.{block:05d}.{suffix}")
 
     def latest(self) -> Tensor | None:
-        """The last point of which everybody has their part."""
+        """The last iterate of which all members have their part."""
         names = [name.split(".") for name in self._store.names()]
-        found = {int(one[1]) for one in names if one[0] == "x" and one[-1] == "json"}
+        written = {int(p[1]) for p in names if p[0] == "x" and p[-1] == "json"}
         # As the first member sees them: others may have written since.
-        mine = torch.tensor(sorted(found), dtype=torch.int64)
-        self._numbers = self._member.gather_any(mine)[0].tolist()
+        numbers = torch.tensor(sorted(written), dtype=torch.int64)
+        self._numbers = self._comm.gather_any(numbers)[0].tolist()
         for number in reversed(self._numbers):
             x = self._read(number)
-            there = self._member.gather(torch.tensor([x is not None]))
-            if all(bool(one) for one in there):
+            complete = self._comm.gather(torch.tensor([x is not None]))
+            if all(map(bool, complete)):
                 self._from, self.restarts = number, 1
                 return x
         return None
 
     def _read(self, number: int) -> Tensor | None:
-        """The part of a checkpoint that is ours, if all of it is sound."""
+        """This part of a checkpoint, if all of its files are sound."""
         parts = []
         for block in self._blocks:
             name = f"x.{number:06d}.{block:05d}.json"

@@ -1,36 +1,44 @@
-"""Members of a group that run the same code on parts of the data.
+"""Exchange of tensors between processes or threads that run the same code.
 
-All of them call the same methods in the same order: each call waits for the others.
+All members of a group call the same methods in the same order: each call waits for
+the others.
 """
 
+import contextlib
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 _R = TypeVar("_R")
+_TIMEOUT = timedelta(minutes=10)  # of a collective call
 
 
-class Member(ABC):
-    """One of ``size`` members, number ``rank``."""
+class LostMemberError(RuntimeError):
+    """A member of a group did not answer."""
+
+
+class Communicator(ABC):
+    """Member ``rank`` of a group of ``size``."""
 
     rank: int
     size: int
 
     @abstractmethod
     def gather(self, value: Tensor) -> list[Tensor]:
-        """What every member gave, in the order of their numbers; shapes are equal."""
+        """Tensors of all members by rank; shapes are equal."""
 
     @abstractmethod
-    def exchange(self, sent: Sequence[Tensor], wanted: Sequence[Tensor]) -> None:
-        """Sends one tensor to each member, and fills one from each; empty ones too."""
+    def exchange(self, sent: Sequence[Tensor], received: Sequence[Tensor]) -> None:
+        """Sends one tensor to each member and fills one from each; empty ones too."""
 
     def gather_any(self, value: Tensor) -> list[Tensor]:
-        """The same for vectors of different lengths."""
+        """Vectors of all members by rank; lengths may differ."""
         counts = self.gather(torch.tensor([value.numel()]))
         longest = max(int(count) for count in counts)
         if longest == 0:
@@ -41,8 +49,8 @@ class Member(ABC):
         return [part[: int(n)] for part, n in zip(parts, counts, strict=True)]
 
 
-class Alone(Member):
-    """The only member."""
+class SingleMember(Communicator):
+    """The only member of its group."""
 
     rank, size = 0, 1
 
@@ -50,60 +58,130 @@ class Alone(Member):
         """The one value."""
         return [value]
 
-    def exchange(self, sent: Sequence[Tensor], wanted: Sequence[Tensor]) -> None:
-        """Nobody to send to."""
+    def exchange(self, sent: Sequence[Tensor], received: Sequence[Tensor]) -> None:
+        """No other member to exchange with."""
 
 
-def alone() -> Member:
-    """A group of one."""
-    return Alone()
-
-
-class Group:
+class ThreadGroup:
     """Members in threads of one process."""
 
     def __init__(self, size: int) -> None:
-        self._size = size
+        self.size = size
         self._barrier = threading.Barrier(size)
         self._slots: list[Any] = [None] * size
 
     def run(
-        self, function: Callable[[Member, Any], _R], arguments: Sequence[Any]
+        self, function: Callable[[Communicator, Any], _R], arguments: Sequence[Any]
     ) -> list[_R]:
-        """Runs all members and returns what they return."""
+        """Results of all members by rank."""
 
-        def member(rank: int) -> _R:
+        def call(rank: int) -> _R:
             try:
-                return function(_InThread(self, rank), arguments[rank])
+                return function(_ThreadCommunicator(self, rank), arguments[rank])
             except BaseException:
                 self._barrier.abort()  # or the others would wait for ever
                 raise
 
-        with ThreadPoolExecutor(self._size) as pool:
-            futures = [pool.submit(member, rank) for rank in range(self._size)]
+        with ThreadPoolExecutor(self.size) as pool:
+            futures = [pool.submit(call, rank) for rank in range(self.size)]
             errors = [e for e in (f.exception() for f in futures) if e is not None]
-        told = [e for e in errors if not isinstance(e, threading.BrokenBarrierError)]
+        # A broken barrier only follows from the error of another member.
+        causes = [e for e in errors if not isinstance(e, threading.BrokenBarrierError)]
         if errors:
-            raise (told or errors)[0]
+            raise (causes or errors)[0]
         return [future.result() for future in futures]
 
     def swap(self, rank: int, value: Any) -> list[Any]:
-        """Leaves a value for the others, and returns what all have left."""
+        """Values of all members by rank."""
         self._slots[rank] = value
         self._barrier.wait()
-        found = list(self._slots)
+        values = list(self._slots)
         self._barrier.wait()
-        return found
+        return values
 
 
-class _InThread(Member):
-    def __init__(self, group: Group, rank: int) -> None:
-        self._group, self.rank, self.size = group, rank, group._size
+class _ThreadCommunicator(Communicator):
+    def __init__(self, group: ThreadGroup, rank: int) -> None:
+        self._group, self.rank, self.size = group, rank, group.size
 
     def gather(self, value: Tensor) -> list[Tensor]:
         return [part.clone() for part in self._group.swap(self.rank, value.clone())]
 
-    def exchange(self, sent: Sequence[Tensor], wanted: Sequence[Tensor]) -> None:
+    def exchange(self, sent: Sequence[Tensor], received: Sequence[Tensor]) -> None:
         copies = [part.clone() for part in sent]
         for other, parts in enumerate(self._group.swap(self.rank, copies)):
-            wanted[other].copy_(parts[self.rank])
+            received[other].copy_(parts[self.rank])
+
+
+class GlooCommunicator(Communicator):
+    """A member in a process of its own, over torch's gloo.
+
+    Args:
+        address: Host and port of the first member.
+        rank: Number of this member.
+        size: Number of members.
+    """
+
+    def __init__(self, address: tuple[str, int], rank: int, size: int) -> None:
+        from torch import distributed
+
+        self.rank, self.size = rank, size
+        try:
+            # Kept: the connection lives as long as the store.
+            self._store = distributed.TCPStore(  # type: ignore[attr-defined]
+                *address, size, is_master=rank == 0, timeout=timedelta(seconds=60)
+            )
+            distributed.init_process_group(
+                "gloo", store=self._store, rank=rank, world_size=size, timeout=_TIMEOUT
+            )
+        except (RuntimeError, ValueError) as error:
+            msg = f"gloo could not connect to {address[0]}:{address[1]}: {error}"
+            msg = f"{msg}. Open the ports between the machines, or set"
+            raise RuntimeError(f"{msg} GLOO_SOCKET_IFNAME on all of them") from error
+
+    def leave(self) -> None:
+        """Leaves the group."""
+        from torch import distributed
+
+        with contextlib.suppress(Exception):
+            distributed.destroy_process_group()
+
+    def gather(self, value: Tensor) -> list[Tensor]:
+        """Tensors of all members by rank."""
+        from torch import distributed
+
+        dtype = value.dtype
+        # Gloo knows no booleans.
+        sent = value.to(torch.uint8) if dtype == torch.bool else value
+        out = [torch.empty_like(sent) for _ in range(self.size)]
+        with _raising_lost():
+            distributed.all_gather(out, sent.contiguous())
+        return [part.to(dtype) for part in out]
+
+    def exchange(self, sent: Sequence[Tensor], received: Sequence[Tensor]) -> None:
+        """Sends to all and receives from all at the same time."""
+        from torch import distributed
+
+        operations = []
+        for other in range(self.size):
+            if other == self.rank:
+                continue
+            if sent[other].numel():
+                part = sent[other].contiguous()
+                operations.append(distributed.P2POp(distributed.isend, part, other))
+            if received[other].numel():
+                operations.append(
+                    distributed.P2POp(distributed.irecv, received[other], other)
+                )
+        with _raising_lost():
+            for work in distributed.batch_isend_irecv(operations) if operations else ():
+                work.wait()
+
+
+@contextlib.contextmanager
+def _raising_lost() -> Iterator[None]:
+    """Distinguishes a broken connection from errors of the caller."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise LostMemberError(str(error)) from None

@@ -1,4 +1,4 @@
-"""Who is who: ids of people, in any order and in bounded memory."""
+"""Matching of ids in any order, in bounded memory."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -33,100 +33,96 @@ def first_of(ids: NDArray[Any]) -> Any:
 def as_texts(ids: NDArray[Any]) -> NDArray[Any]:
     """Ids as they are shown: texts decoded, numbers as they are."""
     if ids.dtype.kind == "S":
-        return np.array([one.decode() for one in ids], dtype=object)
+        return np.array([text.decode() for text in ids], dtype=object)
     return ids
 
 
 def check_unique(name: str, stream: Stream, count: int) -> None:
     """Raises if an id comes twice, and names it with both rows."""
-    first = Scratch().array((count,), np.uint64)
-    at = 0
+    values, stop = Scratch().array((count,), np.uint64), 0
     for ids in stream():
-        first[at : at + len(ids)] = digests(ids)[:, 0]
-        at += len(ids)
-    first.sort()
-    twice = first[1:][first[1:] == first[:-1]]
+        start, stop = stop, stop + len(ids)
+        values[start:stop] = digests(ids)[:, 0]
+    values.sort()
+    twice = values[1:][values[1:] == values[:-1]]
     if not len(twice):
         return
     seen: dict[Any, int] = {}
-    at = 0
+    first = 0
     suspects = np.unique(twice)
     for ids in stream():
         for row in np.flatnonzero(np.isin(digests(ids)[:, 0], suspects)):
-            one = first_of(ids[row:])
-            if one in seen:
+            id = first_of(ids[row:])
+            if id in seen:
                 raise ValueError(
-                    f"'{name}' must be different for everybody (got {one!r} in rows "
-                    f"{seen[one]} and {at + int(row)}, counted over all files)"
+                    f"'{name}' must be different for all rows (got {id!r} in rows "
+                    f"{seen[id]} and {first + int(row)}, counted over all files)"
                 )
-            seen[one] = at + int(row)
-        at += len(ids)
+            seen[id] = first + int(row)
+        first += len(ids)
 
 
 class Lookup:
-    """Positions of people by id."""
+    """Positions of samples by id."""
 
     def __init__(self, stream: Stream, count: int) -> None:
         kind = [("first", "<u8"), ("second", "<u8"), ("position", "<i8")]
         self._table = Scratch().array((count,), np.dtype(kind))
-        at = 0
+        stop = 0
         for ids in stream():
-            part, found = self._table[at : at + len(ids)], digests(ids)
-            part["first"], part["second"] = found[:, 0], found[:, 1]
-            part["position"] = np.arange(at, at + len(ids))
-            at += len(ids)
+            start, stop = stop, stop + len(ids)
+            part, values = self._table[start:stop], digests(ids)
+            part["first"], part["second"] = values[:, 0], values[:, 1]
+            part["position"] = np.arange(start, stop)
         self._table.sort(order=["first", "second"])
 
     def positions(self, ids: NDArray[Any]) -> NDArray[np.int64]:
-        """Where these people are; -1 for those who are not there."""
-        found = digests(ids)
-        at = np.searchsorted(self._table["first"], found[:, 0])
-        at = np.minimum(at, len(self._table) - 1)
+        """Positions of these ids; -1 for unknown ones."""
+        values, last = digests(ids), len(self._table) - 1
+        index = np.searchsorted(self._table["first"], values[:, 0])
+        index = np.minimum(index, last)
         # Of texts, two may share the first number: the next ones are looked at too.
         for _ in range(4):
-            same = self._table["first"][at] == found[:, 0]
-            hit = same & (self._table["second"][at] == found[:, 1])
+            same = self._table["first"][index] == values[:, 0]
+            hit = same & (self._table["second"][index] == values[:, 1])
             after = same & ~hit
             if not after.any():
                 break
-            at = np.where(after, np.minimum(at + 1, len(self._table) - 1), at)
-        return np.where(hit, self._table["position"][at], -1)
+            index = np.where(after, np.minimum(index + 1, last), index)
+        return np.where(hit, self._table["position"][index], -1)
 
 
 def positions_of(
-    name: str, people: Stream, count: int, given: Stream
+    name: str, dataset: Stream, count: int, queries: Stream
 ) -> Iterator[NDArray[np.int64]]:
-    """Positions of people in another order, some at a time.
+    """Positions of ids in another order, some at a time.
 
-    Raises if somebody is missing, comes twice or is not among the people.
+    Raises if an id is missing, comes twice or is unknown.
     """
-    lookup = Lookup(people, count)
+    lookup = Lookup(dataset, count)
     seen = Scratch().array((count,), np.bool_)
     total = 0
-    for ids in given():
-        found = lookup.positions(ids)
-        if (found < 0).any():
-            one = first_of(ids[found < 0])
-            msg = f"'{name}' must have the ids of the people and no others"
-            raise ValueError(f"{msg} (got {one!r})")
-        again = seen[found].copy()
-        order = np.sort(found)
-        if again.any() or (order[1:] == order[:-1]).any():
-            doubles = (
-                found[again] if again.any() else order[1:][order[1:] == order[:-1]]
-            )
-            one = first_of(ids[found == doubles[0]])
-            msg = f"'{name}' must have every person once"
-            raise ValueError(f"{msg} (got {one!r} twice)")
-        seen[found] = True
+    for ids in queries():
+        position = lookup.positions(ids)
+        if (position < 0).any():
+            id = first_of(ids[position < 0])
+            msg = f"'{name}' must have the ids of the dataset and no others"
+            raise ValueError(f"{msg} (got {id!r})")
+        order = np.sort(position)
+        repeated = [*position[seen[position]], *order[1:][order[1:] == order[:-1]]]
+        if repeated:
+            id = first_of(ids[position == repeated[0]])
+            msg = f"'{name}' must have every id once"
+            raise ValueError(f"{msg} (got {id!r} twice)")
+        seen[position] = True
         total += len(ids)
-        yield found
+        yield position
     if total < count:
         missing = int(np.argmin(seen))
-        at = 0
-        for ids in people():
-            if missing < at + len(ids):
-                one = first_of(ids[missing - at :])
-                msg = f"'{name}' must have every person (got {total} of {count})"
-                raise ValueError(f"{msg}. {one!r} is missing")
-            at += len(ids)
+        first = 0
+        for ids in dataset():
+            if missing < first + len(ids):
+                id = first_of(ids[missing - first :])
+                msg = f"'{name}' must have every id (got {total} of {count})"
+                raise ValueError(f"{msg}. {id!r} is missing")
+            first += len(ids)

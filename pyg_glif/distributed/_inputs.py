@@ -20,24 +20,22 @@ Paths = str | PathLike[str] | Sequence[str | PathLike[str]]
 
 
 def are_paths(data: Any) -> bool:
-    """Whether data are named, and not given."""
-    several = isinstance(data, (list, tuple))
-    return all(
-        isinstance(one, (str, PathLike)) for one in (data if several else [data])
-    )
+    """Whether data are paths, and not an array."""
+    items = data if isinstance(data, (list, tuple)) else [data]
+    return all(isinstance(item, (str, PathLike)) for item in items)
 
 
 def as_files(argument: str, data: Any, out: Store, kind: str) -> Paths:
     """Paths as they are; an array as a file in a folder, the same for the same array.
 
     Args:
-        argument: What messages call it.
-        data: Paths, or what can be made an array.
-        out: The folder that results are written to; it must not hold what is read.
-        kind: That of the results.
+        argument: Name in messages.
+        data: Paths, or an array-like.
+        out: Folder of the results; it must not hold the input.
+        kind: Kind of the results.
     """
     if are_paths(data):
-        out.check_out(kind, *_found(argument, data))
+        out.check_out(kind, *_expanded(argument, data))
         return data  # type: ignore[no-any-return]
     out.check_out(kind)
     tensor = to_tensor(argument, data).detach().cpu().contiguous()
@@ -59,7 +57,7 @@ class Piece(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """What a piece holds."""
+    """Contents of a piece."""
 
     values: NDArray[Any]  # [N, F]
     ids: NDArray[Any] | None  # [N], whole numbers or texts
@@ -71,12 +69,12 @@ class Table:
     """Files with the same columns, one after another.
 
     Args:
-        argument: What messages call it.
+        argument: Name in messages.
         urls: The files.
         columns: Columns of numbers, or one of lists of them; :obj:`None` for all that
             are not named otherwise. ``.npy`` files have no names.
-        id: Column that tells people apart; :obj:`None` for their position.
-        batch: Column that tells graphs apart.
+        id: Column of unique ids; :obj:`None` for the position of a row.
+        batch: Column of graph numbers.
     """
 
     argument: str
@@ -98,8 +96,8 @@ class Table:
         id: str | None = None,
         batch: str | None = None,
     ) -> "Table":
-        """Finds the files, and reads what they say about themselves."""
-        urls = _found(argument, paths)
+        """Table of the files that paths name."""
+        urls = _expanded(argument, paths)
         suffixes = {_suffix(url) for url in urls}
         if len(suffixes) > 1 or not suffixes <= {".parquet", ".npy"}:
             shown = ", ".join(sorted(suffixes))
@@ -133,7 +131,7 @@ class Table:
         return sum(self.counts)
 
     def contents(self) -> list[str]:
-        """What tells the contents of each file from all others."""
+        """Fingerprint of the contents of each file."""
         return [digest_of(url) for url in self.urls]
 
     def check_contents(self, contents: list[str]) -> None:
@@ -163,7 +161,7 @@ class Table:
                 first, start, group = first + rows, start + rows, last
 
     def names(self) -> list[str]:
-        """What each number of a row is called."""
+        """Name of each number of a row."""
         names = self.columns
         if names is None and _suffix(self.urls[0]) == ".parquet":
             parquet = require("pyarrow.parquet", "pyg_glif.distributed", "ray")
@@ -181,7 +179,7 @@ class Table:
     def read(self, piece: Piece, values: bool = True) -> Rows:
         """The rows of a piece, all numbers finite and all ids there.
 
-        Without ``values``, ids and graph numbers alone.
+        Without ``values``, only ids and graph numbers.
         """
         url = self.urls[piece.file]
         if _suffix(url) == ".npy":
@@ -283,11 +281,11 @@ class Table:
 _Head = tuple[int, str, tuple[int, ...]]
 
 
-def _found(argument: str, paths: Paths) -> tuple[str, ...]:
+def _expanded(argument: str, paths: Paths) -> tuple[str, ...]:
     """The files that paths name, in order."""
-    given = [paths] if isinstance(paths, (str, PathLike)) else list(paths)
+    paths = [paths] if isinstance(paths, (str, PathLike)) else list(paths)
     urls: list[str] = []
-    for path in [fspath(one) for one in given]:
+    for path in [fspath(item) for item in paths]:
         fs, inner = fsspec.core.url_to_fs(path)
         names = sorted(fs.glob(inner)) if "*" in inner else [inner]
         if not names or not all(fs.exists(name) for name in names):
@@ -324,7 +322,7 @@ def _npy(url: str) -> NDArray[Any]:
 
 
 def _npy_head(url: str) -> _Head:
-    """What a file of one array says about itself."""
+    """Width, type and row count of an ``.npy`` file."""
     array = _npy(url)
     if array.ndim not in (1, 2) or array.dtype.kind != "f":
         msg = f"'{url}' must hold a matrix of floats"
@@ -339,7 +337,7 @@ def _parquet_head(
     id: str | None,
     batch: str | None,
 ) -> _Head:
-    """What a Parquet file says about itself."""
+    """Width, type and row counts of a Parquet file."""
     parquet = require("pyarrow.parquet", "pyg_glif.distributed", "ray")
     fs, path = fsspec.core.url_to_fs(url)
     local = isinstance(fs, LocalFileSystem)

@@ -1,4 +1,4 @@
-"""Outputs between the order of the files and that of the blocks, both ways."""
+"""Outputs in the order of the blocks, and back in that of the files."""
 
 from collections.abc import Iterator, Sequence
 from os import PathLike
@@ -19,26 +19,26 @@ _READ_ROWS = 1 << 18  # of outputs that are read at once
 
 
 def outputs_table(
-    people: ShardedDataset,
+    dataset: ShardedDataset,
     y_hat: Paths,
     outputs: str | Sequence[str] | None,
     id: str | None,
 ) -> Table:
     """The files with outputs."""
-    id = people.id_column if id is None else id
+    id = dataset.id_column if id is None else id
     first = y_hat if isinstance(y_hat, (str, PathLike)) else next(iter(y_hat), "")
     by_position = str(first).lower().endswith(".npy")
-    if by_position or people.id_column is None:
+    if by_position or dataset.id_column is None:
         id = None
     table = Table.open("y_hat", y_hat, outputs, id)
-    if table.num_rows != people.num_people:
-        msg = f"'y_hat' must have one row for each of {people.num_people} people"
+    if table.num_rows != dataset.num_samples:
+        msg = f"'y_hat' must have one row for each of {dataset.num_samples} samples"
         raise ValueError(f"{msg} (got {table.num_rows})")
     return table
 
 
 def write_blocks(
-    people: ShardedDataset,
+    dataset: ShardedDataset,
     table: Table,
     contents: list[str],
     work: Store,
@@ -47,52 +47,52 @@ def write_blocks(
 ) -> list[str]:
     """Puts outputs into the order of the blocks; returns the names of the columns."""
     columns = table.names()
-    blocks = range(people.num_blocks)
+    blocks = range(dataset.num_blocks)
     known = [work.record_of(f"y.{block:05d}.json", key) for block in blocks]
-    if all(one is not None and work.is_sound(one["file"]) for one in known):
+    if all(r is not None and work.is_sound(r["file"]) for r in known):
         return columns
     work.clear()
-    count, scratch = people.num_people, Scratch()
+    count, scratch = dataset.num_samples, Scratch()
     values = scratch.array((count, table.width), table.dtype)
     pieces = list(table.pieces(_READ_ROWS))
     with Progress(len(pieces), "reading outputs", progress) as bar:
-        places = _places(people, table)
+        places = _places(dataset, table)
         for piece in pieces:
             rows = table.read(piece)
             values[next(places)] = rows.values
             bar.update()
-        # Says who is missing, once all have been read.
+        # Raises for missing ids, once all have been read.
         next(places, None)
     table.check_contents(contents)
     for block in blocks:
-        file = work.save(f"y.{block:05d}.npy", values[people.place(block)])
+        file = work.save(f"y.{block:05d}.npy", values[dataset.place(block)])
         work.write_json(f"y.{block:05d}.json", {"key": key, "file": file})
     return columns
 
 
-def _places(people: ShardedDataset, table: Table) -> Iterator[NDArray[np.int64]]:
-    """Positions among the people of the rows of each piece."""
+def _places(dataset: ShardedDataset, table: Table) -> Iterator[NDArray[np.int64]]:
+    """Positions in the dataset of the rows of each piece."""
     pieces = list(table.pieces(_READ_ROWS))
-    if table.id is None or people.id_column is None or _same_order(people, table):
+    if table.id is None or dataset.id_column is None or _same_order(dataset, table):
         for piece in pieces:
             yield np.arange(piece.first, piece.first + piece.stop - piece.start)
         return
 
-    def given() -> Iterator[NDArray[Any]]:
+    def queries() -> Iterator[NDArray[Any]]:
         for piece in pieces:
             ids = table.read(piece).ids
             assert ids is not None
             yield ids
 
     def known() -> Iterator[NDArray[Any]]:
-        return (ids for _, ids in people.ids())
+        return (ids for _, ids in dataset.ids())
 
-    yield from positions_of("y_hat", known, people.num_people, given)
+    yield from positions_of("y_hat", known, dataset.num_samples, queries)
 
 
-def _same_order(people: ShardedDataset, table: Table) -> bool:
-    """Whether ids come in the order of the people."""
-    known = (ids for _, ids in people.ids())
+def _same_order(dataset: ShardedDataset, table: Table) -> bool:
+    """Whether ids come in the order of the dataset."""
+    known = (ids for _, ids in dataset.ids())
     rest: NDArray[Any] = np.empty(0, dtype=object)
     for piece in table.pieces(_READ_ROWS):
         ids = table.read(piece, values=False).ids
@@ -107,7 +107,7 @@ def _same_order(people: ShardedDataset, table: Table) -> bool:
 
 
 def write_outputs(
-    people: ShardedDataset,
+    dataset: ShardedDataset,
     store: Store,
     columns: list[str],
     key: str,
@@ -117,22 +117,22 @@ def write_outputs(
     arrow = require("pyarrow", "pyg_glif.distributed", "ray")
     parquet = require("pyarrow.parquet", "pyg_glif.distributed", "ray")
     fit = store.child("fit")
-    first = fit.own("00000.json", key)["files"]
-    what = "out" if "out" in first else "f"
-    dtype = fit.load(first[what]).dtype
-    values = Scratch().array((people.num_people, len(columns)), dtype)
-    with Progress(people.num_blocks, "writing outputs", progress) as bar:
-        for block in range(people.num_blocks):
+    files = fit.own("00000.json", key)["files"]
+    what = "out" if "out" in files else "f"
+    dtype = fit.load(files[what]).dtype
+    values = Scratch().array((dataset.num_samples, len(columns)), dtype)
+    with Progress(dataset.num_blocks, "writing outputs", progress) as bar:
+        for block in range(dataset.num_blocks):
             files = fit.own(f"{block:05d}.json", key)["files"]
-            values[people.place(block)] = fit.load(files[what])
+            values[dataset.place(block)] = fit.load(files[what])
             bar.update()
-    named = people.id_column is not None
-    parts = people.ids() if named else _numbered(people.num_people)
-    for number, (at, ids) in enumerate(_rows_of_files(parts)):
+    named = dataset.id_column is not None
+    parts = dataset.ids() if named else _numbered(dataset.num_samples)
+    for number, (first, ids) in enumerate(_rows_of_files(parts)):
         shown = as_texts(ids)
-        data = {people.id_column or "row": arrow.array(shown)}
+        data = {dataset.id_column or "row": arrow.array(shown)}
         for j, name in enumerate(columns):
-            data[name] = arrow.array(np.array(values[at : at + len(ids), j]))
+            data[name] = arrow.array(np.array(values[first : first + len(ids), j]))
         name = f"part-{number:05d}.parquet"
         with store.writing(name, sync=True) as file:
             parquet.write_table(arrow.table(data), file)
@@ -150,13 +150,13 @@ def _rows_of_files(
 ) -> Iterator[tuple[int, NDArray[Any]]]:
     """The same ids, about as many at a time as a file is to hold."""
     held: list[NDArray[Any]] = []
-    at, count = 0, 0
+    first, count = 0, 0
     for start, ids in parts:
         if count and count + len(ids) > _FILE_ROWS:
-            yield at, np.concatenate(held)
+            yield first, np.concatenate(held)
             held, count = [], 0
-        at = start if not count else at
+        first = start if not count else first
         held.append(ids)
         count += len(ids)
     if count:
-        yield at, np.concatenate(held)
+        yield first, np.concatenate(held)

@@ -18,7 +18,7 @@ from torch import Tensor
 from pyg_glif._utils.collectives import Collectives, once
 from pyg_glif._utils.lanczos import lanczos
 from pyg_glif._utils.sparse import Pattern, csr_tensor
-from pyg_glif.distributed._communicator import Member
+from pyg_glif.distributed._communicator import Communicator
 from pyg_glif.distributed._store import Scratch
 from pyg_glif.graph.weights import edge_weights
 from pyg_glif.laplacian import SELF_WEIGHT, LaplacianOperator
@@ -45,7 +45,7 @@ class Together(Collectives):
 
     def __init__(
         self,
-        member: Member,
+        member: Communicator,
         starts: NDArray[np.int64],
         halo: NDArray[np.int64],
         listener: Listener | None = None,
@@ -150,22 +150,22 @@ class PartOperator(LaplacianOperator):
         weight: Tensor,
         normalization: Normalization,
         batch: Tensor | None,
-        num_people: int,
+        num_samples: int,
         first: int,
         num_parts: int,
     ) -> None:
         self.whole: Together = together
-        self._num_people, self._first, self._parts = num_people, first, num_parts
+        self._num_samples, self._first, self._parts = num_samples, first, num_parts
         self._set(pattern, weight, normalization, batch)
 
     @property
     def num_nodes(self) -> int:
         """Number of people in all parts."""
-        return self._num_people
+        return self._num_samples
 
     @once
     def longest_row(self) -> int:
-        """The largest number of neighbours that anybody has."""
+        """The largest number of neighbors that anybody has."""
         longest = self.pattern.rowptr.diff().max().long()
         return int(self.whole.max(longest))
 
@@ -173,8 +173,8 @@ class PartOperator(LaplacianOperator):
     def _mean_roundings(self) -> int:
         """Additions in the longest chain of an average degree, and its division."""
         if self.batch is None:
-            return self._num_people.bit_length() + self._parts + 2
-        return self._num_people + self._parts + 2
+            return self._num_samples.bit_length() + self._parts + 2
+        return self._num_samples + self._parts + 2
 
     @once
     def lam_scale(self) -> Tensor:  # 0-d, or [N] for a batch
@@ -183,7 +183,7 @@ class PartOperator(LaplacianOperator):
             return torch.ones((), dtype=torch.float64)
         deg = self.deg + SELF_WEIGHT
         if self.batch is None:
-            return self.whole.sum(deg.sum()) / self._num_people
+            return self.whole.sum(deg.sum()) / self._num_samples
         every = torch.cat(self.whole._member.gather_any(self.batch.unique())).unique()
         place = torch.searchsorted(every, self.batch)
         zero = deg.new_zeros(len(every))
@@ -248,15 +248,15 @@ class PartOperator(LaplacianOperator):
     def _components(self) -> tuple[Tensor, Tensor, Tensor, Tensor, int, int]:
         """Labels, sizes, shared ones here, their slots, how many, and all joined.
 
-        Components of this part take the smallest number that any neighbour's has,
+        Components of this part take the smallest number that any neighbor's has,
         until nothing changes anywhere.
         """
         pattern, own = self.pattern, self.pattern.num_nodes
         width = own + self.whole.num_halo
         root = _roots(pattern, width)
-        name = torch.full((width,), self._num_people, dtype=torch.int64)
-        people = torch.arange(self._first, self._first + own)
-        name.scatter_reduce_(0, root[:own], people, "amin")
+        name = torch.full((width,), self._num_samples, dtype=torch.int64)
+        dataset = torch.arange(self._first, self._first + own)
+        name.scatter_reduce_(0, root[:own], dataset, "amin")
         while True:
             seen = self.whole.seen(name[root[:own]])
             new = name.scatter_reduce(0, root, seen, "amin")
@@ -303,7 +303,7 @@ def _roots(pattern: Pattern, width: int) -> Tensor:  # -> [width]
 
 
 def part_of(
-    member: Member,
+    member: Communicator,
     shards: Sequence[Callable[[], Shard]],
     starts: NDArray[np.int64],
     theta: float,

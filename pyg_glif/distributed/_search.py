@@ -1,7 +1,7 @@
 """The search of a graph in tasks: each compares a block of rows with some others.
 
 A task writes the pairs that it finds; then the pairs of each block are gathered from
-all tasks and sorted. Both may be run twice, anywhere: what is sound is left alone.
+all tasks and sorted. Both may be run twice, anywhere: sound files are kept.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,7 +25,7 @@ _ATTEMPTS = 3  # at files that are damaged while they are in use
 
 @dataclass(frozen=True)
 class TaskCount:
-    """How many tasks of a search were run, and how many had been done before."""
+    """Numbers of tasks that a search ran, and that an earlier one had done."""
 
     run: int
     reused: int
@@ -40,10 +40,10 @@ class _Task(NamedTuple):
 
 
 class Search:
-    """One run: what is missing, in tasks that may be run twice."""
+    """One run: missing blocks, in tasks that may be run twice."""
 
     def __init__(self, job: "Job") -> None:
-        self._job, self._people = job, job.people
+        self._job, self._dataset = job, job.dataset
 
     def run(
         self, engine: Engine, progress: bool | None
@@ -54,8 +54,8 @@ class Search:
         plan = self._plan(missing)
         count = TaskCount(0, 0)
         for attempt in range(_ATTEMPTS):
-            found = engine.run(partial(_search, job), plan, "radius graph", progress)
-            fresh = sum(bool(ran) for _, ran in found)
+            results = engine.run(partial(_search, job), plan, "radius graph", progress)
+            fresh = sum(bool(ran) for _, ran in results)
             count = TaskCount(count.run + fresh, count.reused + len(plan) - fresh)
             merge = partial(_merge, job, _sources(plan))
             try:
@@ -65,17 +65,17 @@ class Search:
             except DamagedFileError:
                 if attempt + 1 == _ATTEMPTS:
                     raise
-        folder, blocks = store.child("edges"), range(self._people.num_blocks)
+        folder, blocks = store.child("edges"), range(self._dataset.num_blocks)
         return [self._edges(folder, block) for block in blocks], count
 
     def _edges(self, folder: Store, block: int) -> dict[str, Any]:
         """The record of a block, as the manifest has it."""
-        found = folder.own(f"{block:05d}.json", self._job.key)
-        return {name: value for name, value in found.items() if name != "key"}
+        record = folder.own(f"{block:05d}.json", self._job.key)
+        return {name: value for name, value in record.items() if name != "key"}
 
     def _missing(self, engine: Engine) -> list[int]:
         """Blocks whose edges are not there, or not as they were written."""
-        blocks = range(self._people.num_blocks)
+        blocks = range(self._dataset.num_blocks)
         folder = self._job.store.child("edges")
         some = [b for b in blocks if folder.exists(f"{b:05d}.json")]
         sound = {
@@ -103,17 +103,17 @@ class Search:
         Of two that are missing the earlier takes the pair if their numbers are both
         odd or both even, the later otherwise: all have about as much to do.
         """
-        people, wanted = self._people, set(missing)
-        boxes, search = people.boxes(), self._job.search
-        graphs = [block["graphs"] for block in people.manifest["blocks"]]
+        dataset, wanted = self._dataset, set(missing)
+        boxes, search = dataset.boxes(), self._job.search
+        graphs = [block["graphs"] for block in dataset.manifest["blocks"]]
         number = 0
         for row in missing:
-            near = search.near(boxes[row], boxes).tolist()
+            reachable = search.reachable(boxes[row], boxes).tolist()
             cols = []
-            for col in range(people.num_blocks):
-                mine = col not in wanted or col == row
-                mine = mine or (row < col) == ((row + col) % 2 == 0)
-                if near[col] and mine and _overlap(graphs[row], graphs[col]):
+            for col in range(dataset.num_blocks):
+                takes = col not in wanted or col == row
+                takes = takes or (row < col) == ((row + col) % 2 == 0)
+                if reachable[col] and takes and _overlap(graphs[row], graphs[col]):
                     cols.append(col)
             for first in range(0, len(cols), _TASK_COLUMNS):
                 yield _Task(number, row, tuple(cols[first : first + _TASK_COLUMNS]))
@@ -122,9 +122,9 @@ class Search:
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """What all tasks of a search have in common."""
+    """Settings that all tasks of a search share."""
 
-    people: ShardedDataset
+    dataset: ShardedDataset
     store: Store
     key: str
     tau: float
@@ -133,13 +133,13 @@ class Job:
     @property
     def search(self) -> BlockSearch:
         """Finds pairs."""
-        people = self.people
-        return BlockSearch(people.frame, self.tau, people.largest, self.width)
+        dataset = self.dataset
+        return BlockSearch(dataset.frame, self.tau, dataset.largest, self.width)
 
     @property
     def pair(self) -> np.dtype[Any]:
         """A pair: rows in their blocks, and the squared distance."""
-        sq = "<f8" if self.people.dtype == torch.float64 else "<f4"
+        sq = "<f8" if self.dataset.dtype == torch.float64 else "<f4"
         return np.dtype([("i", "<i4"), ("j", "<i4"), ("sq", sq)])
 
 
@@ -151,14 +151,14 @@ def _search(job: Job, task: _Task) -> bool:
     same = done is not None and (done["row"], *done["cols"]) == (task.row, *task.cols)
     if done is not None and same and work.is_sound(done["file"]):
         return False
-    search, people = job.search, job.people
-    left = people.block(task.row)
+    search, dataset = job.search, job.dataset
+    left = dataset.block(task.row)
     parts, starts = [], [0]
     for col in task.cols:
         own = col == task.row
-        found = search.own(left) if own else search.across(left, people.block(col))
+        near = search.within(left) if own else search.across(left, dataset.block(col))
         count = 0
-        for i, j, sq in found:
+        for i, j, sq in near:
             part = np.empty(len(i), dtype=job.pair)
             part["i"], part["j"], part["sq"] = i.numpy(), j.numpy(), sq.numpy()
             parts.append(part)
@@ -190,7 +190,7 @@ def _merge(job: Job, sources: dict[int, list[int]], block: int) -> None:
     folder, name = job.store.child("edges"), f"{block:05d}"
     if _is_sound(job, block):
         return
-    work, starts = job.store.child("work"), job.people.starts
+    work, starts = job.store.child("work"), job.dataset.starts
     rows, cols, sqs = [], [], []
     for number in sources.get(block, []):
         record = work.own(f"{number:06d}.json", job.key)
@@ -210,7 +210,7 @@ def _merge(job: Job, sources: dict[int, list[int]], block: int) -> None:
                 cols.append(other)
                 sqs.append(part["sq"])
     count = int(starts[block + 1] - starts[block])
-    total = job.people.num_people
+    total = job.dataset.num_samples
     narrow = np.int32 if total < 2**31 else np.int64
     row = np.concatenate([np.empty(0, np.int64), *rows])
     col = np.concatenate([np.empty(0, np.int64), *cols])
@@ -236,8 +236,8 @@ def _is_sound(job: Job, block: int) -> bool:
     return all(folder.is_sound(file) for file in record["files"].values())
 
 
-def _overlap(one: list[int] | None, other: list[int] | None) -> bool:
-    """Whether two blocks may have people of the same graph."""
-    if one is None or other is None:
+def _overlap(a: list[int] | None, b: list[int] | None) -> bool:
+    """Whether two blocks may have nodes of the same graph."""
+    if a is None or b is None:
         return True
-    return one[0] <= other[1] and other[0] <= one[1]
+    return a[0] <= b[1] and b[0] <= a[1]

@@ -34,7 +34,7 @@ from pyg_glif._utils.files import replacing
 from pyg_glif.errors import DamagedFileError
 
 #: Of the layout on disk; raised when a reader of the old one would go wrong.
-FORMAT = 2
+FORMAT = 3
 # A file that changed less than so many nanoseconds ago may change again unnoticed:
 # clocks of file systems tick some hundred times a second, at worst every two seconds.
 _TICK = 2_000_000_000
@@ -197,7 +197,7 @@ class Store:
         return found
 
     def tensor(self, record: Record) -> Tensor:
-        """The same as a tensor, which nobody may write to."""
+        """The same as a tensor, which must not be written to."""
         return as_tensor(self.load(record))
 
     def check(self, record: Record) -> None:
@@ -272,7 +272,7 @@ class Store:
         return found
 
     def manifest(self, kind: str) -> dict[str, Any]:
-        """What a finished folder says about itself."""
+        """Manifest of a finished folder."""
         try:
             found = self.read_json("manifest.json")
         except FileNotFoundError:
@@ -287,7 +287,7 @@ class Store:
         return found
 
     def finish(self, kind: str, key: str, content: dict[str, Any]) -> dict[str, Any]:
-        """Writes what a folder says about itself, once all else is there."""
+        """Writes the manifest of a folder, once all files are there."""
         head = {"kind": kind, "format": FORMAT, "key": key, "versions": versions()}
         self.write_json("manifest.json", {**head, **content})
         return {**head, **content}
@@ -298,14 +298,14 @@ class Store:
         files: Callable[[dict[str, Any]], Iterable["Located"]],
         **folders: str,
     ) -> dict[str, Any] | None:
-        """What a folder says about itself, if it is of this key and all files sound.
+        """Manifest of a folder if it has this key and all files are sound.
 
-        Otherwise it says nothing from now on.
+        Otherwise the manifest is removed.
 
         Args:
-            key: That of the call.
-            files: Those that must be sound.
-            folders: Where it is told to look for what it was made from.
+            key: Fingerprint of the call.
+            files: Files that must be sound.
+            folders: Current places of its inputs.
         """
         found = self.record_of("manifest.json", key)
         if found is None or not all(one.is_sound(file) for one, file in files(found)):
@@ -346,9 +346,9 @@ class _Hashed(io.RawIOBase):
 
 
 def digest_of(url: str) -> str:
-    """What tells the contents of a file from all others.
+    """Fingerprint of the contents of a file.
 
-    Its SHA-256; that of a remote file is not computed if the store has a tag for them.
+    Its SHA-256, or the tag of a remote file where the store has a strong one.
     """
     fs, path = fsspec.core.url_to_fs(url)
     if not isinstance(fs, LocalFileSystem):
@@ -369,7 +369,7 @@ def _digest(fs: fsspec.AbstractFileSystem, path: str) -> str:
     stat = os.stat(path)
     if time.time_ns() - stat.st_ctime_ns < _TICK:
         return _fingerprints.of_file(path)
-    # Nobody can set the time of the last change of a file ('ctime') back.
+    # The time of the last change of a file ('ctime') cannot be set back.
     return _local_digest(
         path, stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns
     )
@@ -401,17 +401,17 @@ class _Mapped:
 
 
 def contents_of(manifest: dict[str, Any]) -> str:
-    """A fingerprint of a finished folder: all that it says, but for what is elsewhere.
+    """Fingerprint of a finished folder, without the places of its inputs.
 
-    What it was made from may move; how it came about changes nothing.
+    Inputs may move, and versions do not change the contents.
     """
-    apart = ("key", "versions", "people", "graph")
-    told = {name: value for name, value in manifest.items() if name not in apart}
-    return _fingerprints.of_plain(told)
+    ignored = ("key", "versions", "dataset", "graph")
+    content = {name: value for name, value in manifest.items() if name not in ignored}
+    return _fingerprints.of_plain(content)
 
 
 def versions() -> dict[str, str]:
-    """What wrote a folder."""
+    """Versions of the packages that matter for results."""
     names = ("pyg_glif", "torch", "numpy")
     return {name: metadata.version(name) for name in names}
 

@@ -1,4 +1,4 @@
-"""Where work is done: in the calling process, or on Ray."""
+"""Engines: where blocks are processed, in the calling process or on Ray."""
 
 import sys
 from abc import ABC, abstractmethod
@@ -7,14 +7,14 @@ from typing import Any, TypeVar
 
 from pyg_glif._utils.runtime import Progress
 from pyg_glif._utils.validation import check_count
-from pyg_glif.distributed._communicator import Group, Member, alone
+from pyg_glif.distributed._communicator import Communicator, SingleMember, ThreadGroup
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")
 
 
 class Engine(ABC):
-    """Runs tasks that may be run twice, and groups that talk to each other."""
+    """Runs repeatable tasks, and groups whose members exchange tensors."""
 
     #: Tasks that run at a time.
     num_workers: int = 1
@@ -30,25 +30,24 @@ class Engine(ABC):
         """Tasks and their results, in the order in which they are done."""
 
     @abstractmethod
-    def together(
-        self, function: Callable[[Member, Any], _R], arguments: Sequence[Any]
+    def run_group(
+        self, function: Callable[[Communicator, Any], _R], arguments: Sequence[Any]
     ) -> list[_R]:
-        """Runs a function at the same time for each of some arguments.
+        """Results of a function that runs for all arguments at the same time.
 
-        The members of the group can exchange tensors. If one is lost, all of them
-        start again: the function goes on from what it has written.
+        If a member of the group is lost, all start again: the function goes on from
+        its own checkpoints.
         """
 
 
 class InProcess(Engine):
     """A loop in the calling process, one block after another.
 
-    Memory holds a block or two, whatever the number of people.
+    Memory holds a block or two, whatever the number of samples.
 
     Args:
-        num_parts (int): Parts that a solve is cut into, each in a thread of its own.
-            One is best, unless the exchange between parts is to be tried out.
-            (default: :obj:`1`)
+        num_parts (int): Parts of a solve, each in a thread of its own. More than one
+            only exercises the exchange between parts. (default: :obj:`1`)
 
     Example:
         >>> InProcess()
@@ -69,43 +68,40 @@ class InProcess(Engine):
         label: str,
         progress: bool | None = None,
     ) -> Iterator[tuple[_T, _R]]:
-        """One after another."""
+        """Runs one task after another."""
         with Progress(len(tasks), label, progress) as bar:
             for task in tasks:
                 yield task, function(task)
                 bar.update()
 
-    def together(
-        self, function: Callable[[Member, Any], _R], arguments: Sequence[Any]
+    def run_group(
+        self, function: Callable[[Communicator, Any], _R], arguments: Sequence[Any]
     ) -> list[_R]:
-        """In threads, or as it is where there is one argument."""
+        """Runs members in threads; a single one in the calling thread."""
         if len(arguments) == 1:
-            return [function(alone(), arguments[0])]
-        return Group(len(arguments)).run(function, arguments)
+            return [function(SingleMember(), arguments[0])]
+        return ThreadGroup(len(arguments)).run(function, arguments)
 
 
 def as_engine(engine: "Engine | str | None", address: str | None = None) -> Engine:
     """An engine by its name, or Ray at an address.
 
-    Without either it is Ray, if this process is connected to it.
+    Without either it is Ray if this process is connected to it.
     """
-    if address is not None:
-        if engine not in (None, "ray"):
-            msg = "'address' must be None unless the engine is 'ray'"
-            raise ValueError(f"{msg} (got {address!r})")
-        from pyg_glif.distributed.ray_engine import RayEngine
-
-        return RayEngine(address)
-    if isinstance(engine, Engine):
+    if isinstance(engine, Engine) and address is None:
         return engine
+    if address is not None and engine not in (None, "ray"):
+        msg = "'address' must be None unless the engine is 'ray'"
+        raise ValueError(f"{msg} (got {address!r})")
     if engine is None:
         ray = sys.modules.get("ray")
-        engine = "ray" if ray is not None and ray.is_initialized() else "process"
+        connected = ray is not None and ray.is_initialized()
+        engine = "ray" if connected or address is not None else "process"
     if engine == "process":
         return InProcess()
     if engine == "ray":
         from pyg_glif.distributed.ray_engine import RayEngine
 
-        return RayEngine()
+        return RayEngine(address)
     msg = "'engine' must be an Engine, 'process', 'ray' or None"
     raise ValueError(f"{msg} (got {engine!r})")

@@ -1,4 +1,4 @@
-"""The exact similarity graph of people in blocks."""
+"""The exact similarity graph of a dataset in blocks."""
 
 from collections.abc import Iterator
 from functools import cached_property, partial
@@ -27,57 +27,57 @@ _BYTES_IN_MEMORY, _BYTES_ON_DISK = 48, 16
 
 
 class ShardedGraph:
-    """The edges of people in blocks, as CSR shards: one for each block of rows.
+    """Edges of a dataset in blocks, as CSR shards: one for each block of rows.
 
     Made by :func:`radius_graph`, found again by :meth:`open`.
 
     Args:
         store (Store): The folder.
-        manifest (dict): What it says about itself.
-        people (ShardedDataset): Whose graph it is.
-        tasks (TaskCount, optional): What the search that made it did.
+        manifest (dict): Its manifest.
+        dataset (ShardedDataset): The nodes.
+        tasks (TaskCount, optional): Tasks of the search that made it.
     """
 
     def __init__(
         self,
         store: Store,
         manifest: dict[str, Any],
-        people: ShardedDataset,
+        dataset: ShardedDataset,
         tasks: TaskCount | None = None,
     ) -> None:
         self.store, self.manifest = store, manifest
-        self.people = people
+        self.dataset = dataset
         self.tasks = TaskCount(0, 0) if tasks is None else tasks
 
     @classmethod
     def open(
-        cls, path: str | PathLike[str], people: ShardedDataset | None = None
+        cls, path: str | PathLike[str], dataset: ShardedDataset | None = None
     ) -> "ShardedGraph":
         """Opens what :func:`radius_graph` made.
 
         Args:
             path (str or PathLike): The folder, or a URL that fsspec knows.
-            people (ShardedDataset, optional): Whose graph it is.
-                (default: as the folder says)
+            dataset (ShardedDataset, optional): The nodes.
+                (default: the one that the manifest names)
         """
         store = Store(path)
         manifest = store.manifest(_KIND)
-        if people is None:
-            people = ShardedDataset.open(manifest["people"])
-        if people.contents != manifest["people_contents"]:
-            msg = f"'{store.url}' must be the graph of these people"
-            raise ValueError(f"{msg} (got one of others). Call 'radius_graph' again")
-        return cls(store, manifest, people)
+        if dataset is None:
+            dataset = ShardedDataset.open(manifest["dataset"])
+        if dataset.contents != manifest["dataset_contents"]:
+            msg = f"'{store.url}' must be the graph of this dataset"
+            raise ValueError(f"{msg} (got one of another). Call 'radius_graph' again")
+        return cls(store, manifest, dataset)
 
     def __repr__(self) -> str:
         return (
-            f"{type(self).__name__}(num_people={self.people.num_people}, "
+            f"{type(self).__name__}(num_samples={self.dataset.num_samples}, "
             f"num_edges={self.num_edges}, tau={self.tau:g})"
         )
 
     @cached_property
     def contents(self) -> str:
-        """A fingerprint of the graph and its people, by the SHA-256 of their files."""
+        """Fingerprint of the graph and its dataset, by the SHA-256 of their files."""
         return contents_of(self.manifest)
 
     @property
@@ -104,13 +104,13 @@ class ShardedGraph:
             ``edge_index`` and ``sq_dist`` as :func:`~pyg_glif.fair_radius_graph` has
             them, sorted by row and column.
         """
-        people = self.people
-        place = np.empty(people.num_people, dtype=np.int64)
-        for block, start in enumerate(people.starts[:-1]):
-            part = people.place(block)
+        dataset = self.dataset
+        place = np.empty(dataset.num_samples, dtype=np.int64)
+        for block, start in enumerate(dataset.starts[:-1]):
+            part = dataset.place(block)
             place[start : start + len(part)] = part
         rows, cols, sqs = [], [], []
-        for block, start in enumerate(people.starts[:-1]):
+        for block, start in enumerate(dataset.starts[:-1]):
             ptr, col, sq = self.shard(block)
             rows.append(np.repeat(place[start : start + len(ptr) - 1], np.diff(ptr)))
             cols.append(place[col])
@@ -123,7 +123,7 @@ class ShardedGraph:
 
 @without_autocast()
 def radius_graph(
-    people: ShardedDataset,
+    dataset: ShardedDataset,
     tau: float,
     *,
     out: str | PathLike[str],
@@ -133,14 +133,14 @@ def radius_graph(
     address: str | None = None,
     progress: bool | None = None,
 ) -> ShardedGraph:
-    r"""Finds all pairs of people within fair distance ``tau``, exactly, block by block.
+    r"""Finds all pairs of samples within fair distance ``tau``, exactly, by blocks.
 
     The edges are those of :func:`~pyg_glif.fair_radius_graph`: the same rule decides
     in the same place of the code. A call that was stopped goes on where it was, files
     that were damaged are made anew.
 
     Args:
-        people (ShardedDataset): The people.
+        dataset (ShardedDataset): The samples.
         tau (float): Radius in units of the distance (not squared).
         out (str or PathLike): The folder to write, or a URL that fsspec knows.
         strategy (str, optional): As in :func:`~pyg_glif.fair_radius_graph`.
@@ -158,8 +158,8 @@ def radius_graph(
         >>> import tempfile, numpy as np
         >>> folder = tempfile.mkdtemp()
         >>> np.save(f"{folder}/rows.npy", np.array([[0.0], [1.0], [3.0]], "float32"))
-        >>> people = ShardedDataset.build(f"{folder}/people", f"{folder}/rows.npy")
-        >>> graph = radius_graph(people, tau=1.0, out=f"{folder}/graph")
+        >>> dataset = ShardedDataset.build(f"{folder}/data", f"{folder}/rows.npy")
+        >>> graph = radius_graph(dataset, tau=1.0, out=f"{folder}/graph")
         >>> graph.to_edges()
         (tensor([[0, 1],
                 [1, 0]]), tensor([1., 1.]))
@@ -167,28 +167,28 @@ def radius_graph(
     tau = check_scalar("tau", tau, minimum=0.0, allow_inf=True)
     check_choice("strategy", strategy, ("auto", "projected", "plain"))
     runner, store = as_engine(engine, address), Store(out)
-    store.check_out(_KIND, people.store.url)
-    rows, batch = people.sample()
-    width = width_for(people.frame, rows, tau, strategy)
+    store.check_out(_KIND, dataset.store.url)
+    rows, batch = dataset.sample()
+    width = width_for(dataset.frame, rows, tau, strategy)
     # Squared distances of another width may differ in their last digit.
-    settings = {"people": people.contents, "search": [tau, width], "format": FORMAT}
+    settings = {"dataset": dataset.contents, "search": [tau, width], "format": FORMAT}
     key = _fingerprints.of_plain(settings)
-    done = store.finished(key, partial(_files_of, store), people=people.store.url)
+    done = store.finished(key, partial(_files_of, store), dataset=dataset.store.url)
     if done is not None:
-        return ShardedGraph(store, done, people)
-    sample = sample_of(people.frame, rows, batch, people.num_people)
-    _check_room(people, sample, tau, store, runner.num_workers, memory_budget)
-    job = Job(people, store, key, tau, width)
+        return ShardedGraph(store, done, dataset)
+    sample = sample_of(dataset.frame, rows, batch, dataset.num_samples)
+    _check_room(dataset, sample, tau, store, runner.num_workers, memory_budget)
+    job = Job(dataset, store, key, tau, width)
     blocks, count = Search(job).run(runner, progress)
     content = {
-        "people": people.store.url,
-        "people_contents": people.contents,
+        "dataset": dataset.store.url,
+        "dataset_contents": dataset.contents,
         "tau": tau,
         "blocks": blocks,
     }
     manifest = store.finish(_KIND, key, content)
     store.child("work").clear()
-    return ShardedGraph(store, manifest, people, count)
+    return ShardedGraph(store, manifest, dataset, count)
 
 
 def _files_of(store: Store, manifest: dict[str, Any]) -> Iterator[Located]:
@@ -200,7 +200,7 @@ def _files_of(store: Store, manifest: dict[str, Any]) -> Iterator[Located]:
 
 
 def _check_room(
-    people: ShardedDataset,
+    dataset: ShardedDataset,
     sample: Any,
     tau: float,
     store: Store,
@@ -209,10 +209,10 @@ def _check_room(
 ) -> None:
     """Raises if the edges that a sample makes likely would not fit."""
     expected = sample.most_edges(tau)
-    largest = max(block["count"] for block in people.manifest["blocks"])
+    largest = max(block["count"] for block in dataset.manifest["blocks"])
     blocks = 2 * num_workers * largest
-    workspace = blocks * 4 * people.num_features + num_workers * 2**26
-    share = num_workers * largest / people.num_people
+    workspace = blocks * 4 * dataset.num_features + num_workers * 2**26
+    share = num_workers * largest / dataset.num_samples
     needed = expected * min(1.0, share) * _BYTES_IN_MEMORY + workspace
     if budget is None:
         budget = int(_BUDGET_SHARE * available_memory(torch.device("cpu")))

@@ -1,4 +1,4 @@
-"""People in blocks on disk: the rows, in an order in which neighbours meet."""
+"""A dataset in blocks on disk, in an order that keeps neighbors together."""
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property, partial
@@ -19,14 +19,14 @@ from pyg_glif.distributed._build import KIND, Building
 from pyg_glif.distributed._inputs import Table, as_files
 from pyg_glif.distributed._store import FORMAT, Located, Store, contents_of
 from pyg_glif.distributed.engine import Engine, as_engine
-from pyg_glif.graph.blocks import Block, Frame, as_distance, sample_of
+from pyg_glif.graph.blocks import Block, Frame, PairSample, as_distance, sample_of
 from pyg_glif.registry import build as build_kind, describe
 
 _FEWEST_PAIRS = 8  # of the sample within a radius, to tell a degree from
 
 
 class ShardedDataset:
-    """People in blocks on disk, in k-d order: as many as the disk holds.
+    """A dataset in blocks on disk, in k-d order: as large as the disk.
 
     Made by :meth:`build`, found again by :meth:`open`. Every file is checked against
     the SHA-256 in the manifest before it is used.
@@ -35,8 +35,8 @@ class ShardedDataset:
         >>> import tempfile, numpy as np
         >>> folder = tempfile.mkdtemp()
         >>> rows = np.random.default_rng(0).normal(size=(500, 8)).astype("float32")
-        >>> ShardedDataset.build(f"{folder}/people", rows)
-        ShardedDataset(num_people=500, num_features=8, num_blocks=1)
+        >>> ShardedDataset.build(f"{folder}/data", rows)
+        ShardedDataset(num_samples=500, num_features=8, num_blocks=1)
     """
 
     def __init__(self, store: Store, manifest: dict[str, Any]) -> None:
@@ -67,7 +67,7 @@ class ShardedDataset:
         address: str | None = None,
         progress: bool | None = None,
     ) -> "ShardedDataset":
-        r"""Puts people into blocks in k-d order.
+        r"""Puts rows into blocks in k-d order.
 
         Rows are read twice and written twice; memory holds a block for each worker.
         What was built before from the same contents of files, distance and settings is
@@ -82,14 +82,14 @@ class ShardedDataset:
                 with a matrix each; ``*`` stands for any name. A matrix in memory is
                 written to such a file in ``out`` first. Every call reads them once to
                 tell whether they are those of before.
-            features (str or sequence of str, optional): Columns that say who is
-                similar, or one column of lists. (default: all numbers)
-            id (str, optional): Column that tells people apart, whole numbers or
-                texts. (default: their position)
+            features (str or sequence of str, optional): Columns of the distance, or
+                one column of lists. (default: all numbers)
+            id (str, optional): Column of unique ids, whole numbers or texts.
+                (default: the position of a row)
             batch (str, optional): Column with graph numbers; no edge joins two.
             distance (FairDistance, optional): A distance with an embedding.
                 (default: Euclidean)
-            block_rows (int, optional): People in a block, about.
+            block_rows (int, optional): Samples in a block, about.
                 (default: 48 MiB of coordinates)
             engine (Engine or str, optional): Where the work is done: ``"process"``,
                 ``"ray"`` or an engine. (default: Ray if this process is connected to
@@ -103,7 +103,7 @@ class ShardedDataset:
         table = Table.open("rows", rows, features, id, batch)
         distance = as_distance(distance)
         if not distance.is_embedding:
-            msg = "'distance' must have an embedding to search people in blocks"
+            msg = "'distance' must have an embedding to search blocks"
             raise TypeError(f"{msg} (got {type(distance).__name__})")
         if table.num_rows == 0:
             raise ValueError("'rows' must hold at least one row (got none)")
@@ -124,7 +124,7 @@ class ShardedDataset:
 
     def __repr__(self) -> str:
         return (
-            f"{type(self).__name__}(num_people={self.num_people}, "
+            f"{type(self).__name__}(num_samples={self.num_samples}, "
             f"num_features={self.num_features}, num_blocks={self.num_blocks})"
         )
 
@@ -134,18 +134,18 @@ class ShardedDataset:
         return contents_of(self.manifest)
 
     @property
-    def num_people(self) -> int:
-        """How many people there are."""
-        return int(self.manifest["num_people"])
+    def num_samples(self) -> int:
+        """Number of samples."""
+        return int(self.manifest["num_samples"])
 
     @property
     def num_features(self) -> int:
-        """Coordinates of each."""
+        """Number of coordinates."""
         return int(self.manifest["num_features"])
 
     @property
     def num_blocks(self) -> int:
-        """Blocks they are in."""
+        """Number of blocks."""
         return len(self.manifest["blocks"])
 
     @property
@@ -155,13 +155,13 @@ class ShardedDataset:
 
     @cached_property
     def starts(self) -> NDArray[np.int64]:  # [num_blocks + 1]
-        """Number of the first person of each block, in k-d order."""
+        """Number of the first sample of each block, in k-d order."""
         counts = [block["count"] for block in self.manifest["blocks"]]
         return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 
     @cached_property
     def frame(self) -> Frame:
-        """What all blocks have in common."""
+        """Center, scale and directions that all blocks share."""
         files = self.manifest["files"]
         centre = files["centre"]
         return Frame(
@@ -172,7 +172,7 @@ class ShardedDataset:
 
     @property
     def largest(self) -> float:
-        """A norm that nobody's coordinates exceed, in the frame."""
+        """Bound on the norms of all points, in the frame."""
         return max(float(block["largest"]) for block in self.manifest["blocks"])
 
     @cached_property
@@ -184,33 +184,29 @@ class ShardedDataset:
             for name, file in self.manifest["files"]["distance"].items()
         }
         try:
-            found: FairDistance = build_kind("distance", record, state=state)
+            distance: FairDistance = build_kind("distance", record, state=state)
         except LookupError as error:
             msg = "'distance' must be of a registered class to be found again"
             raise ValueError(f"{msg} (got {record['kind']})") from error
-        return found
+        return distance
 
     def sample(self) -> tuple[Tensor, Tensor | None]:
-        """Coordinates and graph numbers of some people, evenly over the input."""
+        """Coordinates and graph numbers of some samples, evenly over the input."""
         files = self.manifest["files"]
         batch = files["sample_batch"]
         rows = self.store.tensor(files["sample"])
         return rows, None if batch is None else self.store.tensor(batch)
 
     def suggest_tau(self, degree: float) -> float:
-        """A radius at which people have about so many neighbours, from a sample.
+        """Radius at which samples have about ``degree`` neighbors, from some of them.
 
         Args:
-            degree (float): Neighbours each, on average.
+            degree (float): Neighbors each, on average.
         """
         check_scalar("degree", degree, above=0.0)
         rows, batch = self.sample()
-        pairs = sample_of(self.frame, rows, batch, self.num_people)
-        rank = pairs.rank(degree * self.num_people)
-        if rank < _FEWEST_PAIRS:
-            msg = "'tau' must be given where a sample has too few pairs that near"
-            raise ValueError(f"{msg} (got {rank} for degree {degree:g})")
-        return pairs.radius(degree * self.num_people)
+        pairs = sample_of(self.frame, rows, batch, self.num_samples)
+        return radius_for_degree(pairs, degree, self.num_samples)
 
     def boxes(self) -> Tensor:  # [num_blocks, 2, B]
         """Boxes around the blocks, in bound coordinates."""
@@ -233,12 +229,12 @@ class ShardedDataset:
         return Block(w, record["leaf"], batch, read)
 
     def place(self, number: int) -> NDArray[np.int64]:
-        """Positions in the input of the people of a block."""
+        """Positions in the input of the samples of a block."""
         files = self.manifest["blocks"][number]["files"]
         return self.store.child("blocks").load(files["place"])
 
     def batch(self, number: int) -> Tensor | None:
-        """Graph numbers of the people of a block."""
+        """Graph numbers of the samples of a block."""
         files = self.manifest["blocks"][number]["files"]
         if "batch" not in files:
             return None
@@ -246,20 +242,28 @@ class ShardedDataset:
 
     @property
     def id_column(self) -> str | None:
-        """What the column with ids is called, if there is one."""
-        found: str | None = self.manifest["id"]
-        return found
+        """Name of the column with ids, if there is one."""
+        name: str | None = self.manifest["id"]
+        return name
 
     def ids(self) -> Iterator[tuple[int, NDArray[Any]]]:
         """Ids in the order of the input, some at a time, and where they start."""
-        for one in self.manifest["ids"]:
-            ids = self.store.child("ids").load(one["file"])
-            yield one["first"], ids
+        for part in self.manifest["ids"]:
+            yield part["first"], self.store.child("ids").load(part["file"])
 
     def check(self) -> None:
         """Raises :class:`~pyg_glif.errors.DamagedFileError` if a file is damaged."""
         for folder, record in _files_of(self.store, self.manifest):
             folder.check(record)
+
+
+def radius_for_degree(pairs: PairSample, degree: float, num_samples: int) -> float:
+    """Radius at which samples have ``degree`` neighbors, from sampled pairs."""
+    rank = pairs.rank(degree * num_samples)
+    if rank < _FEWEST_PAIRS:
+        msg = "'tau' must be given where a sample has too few pairs that near"
+        raise ValueError(f"{msg} (got {rank} for degree {degree:g})")
+    return pairs.radius(degree * num_samples)
 
 
 def _files_of(store: Store, manifest: dict[str, Any]) -> Iterator[Located]:
@@ -277,9 +281,9 @@ def _files_of(store: Store, manifest: dict[str, Any]) -> Iterator[Located]:
 
 
 def _fingerprint(distance: FairDistance) -> list[Any]:
-    """All that coordinates depend on, apart from rows."""
+    """Fingerprint of a distance."""
     try:
-        told: Any = describe(distance)
+        spec: Any = describe(distance)
     except TypeError:
-        told = uuid4().hex  # code of others: the same name may be another distance
-    return [told, _fingerprints.of_tensors(distance.state_dict())]
+        spec = uuid4().hex  # user code: the same name may be another distance
+    return [spec, _fingerprints.of_tensors(distance.state_dict())]

@@ -20,7 +20,7 @@ from pyg_glif._utils.validation import (
     check_scalar,
 )
 from pyg_glif.distributed._checkpoints import Checkpoints
-from pyg_glif.distributed._communicator import Member
+from pyg_glif.distributed._communicator import Communicator
 from pyg_glif.distributed._inputs import are_paths, as_files
 from pyg_glif.distributed._outputs import outputs_table, write_blocks, write_outputs
 from pyg_glif.distributed._partition import Shard, part_of
@@ -29,8 +29,9 @@ from pyg_glif.distributed.engine import Engine, as_engine
 from pyg_glif.distributed.graph import ShardedGraph
 from pyg_glif.distributed.sharded_dataset import ShardedDataset
 from pyg_glif.graph.weights import decay_of
-from pyg_glif.links import Link, dual_of_people, outputs_of_people
+from pyg_glif.links import Link
 from pyg_glif.registry import describe
+from pyg_glif.smoothing import Smoother
 from pyg_glif.solvers import CG, SolveStatus
 from pyg_glif.typing import Normalization
 
@@ -40,7 +41,7 @@ _BYTES_PER_EDGE = 32  # of a part, in memory
 
 @dataclass(frozen=True, eq=False)
 class ShardedSolution:
-    """Fair outputs on disk, with the evidence for them.
+    """Fair outputs on disk, with their certificate.
 
     ``status``, ``num_iter``, ``residual``, ``error_bound`` and ``solver`` are those of
     a :class:`~pyg_glif.solvers.Solution`: the residual was recomputed from its
@@ -48,7 +49,7 @@ class ShardedSolution:
 
     Args:
         store (Store): The folder.
-        manifest (dict): What it says about itself.
+        manifest (dict): Its manifest.
     """
 
     store: Store
@@ -87,7 +88,7 @@ class ShardedSolution:
 
     @property
     def solver(self) -> str:
-        """What did the work."""
+        """Name of the solver."""
         return str(self.manifest["solution"]["solver"])
 
     @property
@@ -145,7 +146,7 @@ def smooth(
     r"""Smooths outputs over a graph in shards: :math:`(I + \lambda L)^{-1} \hat y`.
 
     Every worker holds the rows of consecutive blocks and runs the solver of
-    :func:`~pyg_glif.glif_smooth`; before a product it fetches the rows of neighbours
+    :func:`~pyg_glif.glif_smooth`; before a product it fetches the rows of neighbors
     that others hold. If a worker is lost, all go on from the last checkpoint. A call
     that was stopped goes on from there, too; one with the same contents of files, graph
     and settings uses what was solved before.
@@ -153,15 +154,15 @@ def smooth(
     Args:
         graph (ShardedGraph): The graph.
         y_hat (str, sequence of str or array-like): The model's outputs: Parquet files
-            with the ids of the people in any order, or ``.npy`` files, or an array in
-            memory, in the order of the people.
-        lam (float): Strength; zero changes nothing. (default: :obj:`1.0`)
+            with the ids of the samples in any order, or ``.npy`` files, or an array in
+            memory, in the order of the dataset.
+        lam (float): Smoothing weight; zero returns the outputs. (default: :obj:`1.0`)
         out (str or PathLike): The folder to write, or a URL that fsspec knows. Fair
-            outputs are Parquet files in the order of the people's rows, with their
-            ids. One call at a time may write to it.
+            outputs are Parquet files in the order of the input, with ids. One call at a
+            time may write to it.
         outputs (str or sequence of str, optional): Columns with the outputs.
             (default: all numbers)
-        id (str, optional): Column with the ids. (default: as in the people's rows)
+        id (str, optional): Column with the ids. (default: as in the dataset)
         theta (float, optional): Decay of the weights.
             (default: as :class:`~pyg_glif.GLIFPostProcessor` has it)
         normalization (str, optional): :obj:`None`, ``"density"`` or ``"nrw"``, which
@@ -181,8 +182,8 @@ def smooth(
         >>> from pyg_glif.distributed import ShardedDataset, radius_graph
         >>> folder = tempfile.mkdtemp()
         >>> rows = np.array([[0.0], [1.0], [3.0]], "float32")
-        >>> people = ShardedDataset.build(f"{folder}/people", rows)
-        >>> graph = radius_graph(people, tau=1.0, out=f"{folder}/graph")
+        >>> dataset = ShardedDataset.build(f"{folder}/data", rows)
+        >>> graph = radius_graph(dataset, tau=1.0, out=f"{folder}/graph")
         >>> y_hat = np.array([0.0, 3.0, 5.0], "float32")
         >>> fair = smooth(graph, y_hat, lam=1.0, theta=0.0, out=f"{folder}/fair")
         >>> fair.status.name, fair.value.round(decimals=4)
@@ -198,11 +199,11 @@ def smooth(
     if theta is not None:
         theta = check_scalar("theta", theta, minimum=0.0)
     decay = float(decay_of(theta, graph.tau))
-    people, store = graph.people, Store(out)
+    dataset, store = graph.dataset, Store(out)
     runner = as_engine(engine, address)
-    store.check_out(_KIND, people.store.url, graph.store.url)
+    store.check_out(_KIND, dataset.store.url, graph.store.url)
     files = as_files("y_hat", y_hat, store, _KIND)
-    table = outputs_table(people, files, outputs, id)
+    table = outputs_table(dataset, files, outputs, id)
     contents = table.contents()
     flat = table.width == 1 and (are_paths(y_hat) or np.ndim(y_hat) == 1)
     settings = {
@@ -218,15 +219,15 @@ def smooth(
     if found is not None:
         return ShardedSolution(store, found)
     work = store.child("work")
-    columns = write_blocks(people, table, contents, work, key, progress)
+    columns = write_blocks(dataset, table, contents, work, key, progress)
     parts = _parts(graph, runner.num_workers)
     mapped = _too_large(graph, runner)
     job = _Job(
         graph, store, key, lam, decay, normalization, link, solver, parts, mapped,
         checkpoint_every,
     )  # fmt: skip
-    reports = runner.together(_solve, [job] * (len(parts) - 1))
-    written = list(write_outputs(people, store, columns, key, progress))
+    reports = runner.run_group(_solve, [job] * (len(parts) - 1))
+    written = list(write_outputs(dataset, store, columns, key, progress))
     content = {
         "graph": graph.store.url,
         "graph_contents": graph.contents,
@@ -238,7 +239,7 @@ def smooth(
         "flat": flat,
         "solution": reports[0],
         "parts": [one["part"] for one in reports],
-        "fit": _fit_records(store, people, key),
+        "fit": _fit_records(store, dataset, key),
         "files": written,
     }
     manifest = store.finish(_KIND, key, content)
@@ -259,7 +260,7 @@ def _files_of(store: Store, manifest: dict[str, Any]) -> Iterator[Located]:
 
 @dataclass(frozen=True, eq=False)
 class _Job:
-    """What all parts of a solve have in common."""
+    """Settings that all parts of a solve share."""
 
     graph: ShardedGraph
     store: Store
@@ -275,10 +276,10 @@ class _Job:
 
 
 def _parts(graph: ShardedGraph, num_parts: int) -> list[int]:
-    """Consecutive blocks for each part, with about as many people and edges."""
+    """Consecutive blocks for each part, with about as many samples and edges."""
     blocks = graph.manifest["blocks"]
-    people = np.diff(graph.people.starts)
-    cost = np.array([one["num_edges"] for one in blocks]) + 32.0 * people
+    dataset = np.diff(graph.dataset.starts)
+    cost = np.array([one["num_edges"] for one in blocks]) + 32.0 * dataset
     num_parts = min(num_parts, len(blocks))
     done = np.concatenate([[0.0], cost.cumsum()]) / cost.sum()
     cuts = [0]
@@ -294,20 +295,20 @@ def _too_large(graph: ShardedGraph, engine: Engine) -> bool:
     return size > 0.5 * available_memory(torch.device("cpu"))
 
 
-def _solve(member: Member, job: _Job) -> dict[str, Any]:
-    """Solves one part with the others, and writes its people's outputs."""
-    graph, people = job.graph, job.graph.people
+def _solve(member: Communicator, job: _Job) -> dict[str, Any]:
+    """Solves one part with the others, and writes its outputs."""
+    graph, dataset = job.graph, job.graph.dataset
     cuts = np.array(job.parts)
     blocks = range(int(cuts[member.rank]), int(cuts[member.rank + 1]))
-    starts = people.starts[cuts]
+    starts = dataset.starts[cuts]
 
     def reader(block: int) -> Callable[[], Shard]:
         return lambda: graph.shard(block)
 
-    parts = [people.batch(block) for block in blocks]
+    parts = [dataset.batch(block) for block in blocks]
     some = [part for part in parts if part is not None]
     work, fit = job.store.child("work"), job.store.child("fit")
-    checkpoints = Checkpoints(work, job.key, job.every, member, blocks, people.starts)
+    checkpoints = Checkpoints(work, job.key, job.every, member, blocks, dataset.starts)
     op = part_of(
         member,
         [reader(block) for block in blocks],
@@ -320,15 +321,14 @@ def _solve(member: Member, job: _Job) -> dict[str, Any]:
     )
     records = [work.own(f"y.{block:05d}.json", job.key) for block in blocks]
     y = torch.cat([work.tensor(one["file"]) for one in records])
-    eta = dual_of_people(job.link, y)
-    alone = op.deg == 0
+    smoother = Smoother(job.lam, link=job.link)
+    eta = smoother.to_dual(y)
     scaled = op.scaled_deg if job.normalization == "nrw" else None
     system = op.system(job.lam)
     solution = job.solver.solve(system, eta, checkpoints.latest())
     f = solution.value
-    value = outputs_of_people(job.link, f, y, alone)
-    value = y if job.lam == 0.0 else value
-    ends = np.cumsum([0, *(people.starts[b + 1] - people.starts[b] for b in blocks)])
+    value = smoother.from_dual(f, y, op.deg == 0)
+    ends = np.cumsum([0, *(dataset.starts[b + 1] - dataset.starts[b] for b in blocks)])
     for block, left, right in zip(blocks, ends[:-1], ends[1:], strict=True):
         arrays = {"f": f[left:right], "deg": op.deg[left:right]}
         if job.link is not None:
@@ -348,7 +348,7 @@ def _solve(member: Member, job: _Job) -> dict[str, Any]:
         "restarts": checkpoints.restarts,
         "lam_scale": float(scale) if scale.dim() == 0 else None,
         "part": {
-            "people": int(starts[member.rank + 1] - starts[member.rank]),
+            "samples": int(starts[member.rank + 1] - starts[member.rank]),
             "edges": op.num_edges,
             "halo": op.whole.num_halo,
             "sent": op.whole.num_sent,
@@ -357,9 +357,9 @@ def _solve(member: Member, job: _Job) -> dict[str, Any]:
 
 
 def _fit_records(
-    store: Store, people: ShardedDataset, key: str
+    store: Store, dataset: ShardedDataset, key: str
 ) -> list[dict[str, Any]]:
-    """The files of the solution in k-d order, which newcomers need."""
+    """Files of the solution in k-d order, for new samples."""
     fit = store.child("fit")
-    blocks = range(people.num_blocks)
+    blocks = range(dataset.num_blocks)
     return [fit.own(f"{block:05d}.json", key)["files"] for block in blocks]

@@ -26,18 +26,14 @@ from pyg_glif._utils.validation import (
 from pyg_glif.fit.display_features import DisplayFeatures
 from pyg_glif.fit.sample_info import SampleInfo, check_ids
 from pyg_glif.fit.settings import FitSettings
-from pyg_glif.functional import smooth_outputs
 from pyg_glif.graph import KNNIndex, RadiusIndex, SimilarityGraph
 from pyg_glif.laplacian import LaplacianOperator
-from pyg_glif.links import dual_of_people
-from pyg_glif.solvers import (
-    Auto,
-    Noise,
-    NoiseRoot,
-    Solution,
-    edge_shares,
-    noise_root,
-)
+from pyg_glif.links import dual_of
+from pyg_glif.methods import Noise
+from pyg_glif.methods.group_balance import edge_shares, solve_balanced
+from pyg_glif.methods.smoothing_std import NoiseRoot, noise_root
+from pyg_glif.smoothing import Smoother
+from pyg_glif.solvers import Solution
 
 # Names of columns, None if they were not in a frame.
 Names = tuple[Any, ...] | None
@@ -92,17 +88,13 @@ class Fit:
     ) -> "Fit":
         """Fit of samples whose graph is known, from the first guess ``x0``."""
         lap = settings.laplacian(graph) if lap is None else lap
-        groups = sample_info.groups
-        value, solution = smooth_outputs(
-            lap,
-            settings.strength(y_hat),
-            y_hat,
-            settings.solver,
-            settings.link,
-            x0,
-            None if groups is None else groups.code,
-            precision=sample_info.precision,
-        )
+        smoother, groups = settings.smoother, sample_info.groups
+        eta, precision = smoother.to_dual(y_hat), sample_info.precision
+        if groups is None:
+            solution = smoother.solve_dual(lap, eta, precision=precision, x0=x0)
+        else:
+            solution = solve_balanced(smoother, lap, eta, groups.code, x0=x0)
+        value = smoother.from_dual(solution.value, y_hat, lap.deg == 0)
         lap = balanced(lap, sample_info, solution)
         return cls(settings, x, y_hat, graph, lap, value, solution, names, sample_info)
 
@@ -218,8 +210,8 @@ class Fit:
         std = self.sample_info.y_std
         if std is None:
             std = torch.ones(len(self.x), dtype=torch.float64, device=self.x.device)
-        lam = self.settings.strength(self.x)
-        return noise_root(self.lap, lam, Auto(), Noise(), std, self.precision)
+        smoother = Smoother(self.settings.lam)
+        return noise_root(smoother, self.lap, Noise(), std, self.precision)
 
     @cached_property
     def index(self) -> RadiusIndex | KNNIndex:
@@ -268,7 +260,7 @@ class Fit:
         """
         link, eps = self.settings.link, torch.finfo(y_fair.dtype).eps
         value = y_fair.double()
-        eta = dual_of_people(link, value)
+        eta = dual_of(link, value)
         bound = self.solution.error_bound.double().reshape(eta.shape[1:])
         half = bound + eps * eta.abs()
         low, high = eta - half, eta + half

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from pyg_glif._utils.arrays import to_tensor
+from pyg_glif._utils.decisions import decisions
 from pyg_glif._utils.validation import check_finite, check_scalar
 
 # Pairs whose outputs are held at once.
@@ -110,10 +111,7 @@ def _difference(a: Tensor, b: Tensor, threshold: float | None) -> Tensor:  # -> 
     """Differences of pairs of outputs, or of the decisions that follow."""
     # 'reshape(len(y), -1)' fails for zero rows.
     a, b = (y.double().unsqueeze(1).flatten(1) for y in (a, b))
-    several = a.size(1) > 1
     if threshold is None:
         gap = (a - b).abs().sum(1)
-        return gap / 2.0 if several else gap
-    if several:
-        return (a.argmax(1) != b.argmax(1)).double()
-    return ((a > threshold) != (b > threshold))[:, 0].double()
+        return gap / 2.0 if a.size(1) > 1 else gap
+    return (decisions(a, threshold) != decisions(b, threshold)).double()

@@ -236,7 +236,7 @@ def _rebuilt(
     info.check(len(y_hat))
     numbers = (header[name] for name in ("tau", "theta", "decay"))
     settings = FitSettings.of(params, *numbers)
-    settings.to_dual(y_hat)  # refuses outputs that a fit would have refused
+    settings.smoother.to_dual(y_hat)  # refuses outputs that a fit would have refused
     graph = SimilarityGraph(
         tensors["edge_index"].long(),
         tensors["sq_dist"],
@@ -247,7 +247,7 @@ def _rebuilt(
     )
     features, outputs = (_names(names) for names in header["names"])
     lap = settings.laplacian(graph)
-    y_fair = settings.from_dual(solution.value, y_hat, lap.deg)
+    y_fair = settings.smoother.from_dual(solution.value, y_hat, lap.deg == 0)
     lap = balanced(lap, info, solution)
     names = features, outputs
     return Fit(settings, x, y_hat, graph, lap, y_fair, solution, names, info)

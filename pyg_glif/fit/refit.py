@@ -11,7 +11,8 @@ from pyg_glif.fit.settings import FitSettings
 from pyg_glif.fit.transform_info import update
 from pyg_glif.graph import SimilarityGraph
 from pyg_glif.laplacian import LaplacianOperator
-from pyg_glif.solvers import Auto, smooth
+from pyg_glif.solvers import Auto
+from pyg_glif.solvers.implicit import smooth
 
 
 def fit_samples(
@@ -23,7 +24,7 @@ def fit_samples(
     graph: SimilarityGraph | None = None,
 ) -> Fit:
     """Searches the neighbors of all samples, unless known, and smooths outputs."""
-    settings.to_dual(y_hat)  # refuses bad outputs before the search
+    settings.smoother.to_dual(y_hat)  # refuses bad outputs before the search
     if graph is None:
         graph = settings.search(x)
     elif settings.k is not None:
@@ -42,7 +43,9 @@ def extend(fit: Fit, x: Tensor, y_hat: Tensor, sample_info: SampleInfo) -> Fit:
     # With k, the nearest of fitted samples change, too.
     graph = _extended_graph(fit, x) if settings.k is None else settings.search(x_all)
     # The inductive step is the natural first guess for samples to add.
-    guess = settings.to_dual(update(fit, x, y_hat, sample_info.y_std).value).double()
+    guess = settings.smoother.to_dual(
+        update(fit, x, y_hat, sample_info.y_std).value
+    ).double()
     start, y_hat = torch.cat([fit.f, guess]), torch.cat([fit.y_hat, y_hat])
     info = fit.sample_info.concat(sample_info)
     return Fit.solve(settings, x_all, y_hat, graph, fit.names, info, start)
@@ -60,7 +63,7 @@ def _extended_graph(fit: Fit, x: Tensor) -> SimilarityGraph:
     # By row, then by column, as a search returns edges.
     order = (edges[0] * size + edges[1]).argsort()
     edges, sq_dist = edges[:, order], sq_dist[order]
-    return SimilarityGraph._found(edges, sq_dist, size, settings.tau)
+    return SimilarityGraph.from_sorted(edges, sq_dist, size, settings.tau)
 
 
 def forget(fit: Fit, removed: Tensor) -> Fit:  # [N] bool
@@ -108,7 +111,7 @@ def _corrected(
     edge = affected.index_select(0, row).nonzero().flatten()
     i, j = row[edge], col[edge]
     t = fit.settings.lam * lap.lam_scale * lap.off_diagonal[edge]
-    eta = fit.settings.to_dual(y_hat[affected]).double()
+    eta = fit.settings.smoother.to_dual(y_hat[affected]).double()
     residual = own.unsqueeze(1) * (eta - f[affected])
     place, inside = affected.cumsum(0) - 1, affected[j]
     pull = t.unsqueeze(1) * (f[i] - f[j])
@@ -131,4 +134,4 @@ def _reduced_graph(fit: Fit, kept: Tensor) -> SimilarityGraph:  # [N] bool
     for end, out in zip(ends, edges, strict=True):
         torch.index_select(number, 0, end.index_select(0, keep), out=out)
     sq_dist, size = fit.graph.sq_dist.index_select(0, keep), int(kept.sum())
-    return SimilarityGraph._found(edges, sq_dist, size, fit.settings.tau)
+    return SimilarityGraph.from_sorted(edges, sq_dist, size, fit.settings.tau)

@@ -1,6 +1,5 @@
 """Parameters of a fit, with the radius and the decay in use."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -19,7 +18,8 @@ from pyg_glif.fit._inductive import Ties
 from pyg_glif.graph import SimilarityGraph, edge_weights, local_weights
 from pyg_glif.graph.weights import DECAY
 from pyg_glif.laplacian import LaplacianOperator
-from pyg_glif.links import Link, dual_of_people, outputs_of_people
+from pyg_glif.links import Link
+from pyg_glif.smoothing import Smoother
 from pyg_glif.solvers import Auto, Solver
 from pyg_glif.typing import Normalization
 
@@ -84,22 +84,15 @@ class FitSettings:
             params=params,
         )
 
-    def to_dual(self, y: Tensor) -> Tensor:  # [N] or [N, C] -> [N, C]
-        """Dual coordinates as a block of columns, in the precision of ``y``."""
-        return dual_of_people(self.link, y).reshape(len(y), math.prod(y.shape[1:]))
-
-    def from_dual(self, eta: Tensor, y: Tensor, deg: Tensor) -> Tensor:
-        """Outputs with the shape and precision of those before, ``y``.
-
-        Samples of degree zero, and all where ``lam`` is zero, keep theirs.
-        """
-        eta = eta.to(y.dtype).reshape(y.shape)
-        kept = torch.ones_like(deg, dtype=torch.bool) if self.lam == 0 else deg == 0
-        return outputs_of_people(self.link, eta, y, kept)
-
-    def strength(self, like: Tensor) -> Tensor:
-        """``lam`` as a float64 tensor on the device of ``like``."""
-        return torch.tensor(self.lam, dtype=torch.float64, device=like.device)
+    @property
+    def smoother(self) -> Smoother:
+        """Strength, Laplacian, link and solver in one object."""
+        return Smoother(
+            self.lam,
+            normalization=self.normalization,
+            link=self.link,
+            solver=self.solver,
+        )
 
     def search(self, x: Tensor) -> SimilarityGraph:
         """Similarity graph of ``x``, without the coordinates behind it."""

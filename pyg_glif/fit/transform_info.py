@@ -11,7 +11,9 @@ from pyg_glif.fit._knn_update import Pairs, scales
 from pyg_glif.fit.certificate import Certificate, certificate_of
 from pyg_glif.fit.fit import Fit
 from pyg_glif.fit.fitted_neighbors import FittedNeighbors
-from pyg_glif.solvers import Auto, Solution, Uncertainty, smooth
+from pyg_glif.methods import Uncertainty
+from pyg_glif.solvers import Auto, Solution
+from pyg_glif.solvers.implicit import smooth
 
 # New samples whose pairs are held at once.
 _BLOCK = 1 << 14
@@ -97,9 +99,15 @@ def inductive_step(
     fit: Fit, lap: GroundedOperator, y: Tensor, own: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Outputs after one coordinate update, and the sums of weights behind them."""
-    total = own + fit.mu * lap.diagonal
-    eta = _pulled(fit, lap, y, own) / total.unsqueeze(1)
-    return fit.settings.from_dual(eta, y, lap.deg), total
+    value = fit.settings.smoother.update(
+        y,
+        lap.pull(fit.f),
+        lap.diagonal,
+        lam_scale=lap.lam_scale,
+        precision=own,
+        isolated=lap.deg == 0,
+    )
+    return value, own + fit.mu * lap.diagonal
 
 
 def solve_jointly(
@@ -115,11 +123,13 @@ def solve_jointly(
     if len(x_new) == 0:
         return update(fit, x_new, y_new, y_std, with_info=with_info)
     lap = beside(fit, x_new, groups, joint=True)
-    own, settings = own_weight(fit, y_std, len(x_new)), fit.settings
-    rhs = _pulled(fit, lap, y_new, own)
-    strength, precision = settings.strength(rhs), None if y_std is None else own
-    _, solution = smooth(lap, strength, rhs, settings.solver, precision=precision)
-    value = settings.from_dual(solution.value, y_new, lap.deg)
+    own, smoother = own_weight(fit, y_std, len(x_new)), fit.settings.smoother
+    rhs = smoother.to_dual(y_new).double() * own.unsqueeze(1)
+    rhs.addcmul_(fit.mu, lap.pull(fit.f))
+    strength, solver = smoother.strength(rhs), fit.settings.solver
+    precision = None if y_std is None else own
+    _, solution = smooth(lap, strength, rhs, solver, precision=precision)
+    value = smoother.from_dual(solution.value, y_new, lap.deg == 0)
     neighbors = _neighbors(fit, [lap.ties], len(x_new)) if with_info else None
     count = lap.num_neighbors.cpu()
     return TransformInfo(value, count, solution, neighbors=neighbors)
@@ -175,7 +185,7 @@ def inverse_row_of_new(fit: Fit, lap: GroundedOperator, total: Tensor) -> Soluti
 
 def _weights_of_outputs(fit: Fit, rhs: Tensor) -> Solution:
     """A solve to default accuracy, whatever the solver of the fit."""
-    lam, precision = fit.settings.strength(rhs), fit.precision
+    lam, precision = fit.settings.smoother.strength(rhs), fit.precision
     solution: Solution = smooth(fit.lap, lam, rhs, Auto(), precision=precision)[1]
     if precision is None:
         return solution
@@ -185,12 +195,6 @@ def _weights_of_outputs(fit: Fit, rhs: Tensor) -> Solution:
         value=solution.value * precision.unsqueeze(1),
         error_bound=solution.error_bound * precision.max(),
     )
-
-
-def _pulled(fit: Fit, lap: GroundedOperator, y_new: Tensor, own: Tensor) -> Tensor:
-    """New outputs in dual coordinates, plus the pull of fitted ones."""
-    eta = fit.settings.to_dual(y_new).double() * own.unsqueeze(1)
-    return eta.addcmul_(fit.mu, lap.pull(fit.f))
 
 
 def _tie_shares(

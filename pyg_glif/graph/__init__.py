@@ -1,4 +1,4 @@
-"""The similarity graph: exact searches, weights, annotators."""
+"""Similarity graphs: exact neighbor searches, edge weights, annotators."""
 
 from pyg_glif.graph.annotators import annotator_graph
 from pyg_glif.graph.knn import fair_knn_graph

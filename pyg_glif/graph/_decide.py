@@ -1,4 +1,4 @@
-"""What an edge is: the one place that decides.
+"""Decision whether a pair is an edge, in one place for all searches.
 
 A pair is an edge iff ``sqrt(sum((z_i - z_j)**2)) <= tau`` in float64, or, where a
 function gives the distance, iff what it returns is ``<= tau`` in its own precision.
@@ -45,8 +45,8 @@ def decide(
     """Keeps the edges among pairs ``(i, j)``.
 
     Args:
-        left: The points that ``i`` counts.
-        right: The points that ``j`` counts, with the same centre and scale.
+        left: The points that ``i`` refers to.
+        right: The points that ``j`` refers to, with the same centre and scale.
         i: First nodes of the pairs.
         j: Second nodes.
         sq: Squared distances of ``y``.
@@ -57,8 +57,8 @@ def decide(
         The kept ``i`` and ``j`` and their squared distances in the dtype of ``z``.
     """
     bound = right.bound(tau)
-    near = (sq <= bound + error).nonzero().view(-1)
-    i, j, sq, error = i[near], j[near], sq[near], error[near]
+    possible = (sq <= bound + error).nonzero().view(-1)
+    i, j, sq, error = i[possible], j[possible], sq[possible], error[possible]
     dtype, scale = right.z.dtype, right.scale
     if dtype == torch.float64:
         # Float32 products cannot give distances in float64: all that may be edges are
@@ -78,7 +78,7 @@ def decide(
 
 
 def called_within(dist: Tensor, tau: float) -> Tensor:
-    """Which distances that a function returned are within ``tau``."""
+    """Mask of distances from a function that are within ``tau``."""
     return dist <= tau
 
 
@@ -89,18 +89,18 @@ def edges_within(
     tau: float,
     z_right: Tensor | None = None,
 ) -> Tensor:  # [N, D], [2, E], [E] -> [E]
-    """Which edges of a search are edges at a smaller, finite ``tau`` as well.
+    """Mask of the edges of a search that are edges at a smaller, finite ``tau`` too.
 
     The answer is that of a search at ``tau``: pairs that the error of ``sq_dist``
     leaves open are evaluated again. ``z_right`` are the points that the second row of
-    ``edge_index`` counts, if they are others.
+    ``edge_index`` refers to, if they are another set.
     """
     dist = sq_dist.double().sqrt()
     keep = dist <= tau
     # The root halves relative errors; twice what is needed covers its own rounding.
     slack = sq_dist_error(sq_dist.dtype, z.size(1)) * tau
     unsure = (dist - tau).abs_() <= slack
-    # Squares that the dtype cannot hold to full precision tell nothing.
+    # Squares that the dtype cannot hold to full precision settle nothing.
     limits = torch.finfo(sq_dist.dtype)
     unsure |= (sq_dist < 2.0**30 * limits.tiny) | (sq_dist > limits.max)
     where = unsure.nonzero().view(-1)
@@ -112,7 +112,7 @@ def edges_within(
 
 
 def exact_distances(z: Tensor, i: Tensor, j: Tensor) -> Tensor:  # -> [K] float64
-    """For each pair the smallest ``tau`` at which it is an edge."""
+    """Smallest ``tau`` at which each pair is an edge."""
     parts = [least_distances(squares) for squares in _squares(z, z, i, j)]
     return torch.cat(parts) if parts else z.new_empty(0, dtype=torch.float64)
 
@@ -162,8 +162,8 @@ def least_distances(squares: Tensor) -> Tensor:  # [K, D] -> [K]
     """Distances, the smallest of those that usual orders of summation give.
 
     Float64 sums differ in their last bits with the order of summation. A radius
-    that somebody computed as the distance of a pair must include that pair, so it
-    is kept if torch's order, NumPy's or one term after another puts it within.
+    computed as the distance of a pair must include that pair, so the pair is kept if
+    torch's order, NumPy's or one term after another puts it within.
     """
     host = squares.cpu()
     array = host.numpy()

@@ -1,4 +1,4 @@
-"""Few coordinates that bound distances from below, and an order that packs them.
+"""Low-dimensional lower bounds on distances, and a k-d order of the points.
 
 For an orthonormal basis Q and the rest ``r = y - Q Q'y``, the triangle inequality
 gives ``|y_i - y_j|^2 >= |Q'y_i - Q'y_j|^2 + (|r_i| - |r_j|)^2``: the point
@@ -59,7 +59,7 @@ def bound_coordinates(points: Points, basis: Tensor) -> tuple[Tensor, float, flo
 
 
 def bound_errors(basis: Tensor, largest: float, rounding: float) -> tuple[float, float]:
-    """How far bound coordinates of points up to a norm may overstate a distance."""
+    """Factor and offset by which bound coordinates may overstate a distance."""
     gram = basis.mT.double() @ basis.double()
     gram.diagonal().sub_(1.0)
     factor = math.sqrt(1.0 + 2.0 * float(gram.square().sum().sqrt()))
@@ -67,7 +67,7 @@ def bound_errors(basis: Tensor, largest: float, rounding: float) -> tuple[float,
 
 
 def compact_order(w: Tensor, leaf_size: int) -> tuple[Tensor, int]:
-    """A permutation that puts neighbours into runs of equal length.
+    """Permutation that puts nearby points into runs of equal length.
 
     A balanced k-d tree built level by level: every run is cut at the median of its
     most spread coordinate. Returns the permutation and the length of a run.

@@ -1,4 +1,4 @@
-"""Who may be among the nearest, and in the end who is.
+"""Candidate pool of the exact k-nearest-neighbor search.
 
 A pool holds pairs whose squared distance lies between two bounds. Once k pairs of a
 point have upper bounds of at most u, none of its pairs with a lower bound above u is
@@ -13,7 +13,7 @@ from torch import Tensor
 
 _EPS = torch.finfo(torch.float32).eps
 _FEWEST = 1 << 16  # pairs that are gathered before bounds are made smaller
-_UNRESOLVED = 4  # times k pairs per point, from where on float32 bounds tell too little
+_UNRESOLVED = 4  # times k pairs per point: beyond this, float32 bounds are too loose
 
 #: Squared distances of pairs in float64, ``[P], [P] -> [P]``.
 Exact = Callable[[Tensor, Tensor], Tensor]
@@ -27,26 +27,26 @@ class Nearest(NamedTuple):
     sq: Tensor  # [P], squared distances
     error: Tensor  # [P], how far they may be off
     end: Tensor  # [Q], a point
-    pair: Tensor  # [Q], one of its pairs: the other is among its nearest
+    pair: Tensor  # [Q], one of its pairs: the other point is among its nearest
     tied: Tensor  # [Q], whether at the k-th distance, not nearer
     sq_kth: Tensor  # [N], float64, infinite where there are fewer than k
 
     @property
     def other(self) -> Tensor:  # [Q]
-        """Who is among the nearest of ``end``."""
+        """The neighbor of ``end`` in each entry."""
         return self.i[self.pair] + self.j[self.pair] - self.end
 
 
-class Pool:
+class CandidatePool:
     """Pairs that may be among the ``k`` nearest of an end.
 
     Args:
-        k: How many nearest.
-        upper: For each point a squared distance beyond which nobody is wanted; made
-            smaller in place as pairs are found.
+        k: Number of neighbors.
+        upper: Squared distance beyond which no neighbor of a point is wanted; lowered
+            in place as pairs are added.
         exact: Evaluates pairs; not needed if no pair has an error.
-        other: The same for the second points of pairs, if they are of another set,
-            whose nearest are not asked for; it stays as it is.
+        other: The same for the second points of pairs, if they are another set whose
+            neighbors are not asked for; it is not changed.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Pool:
         return self.upper, self.upper if self._other is None else self._other
 
     def add(self, i: Tensor, j: Tensor, sq: Tensor, error: Tensor) -> None:
-        """Takes pairs, best those alone that are wanted."""
+        """Adds pairs; passing them through :meth:`wanted` first saves memory."""
         self._parts.append((i, j, sq, error))
         self._added += self._parts[-1][0].numel()
         # In steps that grow with what is kept: ties may be many.
@@ -76,7 +76,7 @@ class Pool:
             self._shrink()
 
     def _shrink(self) -> None:
-        """Makes bounds smaller by what was found, and drops what is beyond them."""
+        """Lowers the bounds by the pairs held, and drops pairs beyond them."""
         i, j, sq, error = (torch.cat(part) for part in zip(*self._parts, strict=True))
         self._parts, self._added = [], 0
         self._lower(i, j, sq + error)
@@ -91,7 +91,7 @@ class Pool:
     def _refine(
         self, i: Tensor, j: Tensor, sq: Tensor, error: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Evaluates the pairs of which float32 products have told too little."""
+        """Evaluates the pairs whose float32 products are too inaccurate."""
         tiny = torch.finfo(sq.dtype).tiny
         which = (error > 8.0 * _EPS * sq + 2.0 * tiny).nonzero().view(-1)
         if self._exact is None or which.numel() == 0:
@@ -104,34 +104,34 @@ class Pool:
     def wanted(
         self, i: Tensor, j: Tensor, sq: Tensor, error: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Pairs that the bounds leave."""
+        """Pairs whose lower bound is within the bound of either end."""
         first, second = self.reach
         keep = (sq - error <= torch.maximum(first[i], second[j])).nonzero().view(-1)
         return i[keep], j[keep], sq[keep], error[keep]
 
     def _ends(self, i: Tensor, j: Tensor) -> tuple[Tensor, Tensor]:
-        """Points whose nearest are asked for, and their pairs."""
+        """Points whose neighbors are searched, and their pairs."""
         pair = torch.arange(i.numel(), device=i.device)
         if self._other is not None:
             return i, pair
         return torch.cat([i, j]), pair.repeat(2)
 
     def _lower(self, i: Tensor, j: Tensor, most: Tensor) -> None:
-        """Lowers the bounds to what so many pairs are known to be within."""
+        """Lowers each bound to the k-th smallest upper bound ``most`` of its pairs."""
         end, pair = self._ends(i, j)
         most = most[pair]
-        near = (most <= self.upper[end]).nonzero().view(-1)
-        kth = kth_smallest(end[near], most[near], self.k, self.upper.numel())
+        within = (most <= self.upper[end]).nonzero().view(-1)
+        kth = kth_smallest(end[within], most[within], self.k, self.upper.numel())
         torch.minimum(self.upper, loosened(kth), out=self.upper)
 
     def resolve(self, slack: float) -> Nearest:
-        """Decides; squares that differ by less than ``slack``, relatively, are tied."""
+        """Final neighbors; squares within a relative ``slack`` are tied."""
         self._shrink()
         i, j, sq, error = self._parts[0]
         end, pair = self._ends(i, j)
         least, most = (sq - error).clamp_(min=0.0), sq + error
-        near = (least[pair] <= self.upper[end]).nonzero().view(-1)
-        end, pair = end[near], pair[near]
+        within = (least[pair] <= self.upper[end]).nonzero().view(-1)
+        end, pair = end[within], pair[within]
         # With fewer than k lower bounds below the k-th, whatever is certainly below
         # it is nearer than the k-th nearest.
         lowest = kth_smallest(end, least[pair], self.k, self.upper.numel())
@@ -143,9 +143,9 @@ class Pool:
             value[which] = self._exact(i[which], j[which])
         rank = self.k - torch.bincount(end[sure], minlength=self.upper.numel())
         kth = kth_smallest(end[~sure], value[pair[~sure]], rank, self.upper.numel())
-        limit, found = kth[end], value[pair]
-        tied = ~sure & (found <= limit * (1.0 + slack))
-        nearer = sure | (found < limit * (1.0 - slack))
+        limit, sq_dist = kth[end], value[pair]
+        tied = ~sure & (sq_dist <= limit * (1.0 + slack))
+        nearer = sure | (sq_dist < limit * (1.0 - slack))
         member = nearer | tied
         tied &= ~nearer
         return Nearest(i, j, sq, error, end[member], pair[member], tied[member], kth)
@@ -157,7 +157,7 @@ def loosened(upper: Tensor) -> Tensor:
 
 
 def kth_smallest(end: Tensor, value: Tensor, k: int | Tensor, size: int) -> Tensor:
-    """For each point the k-th smallest of its values, infinite if it has fewer.
+    """K-th smallest value of each point, infinite if it has fewer.
 
     Args:
         end: Points ``[Q]``, in any order.

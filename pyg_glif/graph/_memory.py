@@ -1,4 +1,4 @@
-"""What a search will find, from a sample of pairs, before it starts."""
+"""Estimates of the edge count and memory of a search, from sampled pairs."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -19,7 +19,7 @@ BlockDistance = Callable[[Tensor, Tensor], Tensor]
 BYTES_PER_EDGE = 48
 _BYTES_PER_NEAREST = 128  # where pairs are held with bounds, and both ends sorted
 _BUDGET_SHARE = 0.8
-NEAREST_ROWS = 64  # points whose nearest are sought before a search for the nearest
+NEAREST_ROWS = 64  # points whose neighbors are sampled before a k-nearest search
 _SAMPLE_TILE = 128  # rows whose distances are computed at once
 
 
@@ -28,7 +28,7 @@ class PairSample:
     """Distances of sampled ordered pairs, and how many pairs they stand for."""
 
     dist: Tensor  # [S], within one graph
-    place: Tensor  # [S], position of the pair among all of ``rows`` and ``cols``
+    position: Tensor  # [S], position of the pair among all of ``rows`` and ``cols``
     rows: Tensor  # [A]
     cols: Tensor  # [B]
     num_sampled: int  # pairs across graphs included
@@ -40,7 +40,7 @@ class PairSample:
         return self.num_pairs / max(1, self.num_sampled)
 
     def most_edges(self, tau: float) -> float:
-        """A number of directed edges that is unlikely to be exceeded."""
+        """Upper estimate of the number of directed edges."""
         hits = int((self.dist <= tau).sum())
         if self.num_sampled >= self.num_pairs:
             return float(hits)
@@ -48,19 +48,19 @@ class PairSample:
         return min(likely, float(self.num_pairs))
 
     def rank(self, num_edges: float) -> int:
-        """How many sampled pairs stand for so many directed edges."""
+        """Number of sampled pairs that stand for ``num_edges`` directed edges."""
         return min(math.ceil(num_edges / self.weight - 1e-9), self.dist.numel())
 
     def radius(self, num_edges: float) -> float:
-        """The smallest radius with at least ``num_edges`` directed edges."""
+        """Smallest radius with at least ``num_edges`` directed edges."""
         rank = self.rank(num_edges)
         return float(self.dist.kthvalue(rank).values) if rank > 0 else 0.0
 
     def pairs(self, which: Tensor) -> tuple[Tensor, Tensor]:
-        """Nodes of some of the sampled pairs."""
-        place = self.place[which]
-        row = place.div(self.cols.numel(), rounding_mode="floor")
-        return self.rows[row], self.cols[place - row * self.cols.numel()]
+        """Nodes of the selected pairs of the sample."""
+        position = self.position[which]
+        row = position.div(self.cols.numel(), rounding_mode="floor")
+        return self.rows[row], self.cols[position - row * self.cols.numel()]
 
 
 def sample_pairs(
@@ -71,13 +71,13 @@ def sample_pairs(
     generator: torch.Generator | None = None,
     device: torch.device | None = None,
 ) -> PairSample:
-    """Distances from some nodes to some others; all pairs where they are few."""
+    """Distances between two samples of nodes; all pairs of a small graph."""
     if generator is None:
         generator = torch.Generator().manual_seed(0)
     order = torch.randperm(num_nodes, generator=generator)
     # From both ends, so that the two samples overlap only where nodes are few.
     rows, cols = order[: size[0]].to(device), order[-size[1] :].to(device)
-    num_sampled, dist, place = 0, [], []
+    num_sampled, dist, position = 0, [], []
     for start in range(0, rows.numel(), _SAMPLE_TILE):
         part = rows[start : start + _SAMPLE_TILE]
         other = part.unsqueeze(1) != cols
@@ -86,10 +86,10 @@ def sample_pairs(
             other &= batch[part].unsqueeze(1) == batch[cols]
         inside = other.view(-1).nonzero().view(-1)
         dist.append(block(part, cols).view(-1)[inside])
-        place.append(inside + start * cols.numel())
+        position.append(inside + start * cols.numel())
     num_pairs = num_nodes * (num_nodes - 1)
     return PairSample(
-        torch.cat(dist), torch.cat(place), rows, cols, num_sampled, num_pairs
+        torch.cat(dist), torch.cat(position), rows, cols, num_sampled, num_pairs
     )
 
 
@@ -116,7 +116,7 @@ def check_search(points: Points, tau: float, budget: int | None) -> None:
 
 
 def check_memory(sample: PairSample, tau: float, workspace: int, budget: int) -> None:
-    """Raises if the edges at ``tau`` would not fit, and says which radius would."""
+    """Raises if the edges at ``tau`` would not fit, naming a radius that would."""
     expected = sample.most_edges(tau)
     needed = _bytes(expected, workspace)
     if needed <= budget:
@@ -132,27 +132,27 @@ def check_memory(sample: PairSample, tau: float, workspace: int, budget: int) ->
 
 
 class NearestSample(NamedTuple):
-    """How far the k nearest of some points are, good enough to count with."""
+    """Approximate distances to the k nearest neighbors of some points."""
 
     rows: Tensor  # [A]
     reach: Tensor  # [A, 1], distance to the k-th nearest, in the unit of ``y``
-    degree: Tensor  # [A], how many are as near, ties included
+    degree: Tensor  # [A], number of points within it, ties included
 
 
 def sample_nearest(points: Points, k: int, tau: float) -> NearestSample:
-    """Measures some points against all."""
+    """Compares a sample of points with all points."""
     rows = sample_nodes(points)[:NEAREST_ROWS]
     most = min(2 * k + 16, points.num_nodes)
-    near = torch.empty(rows.numel(), 0, device=rows.device)
+    nearest = torch.empty(rows.numel(), 0, device=rows.device)
     for dist in _row_blocks(points, rows):
         block = dist.topk(min(most, dist.size(1)), largest=False).values
-        near = torch.cat([near, block], dim=1)
-    near = near.sort(1).values[:, :most]
-    reach = near[:, min(k, most) - 1 :][:, :1].clamp(max=tau * points.scale)
+        nearest = torch.cat([nearest, block], dim=1)
+    nearest = nearest.sort(1).values[:, :most]
+    reach = nearest[:, min(k, most) - 1 :][:, :1].clamp(max=tau * points.scale)
     # Squares of pairs that are tied differ by the usual rounding, not by its bound.
     slack = 16.0 * torch.finfo(torch.float32).eps * points.sq_norm.max()
     limit = (reach.square() + slack).clamp_(max=torch.finfo(torch.float32).max)
-    degree = (near.square() <= limit).sum(1)
+    degree = (nearest.square() <= limit).sum(1)
     if bool((degree == most).any()):
         counts = [(dist.square() <= limit).sum(1) for dist in _row_blocks(points, rows)]
         degree = torch.stack(counts).sum(0)
@@ -160,7 +160,7 @@ def sample_nearest(points: Points, k: int, tau: float) -> NearestSample:
 
 
 def sample_nodes(points: Points) -> Tensor:
-    """Some points, always the same."""
+    """Fixed random sample of points."""
     generator = torch.Generator().manual_seed(0)
     order = torch.randperm(points.num_nodes, generator=generator)
     return order[:1280].to(points.y.device)
@@ -190,7 +190,7 @@ def check_nearest(
 def _row_blocks(points: Points, rows: Tensor) -> Iterator[Tensor]:
     """Distances of some points to all, a block at a time.
 
-    Those to themselves, and to points of other graphs, are infinite.
+    Distances to the point itself and to points of other graphs are infinite.
     """
     for cols in torch.arange(points.num_nodes, device=rows.device).split(4096):
         dist = torch.cdist(
@@ -204,10 +204,10 @@ def _row_blocks(points: Points, rows: Tensor) -> Iterator[Tensor]:
 
 
 def free_memory(device: torch.device) -> int:
-    """Bytes that a search may take if nobody says otherwise."""
+    """Default memory budget of a search, in bytes."""
     return int(_BUDGET_SHARE * available_memory(device))
 
 
 def _bytes(num_edges: float, workspace: int) -> float:
-    """Bytes that directed edges and the workspace take together."""
+    """Bytes of directed edges and workspace together."""
     return num_edges * BYTES_PER_EDGE + workspace

@@ -1,19 +1,37 @@
-"""The points of a search, as given and as the float32 arithmetic wants them."""
+"""Points of a search: exact coordinates and a float32 copy for fast products."""
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import Literal
+from typing import Literal, TypedDict
 
 import torch
 from torch import Tensor
 
-from pyg_glif._utils.validation import check_finite
+from pyg_glif._utils.validation import (
+    check_batch,
+    check_choice,
+    check_count,
+    check_features,
+    check_finite,
+)
 from pyg_glif.distances import Euclidean, FairDistance
 
-#: How to search: with bounds on a few coordinates first, without, or as a sample says.
+#: Search strategy: lower bounds on a few coordinates first, none, or by a sample.
 Strategy = Literal["auto", "projected", "plain"]
+
+
+class SearchOptions(TypedDict, total=False):
+    """Keywords of a graph search, see :func:`~pyg_glif.fair_radius_graph`."""
+
+    distance: FairDistance | None
+    batch: Tensor | None
+    strategy: Strategy
+    tile_size: int
+    memory_budget: int | None
+    progress: bool | None
+
 
 # Squared norms between these neither overflow nor underflow in float32.
 _SAFE_SQUARES = (1e-20, 1e20)
@@ -22,7 +40,7 @@ _SAMPLE_ROWS = 1024
 
 
 def as_distance(distance: FairDistance | None) -> FairDistance:
-    """The distance, Euclidean if there is none."""
+    """The given distance, Euclidean for :obj:`None`."""
     if distance is None:
         return Euclidean()
     if not isinstance(distance, FairDistance):
@@ -31,11 +49,27 @@ def as_distance(distance: FairDistance | None) -> FairDistance:
     return distance
 
 
+def check_search_input(
+    x: Tensor,
+    distance: FairDistance | None,
+    batch: Tensor | None,
+    strategy: Strategy,
+    tile_size: int,
+) -> tuple[Tensor, FairDistance, Tensor | None]:
+    """Checks the arguments that all graph searches share."""
+    x = check_features("x", x, distance).detach()
+    check_choice("strategy", strategy, ("auto", "projected", "plain"))
+    check_count("tile_size", tile_size)
+    if batch is not None:
+        batch = check_batch(batch, x.size(0)).to(x.device)
+    return x, as_distance(distance), batch
+
+
 def coordinates(distance: FairDistance, x: Tensor, name: str = "x") -> Tensor:
     """Embedded rows ``[N, D]``, finite, with at least one column."""
     z = distance.embed(x).detach()
     check_finite(f"distance.embed({name})", z)
-    # Without any column nothing tells people apart; neither does a column of zeros.
+    # A column of zeros has the same distances as no column, and needs no special case.
     return z if z.size(1) else z.new_zeros(z.size(0), 1)
 
 
@@ -47,8 +81,8 @@ def product_rounding(num_terms: int) -> float:
     return (num_terms + 16) * torch.finfo(torch.float32).eps / 2 + factors
 
 
-def own(z: Tensor, x: Tensor) -> Tensor:
-    """``z``, as a copy if it shares its memory with ``x``, which others may change."""
+def detached_copy(z: Tensor, x: Tensor) -> Tensor:
+    """``z``, copied if it shares memory with ``x``, which the caller may change."""
     shared = z.untyped_storage().data_ptr() == x.untyped_storage().data_ptr()
     return z.clone() if shared else z
 
@@ -58,7 +92,7 @@ class Points:
     """Embedded points ``z`` and a float32 copy ``y`` close to the origin.
 
     ``y = (z - centre) * scale`` up to rounding, so distances of ``y`` are those of
-    ``z`` times ``scale``. ``y`` serves to rule pairs out, ``z`` to decide.
+    ``z`` times ``scale``. ``y`` rules pairs out, ``z`` decides.
     """
 
     z: Tensor  # [N, D], float32 or float64
@@ -96,13 +130,13 @@ class Points:
         return norms * self.rounding + tiny
 
     def bound(self, tau: float) -> float:
-        """The square of a radius, in the unit of ``y``; infinite where it overflows."""
+        """Squared radius in the unit of ``y``; infinite on overflow."""
         reach = tau * self.scale
         return reach * reach
 
     @classmethod
     def from_embedding(cls, z: Tensor, batch: Tensor | None) -> "Points":
-        """Copies ``z`` only where float32 would otherwise lose too much."""
+        """Points of ``z``, which is copied only if float32 would lose too much."""
         rows = z[:: sample_step(z.size(0))]
         sq_norm = cache(lambda: _sq_norm(z))
 
@@ -117,25 +151,25 @@ class Points:
         return cls(z, y, _sq_norm(y), centre, scale, batch)
 
     def like(self, z: Tensor) -> "Points | None":
-        """Other points, moved and scaled as these were; none if float32 overflows."""
+        """Other points with this center and scale; :obj:`None` if float32 overflows."""
         y = moved_to(z, self.centre, self.scale)
         out = Points(z, y, _sq_norm(y), self.centre, self.scale, None)
         fits = float(out.sq_norm.max()) < _LARGEST_SQUARE  # not so for NaN either
         return out if fits else None
 
     def together_with(self, z: Tensor) -> tuple["Points", "Points"]:
-        """These points and others, moved and scaled to suit both."""
+        """These points and others, with a center and scale that suit both."""
         both = Points.from_embedding(torch.cat([self.z, z]), None)
         return both.only(slice(0, len(self.z))), both.only(slice(len(self.z), None))
 
     def only(self, rows: slice | Tensor) -> "Points":
-        """Some of the points, of no graph in particular."""
+        """Subset of the points, without graph numbers."""
         z, y, sq_norm = self.z[rows], self.y[rows], self.sq_norm[rows]
         return Points(z, y, sq_norm, self.centre, self.scale, None)
 
 
 def sample_step(num_nodes: int) -> int:
-    """Every how many rows one is looked at, to place all of them."""
+    """Stride of the sample of rows from which all points are placed."""
     return max(1, num_nodes // _SAMPLE_ROWS)
 
 
@@ -144,7 +178,7 @@ def placement(
     sq_largest: Callable[[], float],
     farthest: Callable[[Tensor], float],
 ) -> tuple[Tensor | None, float]:  # rows: [S, D] -> centre [D] float64, scale
-    """How points are to be moved and scaled for float32; no centre: not at all.
+    """Center and scale that suit float32; a center of :obj:`None` means no change.
 
     Args:
         rows: Every ``sample_step``-th point.
@@ -173,7 +207,7 @@ def placement(
 
 
 def moved_to(z: Tensor, centre: Tensor | None, scale: float) -> Tensor:
-    """Points in float32 beside a centre; as they are without one."""
+    """Points in float32 relative to a center; unchanged without one."""
     if centre is None:
         return z
     y = z - centre.to(z.dtype)

@@ -1,4 +1,4 @@
-"""Rules pairs out on a few coordinates, whole tiles of them where it can."""
+"""Pruning of pairs, and of whole tiles, by lower bounds on a few coordinates."""
 
 import math
 import threading
@@ -23,7 +23,7 @@ _GROUPS = 32  # of columns
 class Workspace(threading.local):
     """Reused buffers for one block of squared distances, its mask and its limits.
 
-    Each thread has its own, and a copy of what holds them begins with new ones.
+    Each thread has its own; copies of the owner start with new ones.
     """
 
     def __init__(self, device: torch.device, num_entries: int) -> None:
@@ -32,7 +32,7 @@ class Workspace(threading.local):
         self._limit: Tensor | None = None
 
     def __reduce__(self) -> tuple[type["Workspace"], tuple[torch.device, int]]:
-        # Scratch memory does not travel, and a thread's own cannot.
+        # Scratch memory is not worth pickling, and thread-local memory cannot be.
         return type(self), (self._value.device, self._value.numel())
 
     def within(
@@ -43,7 +43,7 @@ class Workspace(threading.local):
         cols: Tensor | None = None,
         terms: tuple[Tensor, Tensor] | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:  # a: [A, K], b: [B, K]
-        """Where ``a.b (+ terms) <= max(rows, cols)``, in row-major order.
+        """Positions where ``a.b (+ terms) <= max(rows, cols)``, in row-major order.
 
         ``rows`` has one entry per row, or one for all, ``cols`` one per column, and the
         terms are one of each. Returns rows, columns, and the flat positions, by which
@@ -67,7 +67,7 @@ class Workspace(threading.local):
         return row, flat - row * shape[1], flat
 
     def values(self, flat: Tensor) -> Tensor:
-        """Entries of the block computed last."""
+        """Entries of the last block."""
         return self._value[flat]
 
 
@@ -78,8 +78,8 @@ class Tile(NamedTuple):
     w: Tensor  # [A, K], bound coordinates
     moved: float  # how far rounding may have moved them
     reach: float  # the radius, in the unit of the bound coordinates
-    first: int = 0  # leaves before this one do not count
-    start: int | None = None  # nor do positions up to that of the row, from here on
+    first: int = 0  # leaves before this one are skipped
+    start: int | None = None  # position of the first row; earlier columns are skipped
 
 
 class Runs(NamedTuple):
@@ -93,12 +93,12 @@ class Runs(NamedTuple):
 
 
 class Reach(NamedTuple):
-    """How far the radius reaches in bound coordinates."""
+    """The radius in bound coordinates, rounding included."""
 
     dist: float  # the radius in the unit of the points
     largest: float  # norm of the points
     factor: float  # by which bound coordinates may overstate a distance
-    moved: float  # by how far rounding may have moved a point
+    moved: float  # distance by which rounding may have moved a point
 
     def radius(self, largest: float, moved: float) -> float:
         """Radius in bound coordinates that no pair within the radius exceeds."""
@@ -107,11 +107,11 @@ class Reach(NamedTuple):
         return self.factor * reach + self.moved + moved
 
     def labelled(self, w: Tensor, batch: Tensor | None) -> Tensor:
-        """Bound coordinates, with graphs further apart than the radius along one."""
+        """Bound coordinates with one more, in which graphs are beyond the radius."""
         if batch is None:
             return w
-        apart = max(4.0 * self.radius(self.largest, self.moved), 1.0)
-        return torch.cat([w, (batch.to(w.dtype) * apart).unsqueeze(1)], dim=1)
+        spacing = max(4.0 * self.radius(self.largest, self.moved), 1.0)
+        return torch.cat([w, (batch.to(w.dtype) * spacing).unsqueeze(1)], dim=1)
 
 
 class Screen:
@@ -166,20 +166,20 @@ class Screen:
             yield Tile(rows, w, self._reach.moved, reach, first, start)
 
     def tile_of(self, others: Points) -> Tile:
-        """Other points in their own order, to be paired with all of ours."""
+        """Other points in their own order, to be paired with all points."""
         w, _, moved = bound_coordinates(others, self._basis)
         reach = self._reach.radius(math.sqrt(float(others.sq_norm.max())), moved)
         return Tile(torch.arange(len(w), device=w.device), w, moved, reach)
 
     def tiles_of(self, others: Points) -> Iterator[Tile]:
-        """Tiles of other points, to be paired with all of ours."""
+        """Tiles of other points, to be paired with all points."""
         _, w, moved, reach, *_ = self.tile_of(others)
         perm, run = compact_order(w, self._tile_size)
         for rows in perm.split(run):
             yield Tile(rows, w[rows], moved, reach)
 
     def stored_tiles(self, w: Tensor) -> Iterator[Tile]:
-        """Tiles of stored points in compact order, to be paired with all of ours."""
+        """Tiles of stored points in compact order, to be paired with all points."""
         moved, largest = self._reach.moved, self._reach.largest
         reach = self._reach.radius(largest, moved)
         for rows in torch.arange(len(w), device=w.device).split(self._tile_size):
@@ -208,7 +208,7 @@ class Screen:
         return Runs(w, self._perm, num_leaves * self._leaf, lo, hi)
 
     def share_left(self, tile: Tile) -> float:
-        """The share of all leaves that are within reach of a tile."""
+        """Share of all leaves within reach of a tile."""
         return float((self._sq_gap(tile.w, 0) <= tile.reach**2).float().mean())
 
     def candidates(
@@ -216,8 +216,8 @@ class Screen:
     ) -> Iterator[tuple[Tensor, Tensor]]:
         """Pairs that may be within the radius: position in the tile, other node.
 
-        ``upper`` are squared radii of its own for each point of the tile's set and
-        of the screen's: a pair counts that may be within either of its two.
+        ``upper`` holds a squared radius for each point of the tile's set and of the
+        screen's. A pair is kept if it may be within either of its two.
         """
         if upper is None:
             yield from self._blocks(tile, tile.w.new_tensor(tile.reach**2), None)
@@ -227,27 +227,29 @@ class Screen:
         yield from self._blocks(tile, row, self._cut(col.unsqueeze(1)).squeeze(2))
 
     def closest(self, tile: Tile, num: int) -> tuple[Tensor, Tensor]:
-        """Pairs of each row and about ``num`` points near it, itself left out.
+        """Pairs of each row and about ``num`` nearby points, itself excluded.
 
         They are the smallest bounds in the leaves next to some of the rows.
         """
         count = min(self._leaves.size(0), math.ceil(_NEXT_ROWS / self._leaf))
         count = max(count, min(self._leaves.size(0), 4 * num // self._leaf))
-        places = []
+        positions = []
         for w in tile.w.split(self._leaf):
             leaves = self._sq_gap(w, 0).topk(count, largest=False).indices
             centre = w.mean(0)
             # Off by rounding, which does not matter here.
             value = _rows(w, centre) @ self._columns(leaves, centre).mT
-            places.append(self._positions(leaves)[_least(value.clamp_(min=0.0), num)])
-        place = torch.cat(places)
-        r = torch.arange(len(place), device=place.device)
-        r = r.repeat_interleave(place.size(1))
-        place = place.view(-1)
-        wanted = place < self._perm.numel()  # not a filler
+            positions.append(
+                self._positions(leaves)[_least(value.clamp_(min=0.0), num)]
+            )
+        position = torch.cat(positions)
+        r = torch.arange(len(position), device=position.device)
+        r = r.repeat_interleave(position.size(1))
+        position = position.view(-1)
+        wanted = position < self._perm.numel()  # not a filler
         if tile.start is not None:
-            wanted &= place != r + tile.start
-        return r[wanted], self._perm[place[wanted]]
+            wanted &= position != r + tile.start
+        return r[wanted], self._perm[position[wanted]]
 
     def _sq_reach(self, upper: Tensor, moved: float) -> Tensor:
         """Squared radii in bound coordinates, from those in coordinates."""
@@ -274,12 +276,12 @@ class Screen:
         widest = widened(rows.max())
         if cols is not None:
             widest = widened(cols[first:].amax(1)).clamp_(min=widest)
-        leaves_near = (self._sq_gap(w, first) <= widest).nonzero().view(-1) + first
-        if leaves_near.numel() == 0:  # which 'split' would return as one empty part
+        reachable = (self._sq_gap(w, first) <= widest).nonzero().view(-1) + first
+        if reachable.numel() == 0:  # which 'split' would return as one empty part
             return
         centre = w.mean(0)  # close to both sides, so that little cancels
         a = _rows(w, centre)
-        for leaves in leaves_near.split(self._width):
+        for leaves in reachable.split(self._width):
             b = self._columns(leaves, centre)
             largest = a[:, -1].max() + b[:, -2].max()
             rounding = 2.0 * product_rounding(a.size(1)) * largest
@@ -327,8 +329,8 @@ def flat_within(value: Tensor, limit: Tensor, mask: Tensor | None = None) -> Ten
         return torch.le(value, limit, out=mask).view(-1).nonzero().view(-1)
     # NumPy compares, and scans booleans, several times faster than torch.
     out = None if mask is None else mask.numpy()
-    near = np.less_equal(value.numpy(), limit.numpy(), out=out)
-    return torch.from_numpy(np.flatnonzero(near))
+    within = np.less_equal(value.numpy(), limit.numpy(), out=out)
+    return torch.from_numpy(np.flatnonzero(within))
 
 
 def sq_box_gap(lo: Tensor, hi: Tensor, other_lo: Tensor, other_hi: Tensor) -> Tensor:
@@ -343,6 +345,6 @@ def widened(sq_reach: Tensor) -> Tensor:
 
 
 def box_coordinates(w: Tensor) -> Tensor:  # [..., K] -> [..., B]
-    """The coordinates that boxes are made of: the leading ones and the last."""
+    """Coordinates used for boxes: the leading ones and the last."""
     lead = min(_BOX_AXES, w.size(-1) - 1)
     return torch.cat([w[..., :lead], w[..., -1:]], dim=-1)

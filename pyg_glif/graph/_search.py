@@ -4,8 +4,8 @@ The plain ones form every squared distance by matrix products over tiles. The
 projected ones do so on a few coordinates that bound distances from below, skip tiles
 whose boxes are too far apart, and finish only the candidates.
 
-A search for the nearest is one with a radius for each point, which a few points near
-it bound to begin with, and which shrinks as pairs are found.
+A search for the nearest has one radius per point. A few nearby points bound it at the
+start, and it shrinks as pairs are added.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,9 +16,10 @@ from torch import Tensor
 
 from pyg_glif._utils.runtime import Crew, Progress
 from pyg_glif._utils.sparse import csr_tensor
-from pyg_glif.graph._batch_query import Sweep
+from pyg_glif.distances import FairDistance
+from pyg_glif.graph._batch_query import BatchQuery
 from pyg_glif.graph._decide import decide
-from pyg_glif.graph._knn_candidates import Pool, kth_smallest, loosened
+from pyg_glif.graph._knn_candidates import CandidatePool, kth_smallest, loosened
 from pyg_glif.graph._points import Points
 from pyg_glif.graph._pruning import BLOCK_ENTRIES, Screen, Tile, Workspace
 
@@ -33,6 +34,35 @@ _ROUND = 8  # tiles that are measured before bounds change
 _SAMPLE = 512  # points from which the first bound on the k-th distance is taken
 
 
+def callable_tiles(
+    x: Tensor,
+    distance: FairDistance,
+    batch: Tensor | None,
+    tile_size: int,
+    bar: Progress,
+) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
+    """Tiles ``(rows, cols, dist, wanted)`` of a distance without an embedding.
+
+    ``wanted`` masks the pairs of one graph, each pair once.
+    """
+    order = torch.arange(x.size(0), device=x.device)
+    if batch is not None:
+        order = batch.argsort(stable=True)
+    tiles = order.split(tile_size)
+    for start, rows in enumerate(tiles):
+        for cols in tiles[start:]:
+            if batch is not None and batch[rows[-1]] < batch[cols[0]]:
+                break
+            dist = distance(x[rows], x[cols])
+            wanted = torch.ones_like(dist, dtype=torch.bool)
+            if cols is rows:
+                wanted = wanted.triu(1)
+            if batch is not None:
+                wanted &= batch[rows].unsqueeze(1) == batch[cols]
+            yield rows, cols, dist, wanted
+        bar.update()
+
+
 def plain_pairs(
     points: Points, tau: float, tile_size: int, progress: bool | None
 ) -> Iterator[Pairs]:
@@ -40,8 +70,8 @@ def plain_pairs(
     blocks = _PlainBlocks(points, points, tile_size)
     with Progress(blocks.num_tiles, "radius graph", progress) as bar:
         for tile in range(blocks.num_tiles):
-            for found in blocks.measure(tile, points.bound(tau)):
-                yield decide(points, points, *found, tau)
+            for measured in blocks.measure(tile, points.bound(tau)):
+                yield decide(points, points, *measured, tau)
             bar.update()
 
 
@@ -50,10 +80,10 @@ def plain_cross_pairs(
 ) -> Iterator[Pairs]:
     """Pairs of one point of ``others`` and one of ``points``."""
     blocks = _PlainBlocks(others, points, tile_size)
-    with Progress(blocks.num_tiles, "neighbours", progress) as bar:
+    with Progress(blocks.num_tiles, "neighbors", progress) as bar:
         for tile in range(blocks.num_tiles):
-            for found in blocks.measure(tile, points.bound(tau)):
-                yield decide(others, points, *found, tau)
+            for measured in blocks.measure(tile, points.bound(tau)):
+                yield decide(others, points, *measured, tau)
             bar.update()
 
 
@@ -68,8 +98,8 @@ def projected_pairs(
     screen = Screen(points, tau, basis, tile_size)
     with Progress(screen.num_tiles, "radius graph", progress) as bar:
         for tile in screen.own_tiles():
-            for found in finish(points, points, tile, screen.candidates(tile)):
-                yield decide(points, points, *found, tau)
+            for measured in finish(points, points, tile, screen.candidates(tile)):
+                yield decide(points, points, *measured, tau)
             bar.update()
 
 
@@ -78,23 +108,27 @@ def projected_cross_pairs(
 ) -> Iterator[Pairs]:
     """Pairs of one point of ``others`` and one of the screen's points."""
     points = screen.points
-    with Progress(others.num_nodes, "neighbours", progress) as bar:
+    with Progress(others.num_nodes, "neighbors", progress) as bar:
         for tile in screen.tiles_of(others):
-            for found in finish(others, points, tile, screen.candidates(tile)):
-                yield decide(others, points, *found, tau)
+            for measured in finish(others, points, tile, screen.candidates(tile)):
+                yield decide(others, points, *measured, tau)
             bar.update(tile.rows.numel())
 
 
-def swept_cross_pairs(others: Points, sweep: Sweep, tau: float) -> Iterator[Pairs]:
-    """Pairs of one of a few points of ``others`` and one of the sweep's points."""
-    points = sweep.points
-    tile, row, col = sweep.candidates(others)
-    for found in finish(others, points, tile, [(row, col)]):
-        yield decide(others, points, *found, tau)
+def batch_cross_pairs(others: Points, query: BatchQuery, tau: float) -> Iterator[Pairs]:
+    """Pairs of one of a few points of ``others`` and one of the query's points."""
+    points = query.points
+    tile, row, col = query.candidates(others)
+    for measured in finish(others, points, tile, [(row, col)]):
+        yield decide(others, points, *measured, tau)
 
 
 def plain_nearest(
-    left: Points, right: Points, pool: Pool, tile_size: int, progress: bool | None
+    left: Points,
+    right: Points,
+    pool: CandidatePool,
+    tile_size: int,
+    progress: bool | None,
 ) -> None:
     """Fills a pool with pairs of two sets, or of one, by products."""
     blocks = _PlainBlocks(left, right, tile_size)
@@ -107,7 +141,7 @@ def plain_nearest(
 
 
 def projected_nearest(
-    left: Points, screen: Screen, pool: Pool, progress: bool | None
+    left: Points, screen: Screen, pool: CandidatePool, progress: bool | None
 ) -> None:
     """Fills a pool with pairs of the screen's points, or of others and them."""
     right = screen.points
@@ -123,35 +157,35 @@ def projected_nearest(
         return finish(left, right, tile, screen.candidates(tile, pool.reach))
 
     with Crew(right.y.device, len(tiles) // _ROUND) as crew:
-        near = zip(*crew.map(next_to, tiles), strict=True)
-        end, most = (torch.cat(part) for part in near)
+        parts = zip(*crew.map(next_to, tiles), strict=True)
+        end, most = (torch.cat(part) for part in parts)
         kth = kth_smallest(end, most, pool.k, left.num_nodes)
         torch.minimum(pool.upper, loosened(kth), out=pool.upper)
         _fill(pool, tiles, measure, crew, progress)
 
 
 def _fill(
-    pool: Pool,
+    pool: CandidatePool,
     tiles: Sequence[_Tile],
     measure: Callable[[_Tile], Iterator[Measured]],
     crew: Crew,
     progress: bool | None,
 ) -> None:
-    """Adds what is measured of tiles.
+    """Adds the measured pairs of tiles to a pool.
 
-    Bounds change between rounds only, so that nothing depends on the number of
-    threads, nor on who of them comes first.
+    Bounds change between rounds only, so the result does not depend on the number or
+    the order of threads.
     """
 
     def wanted(tile: _Tile) -> list[Measured]:
-        return [pool.wanted(*found) for found in measure(tile)]
+        return [pool.wanted(*pairs) for pairs in measure(tile)]
 
-    with Progress(len(tiles), "nearest neighbours", progress) as bar:
+    with Progress(len(tiles), "nearest neighbors", progress) as bar:
         for start in range(0, len(tiles), _ROUND):
             some = tiles[start : start + _ROUND]
             for measured in crew.map(wanted, some):
-                for found in measured:
-                    pool.add(*found)
+                for pairs in measured:
+                    pool.add(*pairs)
             bar.update(len(some))
 
 
@@ -240,7 +274,7 @@ class _PlainBlocks:
             error = right.error(sq_a[r] + sq_b[c])
             yield _same_graph(left, right, (i, j, sq, error))
 
-    def bound(self, tile: int, pool: Pool) -> None:
+    def bound(self, tile: int, pool: CandidatePool) -> None:
         """Bounds the distances of the k nearest of a tile, from a sample."""
         left, right = self._left, self._right
         start, stop, columns = self._ranges(tile)
@@ -281,10 +315,10 @@ class _PlainBlocks:
         return position if self._order is None else self._order[position]
 
 
-def _same_graph(left: Points, right: Points, found: Measured) -> Measured:
+def _same_graph(left: Points, right: Points, pairs: Measured) -> Measured:
     """Drops pairs across graphs."""
     if left.batch is None or right.batch is None:
-        return found
-    i, j, sq, error = found
+        return pairs
+    i, j, sq, error = pairs
     same = left.batch[i] == right.batch[j]
     return i[same], j[same], sq[same], error[same]

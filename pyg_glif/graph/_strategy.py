@@ -1,4 +1,4 @@
-"""Which search to run: the choice, made from a sample by a count of the work."""
+"""Choice of the search strategy, by an estimate of the work from a sample."""
 
 import torch
 from torch import Tensor
@@ -23,7 +23,7 @@ def choose_basis(
     strategy: Strategy = "auto",
     nearest: NearestSample | None = None,
 ) -> Tensor | None:
-    """Picks the cheaper search: for all within ``tau``, or for the nearest.
+    """Basis of the cheaper search, for all pairs within ``tau`` or for the nearest.
 
     Returns:
         The basis ``[D, M]`` of the projected search, or ``None`` for the plain one.
@@ -43,8 +43,8 @@ def choose_basis(
         if _candidate_shares(points, reach, coarse, [_WIDTHS[1]])[0] > _HOPELESS:
             return None
     basis = principal_basis(points, min(_WIDTHS[-1], width))
-    found = choose_width(points, reach, basis, strategy)
-    return None if found is None else basis[:, :found].contiguous()
+    num_directions = choose_width(points, reach, basis, strategy)
+    return None if num_directions is None else basis[:, :num_directions].contiguous()
 
 
 def choose_width(
@@ -53,7 +53,7 @@ def choose_width(
     basis: Tensor,
     strategy: Strategy = "auto",
 ) -> int | None:
-    """How many directions of a basis make the cheapest search; none: plain.
+    """Number of directions of the cheapest search; :obj:`None` for the plain one.
 
     ``reach`` is the radius in the unit of ``y``, or, for the nearest, that of some
     points.
@@ -92,8 +92,8 @@ def _candidate_shares(
         c = y if m > basis.size(1) else torch.cat([w[:, :m], rest], dim=1)
         # By a matrix product: good enough to count with.
         dist = torch.cdist(c[:cut], c[cut:], compute_mode="use_mm_for_euclid_dist")
-        near = dist <= (reach if isinstance(reach, float) else reach[:cut])
-        shares.append(float(near.float().mean()))
+        within = dist <= (reach if isinstance(reach, float) else reach[:cut])
+        shares.append(float(within.float().mean()))
     return shares
 
 

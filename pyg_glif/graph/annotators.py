@@ -1,4 +1,4 @@
-"""Similarity graphs from people's judgements."""
+"""Similarity graphs from judgements of annotators."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,11 +7,13 @@ import torch
 from torch import Tensor
 
 from pyg_glif._utils.validation import (
-    check_annotators,
     check_choice,
     check_count,
     check_indices,
+    check_judgements,
+    check_pairs,
 )
+from pyg_glif.graph.radius import both_directions
 from pyg_glif.typing import Combine
 
 
@@ -75,7 +77,53 @@ def annotator_graph(
     key = torch.cat([key for key, _ in judgements])
     weight = torch.cat([weight for _, weight in judgements])
     key, weight = _combine(key, weight, len(judgements), combine)
-    return _both_directions(key, weight, num_nodes)
+    # No nodes have no pairs, and must not divide them.
+    low, high = key // max(num_nodes, 1), key % max(num_nodes, 1)
+    return both_directions([(low, high, weight)], num_nodes, weight[:0])
+
+
+def check_annotators(
+    pairs: object, weights: object = None
+) -> list[tuple[str, Tensor, Tensor | None]]:
+    """Name, pairs and weights of each annotator, from one tensor or one for each."""
+    pairs = _tensor_of_pairs(pairs)
+    if not isinstance(pairs, (list, tuple)):
+        return [_check_annotator("", pairs, weights)]
+    if not pairs:
+        raise ValueError("'pairs' must hold at least one annotator (got none)")
+    judgements = [None] * len(pairs) if weights is None else weights
+    if not isinstance(judgements, (list, tuple)) or len(judgements) != len(pairs):
+        got = (
+            f"{len(judgements)}"
+            if isinstance(judgements, (list, tuple))
+            else "one tensor"
+        )
+        msg = "'weights' must have one tensor per annotator"
+        raise ValueError(f"{msg} (got {got} for {len(pairs)} annotators)")
+    annotators = enumerate(zip(pairs, judgements, strict=True))
+    return [_check_annotator(f"[{k}]", *parts) for k, parts in annotators]
+
+
+def _tensor_of_pairs(value: object) -> object:
+    """A list of ``(i, j)`` as a tensor; anything else as it is."""
+    if not isinstance(value, (list, tuple)) or not value:
+        return value
+    for pair in value:
+        is_pair = isinstance(pair, (list, tuple)) and len(pair) == 2
+        if not is_pair or any(type(k) is not int for k in pair):
+            return value
+    return torch.tensor(value)
+
+
+def _check_annotator(
+    suffix: str, pairs: object, weights: object
+) -> tuple[str, Tensor, Tensor | None]:
+    """Pairs of one annotator and their weights, if any."""
+    name = f"pairs{suffix}"
+    pairs = check_pairs(name, _tensor_of_pairs(pairs))
+    if weights is None:
+        return name, pairs, None
+    return name, pairs, check_judgements(f"weights{suffix}", weights, len(pairs))
 
 
 def _merge_repeats(
@@ -83,7 +131,7 @@ def _merge_repeats(
     weight: Tensor | None,  # [P]
     num_nodes: int,
 ) -> tuple[Tensor, Tensor]:  # [Q], [Q]
-    """One annotator's distinct pairs, each with a number of its own and a weight."""
+    """Keys and weights of the distinct pairs of one annotator."""
     # float32, as the result: 0/1 and the maximum are exact, sums are short.
     if weight is None:
         weight = torch.ones(pairs.size(0), dtype=torch.float32, device=pairs.device)
@@ -94,7 +142,7 @@ def _merge_repeats(
 def _combine(
     key: Tensor, weight: Tensor, num_annotators: int, combine: Combine
 ) -> tuple[Tensor, Tensor]:
-    """One positive weight per distinct pair."""
+    """Keys and positive weights of the distinct pairs of all annotators."""
     if combine == "mean":
         key, inverse = torch.unique(key, return_inverse=True)
         total = weight.new_zeros(key.size(0)).scatter_add_(0, inverse, weight)
@@ -106,23 +154,12 @@ def _combine(
 
 
 def _largest(key: Tensor, weight: Tensor, rank: int) -> tuple[Tensor, Tensor]:
-    """The entry of each key that ``rank`` others precede by weight, if there is one."""
+    """Entry of rank ``rank`` by weight of each key that has so many."""
     order = weight.argsort(descending=True)
     # Stable, so that the weights of each key stay in descending order.
     order = order[key[order].argsort(stable=True)]
     key, weight = key[order], weight[order]
     distinct, count = torch.unique_consecutive(key, return_counts=True)
-    place = count.cumsum(0) - count + rank
+    position = count.cumsum(0) - count + rank
     named_enough = count > rank
-    return distinct[named_enough], weight[place[named_enough]]
-
-
-def _both_directions(
-    key: Tensor, weight: Tensor, num_nodes: int
-) -> tuple[Tensor, Tensor]:  # [2, E], [E]
-    """Edges in both directions, sorted by row and column."""
-    # An empty key has no node to divide by, and no nodes are no divisor.
-    low, high = key // max(num_nodes, 1), key % max(num_nodes, 1)
-    row, col = torch.cat([low, high]), torch.cat([high, low])
-    order = (row * num_nodes + col).argsort()
-    return torch.stack([row[order], col[order]]), torch.cat([weight, weight])[order]
+    return distinct[named_enough], weight[position[named_enough]]

@@ -1,15 +1,15 @@
-"""The search over people in blocks, of which few are in memory at a time.
+"""Radius search over blocks of samples, few of which are in memory at a time.
 
-All blocks share one frame: how points are moved and scaled for float32, and the
-directions of their bound coordinates. A block has its points in compact order. Pairs
-of two blocks are ruled out on stored bound coordinates; the points themselves are
-asked for only where something is left. What is left is decided as on one machine.
+All blocks share one frame: center and scale of the float32 points, and the directions
+of their bound coordinates. A block has its points in compact order. Pairs of two
+blocks are ruled out on stored bound coordinates; the points themselves are read only
+if candidates are left. Candidates are decided as in the search on one machine.
 """
 
 import math
 import statistics
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 
@@ -65,7 +65,7 @@ DIRECTIONS = 64
 
 @dataclass(frozen=True, eq=False)
 class Extent:
-    """How far some points reach, to be joined with that of others."""
+    """Bounding box and largest norm of some points; ``|`` joins two."""
 
     low: Tensor  # [D], smallest coordinates
     high: Tensor  # [D], largest coordinates
@@ -73,7 +73,7 @@ class Extent:
 
     @classmethod
     def of(cls, z: Tensor) -> "Extent":
-        """That of the rows of ``z``, at least one."""
+        """Extent of the rows of ``z``, at least one."""
         low, high = torch.aminmax(z, dim=0)
         largest = max(
             float(part.float().square().sum(1).max()) for part in z.split(256)
@@ -93,7 +93,7 @@ class Extent:
 
 @dataclass(frozen=True, eq=False)
 class Frame:
-    """What all blocks have in common: where points are put, and what bounds them."""
+    """Center, scale and directions that all blocks share."""
 
     centre: Tensor | None  # [D] float64
     scale: float
@@ -101,7 +101,7 @@ class Frame:
 
     @classmethod
     def of(cls, rows: Tensor, extent: Extent) -> "Frame":
-        """The frame of points, from every ``sample_step``-th and how far all reach."""
+        """Frame from every ``sample_step``-th point and the extent of all."""
         centre, scale = placement(rows, lambda: extent.sq_norm, extent.farthest)
         points = cls(centre, scale, rows.new_empty(0)).points(rows)
         return cls(
@@ -130,16 +130,16 @@ class Frame:
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Some people in compact order, whose points are read when they are asked for."""
+    """Samples in compact order, whose points are read on first use."""
 
     w: Tensor  # [N, M + 1], bound coordinates
-    leaf: int  # length of a run of neighbours
+    leaf: int  # length of a run of nearby points
     batch: Tensor | None  # [N]
     read: Callable[[], Points]
 
     @cached_property
     def points(self) -> Points:
-        """The points themselves."""
+        """The points, read once."""
         return self.read()
 
 
@@ -147,10 +147,10 @@ class BlockSearch:
     """Finds pairs within a radius, in a block and between two.
 
     Args:
-        frame: That of the blocks.
+        frame: Frame of the blocks.
         tau: The radius, in the unit of ``z``.
         largest: A norm that no point of any block exceeds, in the unit of ``y``.
-        width: How many directions to rule pairs out with; :obj:`None` for none.
+        width: Number of directions to rule pairs out with; :obj:`None` for none.
     """
 
     def __init__(
@@ -163,15 +163,17 @@ class BlockSearch:
         self._reach = Reach(tau * frame.scale, largest, factor, moved)
         self._tau, self._width = tau, width
 
-    def near(self, box: Tensor, others: Tensor) -> Tensor:  # [2, B], [K, 2, B] -> [K]
-        """Which boxes may hold people within the radius of people in a box."""
+    def reachable(
+        self, box: Tensor, others: Tensor
+    ) -> Tensor:  # [2, B], [K, 2, B] -> [K]
+        """Mask of the boxes that may hold samples within the radius of a box."""
         gap = torch.maximum(others[:, 0] - box[1], box[0] - others[:, 1]).clamp_(min=0)
         reach = self._reach.radius(self._reach.largest, self._reach.moved)
         slack = 1.0 + 64.0 * torch.finfo(torch.float32).eps
         return gap.double().square().sum(1) <= reach * reach * slack
 
-    def own(self, block: Block, every: int = 1) -> Iterator[Pairs]:
-        """Pairs of a block, each once; of every so many tiles, to see what they cost.
+    def within(self, block: Block, every: int = 1) -> Iterator[Pairs]:
+        """Pairs of a block, each once; of one in ``every`` tiles, to estimate the cost.
 
         Without a width all tiles are searched, whatever ``every`` is.
         """
@@ -183,8 +185,8 @@ class BlockSearch:
             for r, j in screen.candidates(tile):
                 if len(r):
                     points = block.points
-                    for found in finish(points, points, tile, [(r, j)]):
-                        yield decide(points, points, *found, self._tau)
+                    for measured in finish(points, points, tile, [(r, j)]):
+                        yield decide(points, points, *measured, self._tau)
 
     def across(self, left: Block, right: Block) -> Iterator[Pairs]:
         """Pairs of one point of ``left`` and one of ``right``."""
@@ -198,11 +200,11 @@ class BlockSearch:
             for r, j in screen.candidates(tile):
                 if len(r):
                     a, b = left.points, right.points
-                    for found in finish(a, b, tile, [(r, j)]):
-                        yield decide(a, b, *found, self._tau)
+                    for measured in finish(a, b, tile, [(r, j)]):
+                        yield decide(a, b, *measured, self._tau)
 
     def share_left(self, block: Block, every: int = 1) -> float:
-        """The share of pairs of a block that boxes leave, from every so many tiles."""
+        """Share of pairs of a block that boxes leave, from one in ``every`` tiles."""
         if self._width is None:
             return 1.0
         screen = self._screen(block)
@@ -214,17 +216,17 @@ class BlockSearch:
         return Screen.stored(self._bounds(block), block.leaf, self._reach, _TILE)
 
     def _bounds(self, block: Block) -> Tensor:
-        """Bound coordinates in use, with graphs far apart."""
+        """Bound coordinates in use, with graphs separated."""
         return self._reach.labelled(narrowed(block.w, self._width), block.batch)
 
 
 def _some(tiles: Iterator[Tile], every: int) -> Iterator[Tile]:
-    """One tile of so many, evenly."""
+    """One in ``every`` tiles, evenly spaced."""
     return islice(tiles, every // 2, None, every)
 
 
 def narrowed(w: Tensor, width: int | None) -> Tensor:  # [N, M + 1] -> [N, width + 1]
-    """Bound coordinates of fewer directions: the others join the rest."""
+    """Bound coordinates of fewer directions; the others join the last column."""
     if width is None or width >= w.size(1) - 1:
         return w
     rest = w[:, width:].square().sum(1, keepdim=True).sqrt_()
@@ -232,23 +234,23 @@ def narrowed(w: Tensor, width: int | None) -> Tensor:  # [N, M + 1] -> [N, width
 
 
 def box_of(w: Tensor) -> Tensor:  # [N, M + 1] -> [2, B]
-    """The smallest and largest of the coordinates that boxes are made of."""
+    """Smallest and largest box coordinates."""
     return torch.stack(torch.aminmax(box_coordinates(w), dim=0))
 
 
 def in_compact_order(w: Tensor, batch: Tensor | None) -> tuple[Tensor, int]:
-    """A permutation that puts neighbours into runs, graphs apart; length of a run."""
+    """Permutation into runs of nearby points of one graph, and their length."""
     if batch is not None:
-        # Further apart than anybody within a graph, so that cuts are between graphs.
-        apart = 8.0 * float(w.abs().max().clamp_(min=1.0))
-        w = torch.cat([w, (batch.to(w.dtype) * apart).unsqueeze(1)], dim=1)
+        # Beyond any distance within a graph, so that cuts are between graphs.
+        spacing = 8.0 * float(w.abs().max().clamp_(min=1.0))
+        w = torch.cat([w, (batch.to(w.dtype) * spacing).unsqueeze(1)], dim=1)
     return compact_order(w, LEAF_SIZE)
 
 
 def width_for(
     frame: Frame, rows: Tensor, tau: float, strategy: Strategy = "auto"
 ) -> int | None:
-    """How many directions make the cheapest search, from a sample of people."""
+    """Number of directions of the cheapest search, from a sample of rows."""
     if strategy == "plain" or (strategy == "auto" and len(rows) < 2):
         return None
     points = frame.points(rows)
@@ -256,9 +258,9 @@ def width_for(
 
 
 def sample_of(
-    frame: Frame, rows: Tensor, batch: Tensor | None, num_people: int
+    frame: Frame, rows: Tensor, batch: Tensor | None, num_samples: int
 ) -> PairSample:
-    """Distances of sampled pairs, standing for those of all people."""
+    """Distances of sampled pairs, standing for those of all samples."""
     y = frame.points(rows).y
 
     def block(a: Tensor, b: Tensor) -> Tensor:
@@ -266,19 +268,11 @@ def sample_of(
         return dist.div_(frame.scale)
 
     sample = sample_pairs(len(rows), block, batch, (512, 1 << 14), device=y.device)
-    if num_people <= len(rows):
+    if num_samples <= len(rows):
         return sample
-    num_pairs = num_people * (num_people - 1)
-    return PairSample(
-        sample.dist,
-        sample.place,
-        sample.rows,
-        sample.cols,
-        sample.num_sampled,
-        num_pairs,
-    )
+    return replace(sample, num_pairs=num_samples * (num_samples - 1))
 
 
 def largest_norm(sq_norm: Tensor) -> float:  # [N] -> 0-d
-    """The largest norm, rounded up."""
+    """Largest norm, rounded up."""
     return math.sqrt(float(sq_norm.max())) * (1.0 + 1e-6)

@@ -1,4 +1,4 @@
-"""The exact graph of nearest people, as many for everybody."""
+"""Exact k-nearest-neighbor graph in the fair metric."""
 
 import math
 from collections.abc import Callable
@@ -8,22 +8,22 @@ import torch
 from torch import Tensor
 
 from pyg_glif._utils.runtime import Progress, without_autocast
-from pyg_glif._utils.validation import (
-    check_batch,
-    check_choice,
-    check_count,
-    check_features,
-    check_scalar,
-)
+from pyg_glif._utils.validation import check_count, check_scalar
 from pyg_glif.distances import FairDistance
 from pyg_glif.graph._decide import called_within, decide, exact_squares, sq_dist_error
-from pyg_glif.graph._knn_candidates import Nearest, Pool, kth_smallest
+from pyg_glif.graph._knn_candidates import CandidatePool, Nearest, kth_smallest
 from pyg_glif.graph._memory import check_nearest, sample_nearest
-from pyg_glif.graph._points import Points, Strategy, as_distance, coordinates
+from pyg_glif.graph._points import (
+    Points,
+    Strategy,
+    as_distance,
+    check_search_input,
+    coordinates,
+)
 from pyg_glif.graph._pruning import Screen
-from pyg_glif.graph._search import plain_nearest, projected_nearest
+from pyg_glif.graph._search import callable_tiles, plain_nearest, projected_nearest
 from pyg_glif.graph._strategy import choose_basis
-from pyg_glif.graph.radius import both_directions
+from pyg_glif.graph.radius import SearchResult, both_directions
 
 _CALLABLE_TILE = 256
 
@@ -42,13 +42,13 @@ def fair_knn_graph(
     memory_budget: int | None = None,
     progress: bool | None = None,
 ) -> tuple[Tensor, Tensor]:
-    r"""Joins everybody to the ``k`` people nearest to them in fair distance, exactly.
+    r"""Joins each sample to its ``k`` nearest neighbors in fair distance, exactly.
 
     .. math::
         E = \{ (i, j) : i \ne j, \; d_{ij} \le \max(s_i, s_j), \; d_{ij} \le \tau \}
 
-    where :math:`s_i` is the distance from :math:`i` to the :math:`k`-th nearest
-    other person: :math:`i` is among the nearest of :math:`j`, or the reverse.
+    where :math:`s_i` is the distance from :math:`i` to its :math:`k`-th nearest
+    neighbor: :math:`i` is among the nearest of :math:`j`, or the reverse.
     ``mutual=True`` takes the smaller of the two in place of the larger: both are
     among the nearest of the other. Distances are those of
     :func:`~pyg_glif.fair_radius_graph`.
@@ -56,19 +56,19 @@ def fair_knn_graph(
     Ties at the :math:`k`-th distance are all kept, so the order of rows does not
     matter; distances that differ by float64 rounding only count as tied. Of more
     than :math:`k` duplicates each is joined to all others. Where a graph of the batch
-    has fewer than :math:`k` other people, all of them count.
+    has fewer than :math:`k` other samples, all of them count.
 
     Args:
         x (torch.Tensor): Features, float32 or float64.
-        k (int): Number of nearest others.
+        k (int): Number of nearest neighbors.
         distance (FairDistance, optional): Fair distance. (default: Euclidean)
         batch (torch.Tensor, optional): Graph number of each node, any non-negative
             whole numbers in any order; no edge joins two graphs.
             (default: :obj:`None`)
         mutual (bool, optional): Whether both must be among the nearest of the other.
             (default: :obj:`False`)
-        tau (float, optional): Largest distance of an edge, inclusive: who is further
-            from everybody stays alone. (default: no limit)
+        tau (float, optional): Largest distance of an edge, inclusive: samples further
+            from all others stay isolated. (default: no limit)
         strategy (str, optional): As in :func:`~pyg_glif.fair_radius_graph`.
             (default: ``"auto"``)
         tile_size (int, optional): Rows handled at once. (default: 256)
@@ -82,9 +82,9 @@ def fair_knn_graph(
         - **output:** edges :math:`(2, E)` as int64, squared distances :math:`(E)`
 
     Both directions of every edge are returned, sorted by (row, column), without
-    self-loops. Everybody has at least :math:`k` neighbours, unless ``tau``,
-    ``mutual`` or the number of people prevents it, and may have many more: popular
-    people are among the nearest of many. Raises
+    self-loops. Each sample has at least :math:`k` neighbors, unless ``tau``,
+    ``mutual`` or the number of samples prevents it, and may have many more: a hub is
+    among the nearest of many. Raises
     :class:`~pyg_glif.errors.MemoryBudgetError` before any long work if the graph
     would not fit, as where many are tied.
 
@@ -97,7 +97,7 @@ def fair_knn_graph(
         (tensor([[0, 1],
                 [1, 0]]), tensor([1., 1.]))
     """
-    found = search_nearest(
+    result = search_nearest(
         x,
         k,
         distance,
@@ -109,166 +109,153 @@ def fair_knn_graph(
         memory_budget,
         progress,
     )
-    return found.edge_index, found.sq_dist
-
-
-class FoundNearest(NamedTuple):
-    """What a search returns: the edges in canonical order, and what decided."""
-
-    edge_index: Tensor  # [2, E]
-    sq_dist: Tensor  # [E]
-    tau: float
-    scale: Tensor  # [N], float64: distance to the k-th nearest, at most tau
-    batch: Tensor | None  # [N], numbered from 0
-    z: Tensor | None  # [N, D], coordinates, unless a function gave the distances
-    dist: Tensor | None  # [E], what the function gave
+    return result.edge_index, result.sq_dist
 
 
 def search_nearest(
     x: Tensor,
     k: int,
-    distance: FairDistance | None,
-    batch: Tensor | None,
+    distance: FairDistance | None = None,
+    batch: Tensor | None = None,
     mutual: bool = False,
     tau: float | None = None,
     strategy: Strategy = "auto",
     tile_size: int = 256,
     memory_budget: int | None = None,
     progress: bool | None = None,
-) -> FoundNearest:
+) -> SearchResult:
     """Checks the arguments of :func:`fair_knn_graph` and searches."""
-    x = check_features("x", x, distance).detach()
+    x, distance, batch = check_search_input(x, distance, batch, strategy, tile_size)
     check_count("k", k)
     cap = math.inf
     if tau is not None:
         cap = check_scalar("tau", tau, minimum=0.0, allow_inf=True)
-    check_choice("strategy", strategy, ("auto", "projected", "plain"))
-    check_count("tile_size", tile_size)
-    distance = as_distance(distance)
-    if batch is not None:
-        batch = check_batch(batch, x.size(0)).to(x.device)
+    num_nodes, empty = x.size(0), x.new_empty(0)
     if not distance.is_embedding:
-        near = called_nearest(x, k, distance, batch, cap, progress)
-        keep = _kept(near, mutual)
-        pairs = near.i[keep], near.j[keep], near.sq[keep].to(x.dtype)
-        edge_index, dist = both_directions(iter([pairs]), x)
-        scale = near.sq_kth.clamp(max=cap)
-        return FoundNearest(edge_index, dist.square(), cap, scale, batch, None, dist)
+        nearest = _callable_nearest(x, k, distance, batch, cap, progress)
+        keep = _edges(nearest, mutual)
+        pairs = nearest.i[keep], nearest.j[keep], nearest.sq[keep].to(x.dtype)
+        edge_index, dist = both_directions([pairs], num_nodes, empty)
+        scale = nearest.sq_kth.clamp(max=cap)
+        square = dist.square()
+        return SearchResult(edge_index, square, cap, batch, None, dist, scale)
     z = coordinates(distance, x)
-    points = Points.from_embedding(z, batch) if len(z) > 1 else None
-    if points is None:
-        scale = x.new_full((x.size(0),), cap, dtype=torch.float64)
-        empty = torch.empty(2, 0, dtype=torch.long, device=x.device)
-        return FoundNearest(empty, x.new_empty(0), cap, scale, batch, z, None)
+    if num_nodes < 2:
+        scale = x.new_full((num_nodes,), cap, dtype=torch.float64)
+        edges = both_directions([], num_nodes, empty)
+        return SearchResult(*edges, cap, batch, z, None, scale)
+    points = Points.from_embedding(z, batch)
     sample = sample_nearest(points, k, cap)
     check_nearest(points, k, sample, memory_budget)
     basis = choose_basis(points, cap, strategy, sample)
-    near = embedded_nearest(points, k, cap, basis, tile_size, progress)
-    keep = _kept(near, mutual)
-    some = near.i[keep], near.j[keep], near.sq[keep], near.error[keep]
-    edge_index, sq_dist = both_directions(iter([decide(points, points, *some, cap)]), x)
-    scale = near.sq_kth.sqrt().div_(points.scale).clamp_(max=cap)
-    return FoundNearest(edge_index, sq_dist, cap, scale, batch, z, None)
+    nearest = _embedded_nearest(points, k, cap, basis, tile_size, progress)
+    keep = _edges(nearest, mutual)
+    i, j, sq, error = (part[keep] for part in nearest[:4])
+    decided = decide(points, points, i, j, sq, error, cap)
+    edges = both_directions([decided], num_nodes, empty)
+    scale = nearest.sq_kth.sqrt().div_(points.scale).clamp_(max=cap)
+    return SearchResult(*edges, cap, batch, z, None, scale)
 
 
-class Within(NamedTuple):
-    """All pairs of people within a radius, in both directions."""
+class PairsWithin(NamedTuple):
+    """All pairs of samples within a radius, in both directions."""
 
     edge_index: Tensor  # [2, E]
     sq_dist: Tensor  # [E]
     tau: float
 
 
-class Ranked(NamedTuple):
-    """The nearest spots of each, ties included, in no particular order.
+class NearestPoints(NamedTuple):
+    """The k nearest distinct points of each, ties included, in no particular order.
 
-    A spot is where people are whose coordinates are the same.
+    Samples with equal coordinates share one distinct point.
     """
 
-    spot: Tensor  # [N], the spot of each person, from 0
-    row: Tensor  # [Q], a spot
-    col: Tensor  # [Q], one of the k spots nearest to it
+    point: Tensor  # [N], the distinct point of each sample, from 0
+    row: Tensor  # [Q], a distinct point
+    col: Tensor  # [Q], one of the k distinct points nearest to it
     dist: Tensor  # [Q], float64, in a unit that keeps squares from overflowing
 
 
-def rank_nearest(
+def nearest_points(
     x: Tensor,
     k: int,
     distance: FairDistance | None,
     slack: float,
     progress: bool | None,
-    known: Callable[[Tensor], Within | None] | None = None,
-) -> Ranked:
-    """Whom each person has near, and how near; ``slack`` tells what is tied.
+    known: Callable[[Tensor], PairsWithin | None] | None = None,
+) -> NearestPoints:
+    """The k nearest distinct points of each sample; distances within ``slack`` tie.
 
-    ``known`` says which pairs of coordinates are known to be within a radius, if any:
-    who has their nearest there is not searched for.
+    ``known`` maps coordinates to all their pairs within a radius, if these are known.
+    Points whose nearest are among these pairs are not searched for.
     """
     distance, x = as_distance(distance), x.detach()
     if not distance.is_embedding:
-        near = called_nearest(x, k, distance, None, math.inf, progress)
-        spot = torch.arange(len(x), device=x.device)
-        return Ranked(spot, near.end, near.other, near.sq[near.pair])
+        nearest = _callable_nearest(x, k, distance, None, math.inf, progress)
+        point = torch.arange(len(x), device=x.device)
+        dist = nearest.sq[nearest.pair]
+        return NearestPoints(point, nearest.end, nearest.other, dist)
     z = coordinates(distance, x)
-    spots, spot = z.unique(dim=0, return_inverse=True)
-    none = Ranked(spot, spot[:0], spot[:0], spot[:0].double())
-    if len(spots) == 1:
-        return none
-    points = Points.from_embedding(spots, None)
-    within = None if known is None else known(z)
-    ready = none if within is None else _known_nearest(points, spot, k, within, slack)
-    wanted = torch.ones(len(spots), dtype=torch.bool, device=x.device)
-    wanted[ready.row] = False
-    people = wanted.nonzero().view(-1)
-    # Among themselves, every pair of spots is looked at once; as others, twice.
-    if 2 * people.numel() >= len(spots):
-        ready, people = none, torch.arange(len(spots), device=x.device)
-    if people.numel() == 0:
-        return ready
-    others = points if ready is none else points.only(people)
+    distinct, point = z.unique(dim=0, return_inverse=True)
+    empty = NearestPoints(point, point[:0], point[:0], point[:0].double())
+    if len(distinct) == 1:
+        return empty
+    points = Points.from_embedding(distinct, None)
+    pairs = None if known is None else known(z)
+    settled = empty if pairs is None else _settled(points, point, k, pairs, slack)
+    is_open = torch.ones(len(distinct), dtype=torch.bool, device=x.device)
+    is_open[settled.row] = False
+    queries = is_open.nonzero().view(-1)
+    # A search within one set looks at every pair once, one of queries twice.
+    if 2 * queries.numel() >= len(distinct):
+        settled, queries = empty, torch.arange(len(distinct), device=x.device)
+    if queries.numel() == 0:
+        return settled
+    others = points if settled is empty else points.only(queries)
     sample = sample_nearest(points, k, math.inf)
     check_nearest(points, k, sample, None)
     basis = choose_basis(points, math.inf, nearest=sample)
-    # Others find themselves among the points, first of all.
+    # Queries that are another set find themselves among the points, first of all.
     num = k if others is points else k + 1
-    near = embedded_nearest(
+    nearest = _embedded_nearest(
         points, num, math.inf, basis, progress=progress, slack=slack, others=others
     )
-    sq = exact_squares(others, points, near.i, near.j)
-    row, col, dist = people[near.end], near.other, sq.sqrt_()[near.pair]
-    apart = row != col
-    found = row[apart], col[apart], dist[apart]
-    return Ranked(
-        spot, *(torch.cat(both) for both in zip(ready[1:], found, strict=True))
-    )
+    sq = exact_squares(others, points, nearest.i, nearest.j)
+    row, col = queries[nearest.end], nearest.other
+    dist = sq.sqrt_()[nearest.pair]
+    distinct_pair = row != col
+    searched = row[distinct_pair], col[distinct_pair], dist[distinct_pair]
+    parts = zip(settled[1:], searched, strict=True)
+    return NearestPoints(point, *(torch.cat(part) for part in parts))
 
 
-def _known_nearest(
-    points: Points, spot: Tensor, k: int, known: Within, slack: float
-) -> Ranked:
-    """The nearest of those spots who have ``k`` others well within the radius."""
-    # One person stands for a spot.
-    stands = torch.zeros_like(spot, dtype=torch.bool)
-    number = torch.arange(spot.numel(), device=spot.device)
-    stands[number.new_empty(points.num_nodes).index_copy_(0, spot, number)] = True
+def _settled(
+    points: Points, point: Tensor, k: int, known: PairsWithin, slack: float
+) -> NearestPoints:
+    """The nearest of those points that have ``k`` others well within the radius."""
+    # One sample represents each distinct point.
+    represents = torch.zeros_like(point, dtype=torch.bool)
+    number = torch.arange(point.numel(), device=point.device)
+    represents[number.new_empty(points.num_nodes).index_copy_(0, point, number)] = True
     row, col = known.edge_index
-    both = (stands[row] & stands[col]).nonzero().view(-1)
-    row, col, sq = spot[row[both]], spot[col[both]], known.sq_dist[both]
+    both = (represents[row] & represents[col]).nonzero().view(-1)
+    row, col, sq = point[row[both]], point[col[both]], known.sq_dist[both]
     kth = kth_smallest(row, sq, k, points.num_nodes)
     limits = torch.finfo(sq.dtype)
     loose = 1.0 + 4.0 * (sq_dist_error(sq.dtype, points.num_features) + slack)
-    # Squares that the dtype cannot hold to full precision tell nothing.
+    # Squares that the dtype cannot hold to full precision settle nothing.
     limit = (kth * loose + 2.0**30 * limits.tiny).masked_fill_(kth.isinf(), -1.0)
-    near = (sq <= limit[row]).nonzero().view(-1)
-    row, col = row[near], col[near]
+    possible = (sq <= limit[row]).nonzero().view(-1)
+    row, col = row[possible], col[possible]
     dist = exact_squares(points, points, row, col).sqrt_()
     # Ties of the k-th must be within the radius too, whatever rounding does.
     last = kth_smallest(row, dist, k, points.num_nodes) * (1.0 + 1e-9)
-    settled = (last < known.tau * points.scale)[row]
-    return Ranked(spot, row[settled], col[settled], dist[settled])
+    inside = (last < known.tau * points.scale)[row]
+    return NearestPoints(point, row[inside], col[inside], dist[inside])
 
 
-def embedded_nearest(
+def _embedded_nearest(
     points: Points,
     k: int,
     tau: float,
@@ -278,10 +265,10 @@ def embedded_nearest(
     slack: float = 0.0,
     others: Points | None = None,
 ) -> Nearest:
-    """The k nearest of each point, or of others; squares are those of ``y``."""
+    """The k nearest points of each point, or of others; squares are those of ``y``."""
     limit = min(points.bound(tau) * (1.0 + 1e-6), torch.finfo(torch.float32).max)
     left = points if others is None else others
-    pool = Pool(
+    pool = CandidatePool(
         k,
         torch.full_like(left.sq_norm, limit),
         lambda i, j: exact_squares(left, points, i, j),
@@ -296,11 +283,11 @@ def embedded_nearest(
 
 
 def tie_slack(num_features: int) -> float:
-    """How far rounding may tell equal squared distances apart, relatively."""
+    """Relative difference of squared distances that rounding alone may cause."""
     return (num_features + 4) * torch.finfo(torch.float64).eps
 
 
-def called_nearest(
+def _callable_nearest(
     x: Tensor,
     k: int,
     distance: FairDistance,
@@ -308,33 +295,22 @@ def called_nearest(
     tau: float,
     progress: bool | None,
 ) -> Nearest:
-    """The k nearest of each person by a function; distances are not squared."""
+    """The k nearest samples of each by a function; distances are not squared."""
     upper = x.new_full((x.size(0),), math.inf, dtype=torch.float64)
-    pool = Pool(k, upper)
-    order = torch.arange(x.size(0), device=x.device)
-    if batch is not None:
-        order = batch.argsort(stable=True)
-    tiles = order.split(_CALLABLE_TILE)
-    with Progress(len(tiles), "nearest neighbours", progress) as bar:
-        for start, rows in enumerate(tiles):
-            for cols in tiles[start:]:
-                if batch is not None and batch[rows[-1]] < batch[cols[0]]:
-                    break
-                dist = distance(x[rows], x[cols])
-                wanted = dist <= torch.maximum(upper[rows].unsqueeze(1), upper[cols])
-                wanted &= called_within(dist, tau)
-                if cols is rows:
-                    wanted = wanted.triu(1)
-                if batch is not None:
-                    wanted &= batch[rows].unsqueeze(1) == batch[cols]
-                r, c = wanted.nonzero(as_tuple=True)
-                value = dist[r, c].double()
-                pool.add(rows[r], cols[c], value, torch.zeros_like(value))
-            bar.update()
+    pool = CandidatePool(k, upper)
+    num_tiles = -(-x.size(0) // _CALLABLE_TILE)
+    with Progress(num_tiles, "nearest neighbors", progress) as bar:
+        tiles = callable_tiles(x, distance, batch, _CALLABLE_TILE, bar)
+        for rows, cols, dist, wanted in tiles:
+            bound = torch.maximum(upper[rows].unsqueeze(1), upper[cols])
+            wanted &= (dist <= bound) & called_within(dist, tau)
+            r, c = wanted.nonzero(as_tuple=True)
+            value = dist[r, c].double()
+            pool.add(rows[r], cols[c], value, torch.zeros_like(value))
     return pool.resolve(slack=0.0)
 
 
-def _kept(near: Nearest, mutual: bool) -> Tensor:  # -> [P]
-    """Pairs that are edges: at least one end, or both, counts the other."""
-    count = torch.bincount(near.pair, minlength=near.i.numel())
+def _edges(nearest: Nearest, mutual: bool) -> Tensor:  # -> [P]
+    """Mask of the pairs that are edges: one end, or both, has the other as nearest."""
+    count = torch.bincount(nearest.pair, minlength=nearest.i.numel())
     return count >= (2 if mutual else 1)

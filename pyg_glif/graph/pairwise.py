@@ -1,4 +1,4 @@
-"""Distances of all pairs, a tile at a time, with a bound on their rounding.
+"""Pairwise distances, a tile at a time, with a bound on their rounding error.
 
 Matrix products give squared distances quickly but not to the last digit. A tile
 carries a bound on that error, and gives the exact distances of the few pairs for
@@ -14,12 +14,11 @@ from torch import Tensor
 
 from pyg_glif._utils.validation import check_features
 from pyg_glif.distances import FairDistance
+from pyg_glif.graph._decide import exact_squares
 from pyg_glif.graph._points import Points, as_distance, coordinates
 
-_CHUNK_ENTRIES = 1 << 17  # float64 entries per gathered block: stays in cache
 
-
-class Tile(NamedTuple):
+class DistanceTile(NamedTuple):
     """Distances between some rows and some columns, times the scale of their owner."""
 
     sq_dist: Tensor  # [A, B], off by at most ``error``
@@ -28,12 +27,12 @@ class Tile(NamedTuple):
 
 
 class PairDistances(ABC):
-    """Distances between people; those in tiles are multiplied by ``scale``."""
+    """Distances between samples; those in tiles are multiplied by ``scale``."""
 
     scale: float = 1.0
 
     @abstractmethod
-    def tile(self, rows: slice, cols: slice) -> Tile:
+    def tile(self, rows: slice, cols: slice) -> DistanceTile:
         """Distances of one tile; ``exact`` is not scaled."""
 
 
@@ -46,10 +45,10 @@ class EmbeddedDistances(PairDistances):
 
     @property
     def z(self) -> Tensor:
-        """The coordinates as given."""
+        """The coordinates."""
         return self._points.z
 
-    def tile(self, rows: slice, cols: slice) -> Tile:
+    def tile(self, rows: slice, cols: slice) -> DistanceTile:
         """Squared distances from norms and inner products."""
         y, sq_norm = self._points.y, self._points.sq_norm
         norms = sq_norm[rows].unsqueeze(1) + sq_norm[cols]
@@ -58,33 +57,24 @@ class EmbeddedDistances(PairDistances):
         error = self._points.error(norms) + 8 * torch.finfo(torch.float32).eps * norms
 
         def exact(r: Tensor, c: Tensor) -> Tensor:
-            return self._exact(r + rows.start, c + cols.start)
+            points, i, j = self._points, r + rows.start, c + cols.start
+            return exact_squares(points, points, i, j).sqrt_().div_(self.scale)
 
-        return Tile(sq_dist, error, exact)
-
-    def _exact(self, i: Tensor, j: Tensor) -> Tensor:
-        """Distances of single pairs from differences in float64."""
-        z = self._points.z
-        step = max(1, _CHUNK_ENTRIES // max(1, z.size(1)))
-        parts = []
-        for a, b in zip(i.split(step), j.split(step), strict=True):
-            difference = (z[a].double() - z[b].double()).mul_(self.scale)
-            parts.append(difference.square_().sum(1))
-        return torch.cat(parts).sqrt_().div_(self.scale)
+        return DistanceTile(sq_dist, error, exact)
 
 
-class CalledDistances(PairDistances):
+class CallableDistances(PairDistances):
     """A black-box distance, called once per tile."""
 
     def __init__(self, x: Tensor, distance: FairDistance) -> None:  # [N, F]
         self._x, self._distance = x, distance
 
-    def tile(self, rows: slice, cols: slice) -> Tile:
+    def tile(self, rows: slice, cols: slice) -> DistanceTile:
         """Squares of what the function returns; ``error`` covers their rounding."""
         dist = self._distance(self._x[rows], self._x[cols]).double()
         sq_dist = dist.square()
         error = sq_dist * (8 * torch.finfo(torch.float64).eps)
-        return Tile(sq_dist, error, lambda r, c: dist[r, c])
+        return DistanceTile(sq_dist, error, lambda r, c: dist[r, c])
 
 
 def pair_distances(x: Tensor, distance: FairDistance | None) -> PairDistances:
@@ -92,7 +82,7 @@ def pair_distances(x: Tensor, distance: FairDistance | None) -> PairDistances:
     x = check_features("x", x, distance).detach()
     distance = as_distance(distance)
     if not distance.is_embedding:
-        return CalledDistances(x, distance)
+        return CallableDistances(x, distance)
     return EmbeddedDistances(coordinates(distance, x))
 
 

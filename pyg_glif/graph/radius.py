@@ -1,19 +1,13 @@
-"""The exact similarity graph: who is within the radius of whom."""
+"""Exact radius graph in the fair metric."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from pyg_glif._utils.runtime import Progress, without_autocast
-from pyg_glif._utils.validation import (
-    check_batch,
-    check_choice,
-    check_count,
-    check_features,
-    check_scalar,
-)
+from pyg_glif._utils.validation import check_scalar
 from pyg_glif.distances import FairDistance
 from pyg_glif.graph._decide import called_within
 from pyg_glif.graph._memory import (
@@ -22,8 +16,18 @@ from pyg_glif.graph._memory import (
     free_memory,
     sample_pairs,
 )
-from pyg_glif.graph._points import Points, Strategy, as_distance, coordinates
-from pyg_glif.graph._search import Pairs, plain_pairs, projected_pairs
+from pyg_glif.graph._points import (
+    Points,
+    Strategy,
+    check_search_input,
+    coordinates,
+)
+from pyg_glif.graph._search import (
+    Pairs,
+    callable_tiles,
+    plain_pairs,
+    projected_pairs,
+)
 from pyg_glif.graph._strategy import choose_basis
 
 _CALLABLE_TILE = 512
@@ -41,14 +45,14 @@ def fair_radius_graph(
     memory_budget: int | None = None,
     progress: bool | None = None,
 ) -> tuple[Tensor, Tensor]:
-    r"""Finds all pairs of people within fair distance ``tau``, exactly.
+    r"""Finds all pairs of samples within fair distance ``tau``, exactly.
 
     .. math::
         E = \{ (i, j) : i \ne j, \; d_{ij} \le \tau \}, \qquad
         d_{ij} = \| \mathbf{z}_i - \mathbf{z}_j \|_2, \quad
         \mathbf{z} = \mathrm{embed}(\mathbf{x})
 
-    There is no cap on neighbours and nothing is approximated: whether a pair is an
+    There is no cap on neighbors and nothing is approximated: whether a pair is an
     edge is decided in float64 on the embedded coordinates as they are, boundary
     included. Pairs that float64 rounding cannot tell from ``tau`` are kept if any of
     the usual orders of summation puts them within, so a ``tau`` taken from the data
@@ -57,7 +61,7 @@ def fair_radius_graph(
     Args:
         x (torch.Tensor): Features, float32 or float64.
         tau (float): Radius in units of the distance (not squared). Zero keeps
-            duplicates only, infinity everybody.
+            duplicates only, infinity all pairs.
         distance (FairDistance, optional): Fair distance. (default: Euclidean)
         batch (torch.Tensor, optional): Graph number of each node, any non-negative
             whole numbers in any order; no edge joins two graphs.
@@ -79,7 +83,7 @@ def fair_radius_graph(
     self-loops. Squared distances have the precision of ``x``. Their relative error is
     at most :math:`(D + 2) \, 2^{-52}` in float64 for :math:`D` coordinates; in float32
     1e-5 up to 64 coordinates, and :math:`2 \cdot 10^{-6} (D + 16)` beyond, a bound on
-    the worst case that data hardly comes near. Gradients do not pass through the
+    the worst case that real data stays far below. Gradients do not pass through the
     search; :func:`~pyg_glif.graph.edge_sq_dist` recomputes distances with gradients.
     Raises :class:`~pyg_glif.errors.MemoryBudgetError` before any long work if the
     graph would not fit, and names a radius that would.
@@ -90,49 +94,44 @@ def fair_radius_graph(
         (tensor([[0, 1],
                 [1, 0]]), tensor([1., 1.]))
     """
-    found = search_edges(
+    result = search_edges(
         x, tau, distance, batch, strategy, tile_size, memory_budget, progress
     )
-    return found.edge_index, found.sq_dist
+    return result.edge_index, result.sq_dist
 
 
-class Found(NamedTuple):
-    """What a search returns: the edges in canonical order, and what decided."""
+class SearchResult(NamedTuple):
+    """Edges in canonical order, and the values that decided them."""
 
     edge_index: Tensor  # [2, E]
     sq_dist: Tensor  # [E]
     tau: float
     batch: Tensor | None  # [N], numbered from 0
-    z: Tensor | None  # [N, D], coordinates, unless a function gave the distances
-    dist: Tensor | None  # [E], what the function gave
+    z: Tensor | None  # [N, D], coordinates; None for a callable distance
+    dist: Tensor | None  # [E], the values of a callable distance
+    scale: Tensor | None = None  # [N], float64: distance to the k-th nearest, <= tau
 
 
 def search_edges(
     x: Tensor,
     tau: float,
-    distance: FairDistance | None,
-    batch: Tensor | None,
+    distance: FairDistance | None = None,
+    batch: Tensor | None = None,
     strategy: Strategy = "auto",
     tile_size: int = 256,
     memory_budget: int | None = None,
     progress: bool | None = None,
-) -> Found:
+) -> SearchResult:
     """Checks the arguments of :func:`fair_radius_graph` and searches."""
-    x = check_features("x", x, distance).detach()
+    x, distance, batch = check_search_input(x, distance, batch, strategy, tile_size)
     tau = check_scalar("tau", tau, minimum=0.0, allow_inf=True)
-    check_choice("strategy", strategy, ("auto", "projected", "plain"))
-    check_count("tile_size", tile_size)
-    distance = as_distance(distance)
-    if batch is not None:
-        batch = check_batch(batch, x.size(0)).to(x.device)
-    if not distance.is_embedding:
-        called: Iterator[Pairs] = iter(())
-        if x.size(0) > 1:
-            called = _called_pairs(x, tau, distance, batch, memory_budget, progress)
-        edge_index, dist = both_directions(called, x)
-        return Found(edge_index, dist.square(), tau, batch, None, dist)
-    z = coordinates(distance, x)
     pairs: Iterator[Pairs] = iter(())
+    if not distance.is_embedding:
+        if x.size(0) > 1:
+            pairs = _callable_pairs(x, tau, distance, batch, memory_budget, progress)
+        edge_index, dist = both_directions(pairs, x.size(0), x.new_empty(0))
+        return SearchResult(edge_index, dist.square(), tau, batch, None, dist)
+    z = coordinates(distance, x)
     if x.size(0) > 1:
         points = Points.from_embedding(z, batch)
         check_search(points, tau, memory_budget)
@@ -141,10 +140,11 @@ def search_edges(
             pairs = plain_pairs(points, tau, tile_size, progress)
         else:
             pairs = projected_pairs(points, tau, basis, tile_size, progress)
-    return Found(*both_directions(pairs, x), tau, batch, z, None)
+    edges = both_directions(pairs, x.size(0), x.new_empty(0))
+    return SearchResult(*edges, tau, batch, z, None)
 
 
-def _called_pairs(
+def _callable_pairs(
     x: Tensor,
     tau: float,
     distance: FairDistance,
@@ -162,45 +162,38 @@ def _called_pairs(
     sample = sample_pairs(x.size(0), block, batch, size, device=x.device)
     budget = free_memory(x.device) if budget is None else budget
     check_memory(sample, tau, 16 * _CALLABLE_TILE**2, budget)
-    order = torch.arange(x.size(0), device=x.device)
-    if batch is not None:
-        order = batch.argsort(stable=True)
-    tiles = order.split(_CALLABLE_TILE)
-    with Progress(len(tiles), "radius graph", progress) as bar:
-        for start, rows in enumerate(tiles):
-            for cols in tiles[start:]:
-                if batch is not None and batch[rows[-1]] < batch[cols[0]]:
-                    break
-                dist = block(rows, cols)
-                inside = called_within(dist, tau)
-                if cols is rows:
-                    inside = inside.triu(1)
-                if batch is not None:
-                    inside &= batch[rows].unsqueeze(1) == batch[cols]
-                r, c = inside.nonzero(as_tuple=True)
-                yield rows[r], cols[c], dist[r, c]
-            bar.update()
+    num_tiles = -(-x.size(0) // _CALLABLE_TILE)
+    with Progress(num_tiles, "radius graph", progress) as bar:
+        tiles = callable_tiles(x, distance, batch, _CALLABLE_TILE, bar)
+        for rows, cols, dist, wanted in tiles:
+            r, c = (wanted & called_within(dist, tau)).nonzero(as_tuple=True)
+            yield rows[r], cols[c], dist[r, c]
 
 
-def both_directions(pairs: Iterator[Pairs], x: Tensor) -> tuple[Tensor, Tensor]:
-    """Edges in both directions, sorted by (row, column), and what came with them."""
-    size = x.size(0)
-    # Pairs are held until all are found: in int32 they take half the memory.
+def both_directions(
+    pairs: Iterable[Pairs], size: int, empty: Tensor
+) -> tuple[Tensor, Tensor]:  # [2, E], [E]
+    """Edges in both directions, sorted by (row, column), and the values of the pairs.
+
+    ``empty`` has the dtype and device of the values, for a graph without edges.
+    """
+    device = empty.device
+    # Pairs are held until the search ends: in int32 they take half the memory.
     narrow = torch.int32 if size < 2**31 else torch.int64
     parts = [(i.to(narrow), j.to(narrow), v) for i, j, v in pairs if i.numel()]
     if not parts:
-        return torch.empty(2, 0, dtype=torch.long, device=x.device), x.new_empty(0)
+        return torch.empty(2, 0, dtype=torch.long, device=device), empty
     first, second, value = (torch.cat(part) for part in zip(*parts, strict=True))
     # The pieces are joined: free them before the keys are allocated.
     del parts
     count = first.numel()
-    key = torch.empty(2, count, dtype=torch.long, device=x.device)
+    key = torch.empty(2, count, dtype=torch.long, device=device)
     torch.add(second, first.long(), alpha=size, out=key[0])
     torch.add(first, second.long(), alpha=size, out=key[1])
     bits = max(1, (count - 1).bit_length())
     if size * size < 2 ** (63 - bits):
         # Sorting (row, column, pair) as one number needs no permutation afterwards.
-        key.bitwise_left_shift_(bits).bitwise_or_(torch.arange(count, device=x.device))
+        key.bitwise_left_shift_(bits).bitwise_or_(torch.arange(count, device=device))
         key = key.view(-1)
         if key.device.type == "cpu":
             # NumPy sorts whole numbers in place with vector instructions: ten times
@@ -213,7 +206,7 @@ def both_directions(pairs: Iterator[Pairs], x: Tensor) -> tuple[Tensor, Tensor]:
     else:
         key, order = key.view(-1).sort()
         pair = order.remainder_(count)
-    edge_index = torch.empty(2, 2 * count, dtype=torch.long, device=x.device)
+    edge_index = torch.empty(2, 2 * count, dtype=torch.long, device=device)
     torch.div(key, size, rounding_mode="floor", out=edge_index[0])
     torch.sub(key, edge_index[0], alpha=size, out=edge_index[1])
     return edge_index, value[pair]

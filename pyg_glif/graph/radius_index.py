@@ -1,45 +1,36 @@
-"""Neighbours of newcomers among people already known."""
+"""Index for exact radius queries against known samples."""
 
 import math
 from collections.abc import Iterator
-from copy import deepcopy
 
 import torch
 from torch import Tensor
 
 from pyg_glif._utils.runtime import without_autocast
-from pyg_glif._utils.validation import (
-    check_comparable,
-    check_features,
-    check_num_rows,
-    check_scalar,
-)
+from pyg_glif._utils.validation import check_scalar
 from pyg_glif.distances import FairDistance
-from pyg_glif.graph._batch_query import SWEPT, Sweep
+from pyg_glif.graph._batch_query import BATCH_SIZES, BatchQuery
 from pyg_glif.graph._decide import called_within, edges_within, sq_dist_error
-from pyg_glif.graph._points import Points, as_distance, coordinates, own
-from pyg_glif.graph._pruning import Screen
+from pyg_glif.graph._index import TILE, NeighborIndex
+from pyg_glif.graph._points import coordinates
 from pyg_glif.graph._search import (
     Pairs,
+    batch_cross_pairs,
     plain_cross_pairs,
     projected_cross_pairs,
-    swept_cross_pairs,
 )
 from pyg_glif.graph._strategy import choose_basis
 
-_TILE = 256
 
+class RadiusIndex(NeighborIndex):
+    r"""Exact radius queries of new samples against known ones.
 
-class RadiusIndex:
-    r"""Answers exactly which known people are within ``tau`` of a new one.
-
-    Built once for the known people, of whom it keeps a copy, and queried with any
-    number of new rows at a time.
+    Built once for the known samples, and queried with any number of rows at a time.
     The rule is that of :func:`~pyg_glif.fair_radius_graph`: a pair counts iff its
     distance is at most ``tau`` in float64, boundary included.
 
     Args:
-        x (torch.Tensor): Features of the known people, float32 or float64.
+        x (torch.Tensor): Features of the known samples, float32 or float64.
         tau (float): Radius in units of the distance.
         distance (FairDistance, optional): Fair distance. (default: Euclidean)
         copy (bool): Whether to keep copies of ``x`` and ``distance``. Without them
@@ -63,23 +54,12 @@ class RadiusIndex:
         distance: FairDistance | None = None,
         copy: bool = True,
     ) -> None:
-        x = check_features("x", x, distance).detach()
-        check_num_rows("x", x.size(0), 1)
+        super().__init__(x, distance, copy)
         self.tau = check_scalar("tau", tau, minimum=0.0, allow_inf=True)
-        distance = as_distance(distance)
-        self.distance = deepcopy(distance) if copy else distance
-        self._num_nodes, self._like = x.size(0), x.new_empty(0, x.size(1))
-        self._screen: Screen | None = None
-        if not self.distance.is_embedding:
-            self._x = x.clone() if copy else x
-            return
-        z = coordinates(self.distance, x)
-        z = own(z, x) if copy else z
-        self._points = Points.from_embedding(z, None)
-        basis = choose_basis(self._points, self.tau)
-        if basis is not None:
-            self._screen = Screen(self._points, self.tau, basis, _TILE)
-            self._sweep = Sweep(self._screen)
+        if self.distance.is_embedding:
+            self._set_screen(self.tau, choose_basis(self._points, self.tau))
+            if self._screen is not None:
+                self._batch_query = BatchQuery(self._screen)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(num_nodes={self._num_nodes}, tau={self.tau:g})"
@@ -93,74 +73,74 @@ class RadiusIndex:
     def query(
         self, x_new: Tensor, progress: bool | None = None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        r"""All pairs of a new row and a known row within the radius.
+        r"""Pairs of a query and a known sample within the radius.
 
         Args:
-            x_new (torch.Tensor): Features of the new people, any number of rows.
+            x_new (torch.Tensor): Features of the queries, any number of rows.
             progress (bool, optional): Whether to show a progress bar; :obj:`None`
                 shows it on a terminal if it takes seconds. (default: :obj:`None`)
 
         Shapes:
             - **input:** features :math:`(M, F)`
-            - **output:** new rows :math:`(P)`, known rows :math:`(P)`, squared
-              distances :math:`(P)`, sorted by new row, then known row
+            - **output:** queries :math:`(P)`, known rows :math:`(P)`, squared
+              distances :math:`(P)`, sorted by query, then known row
 
-        Time grows with the pairs that cannot be ruled out, memory with those found.
+        Time grows with the pairs that cannot be ruled out, memory with the result.
         """
-        x_new = check_features("x_new", x_new, self.distance).detach()
-        check_comparable("x_new", x_new, "x", self._like)
-        empty = torch.empty(0, dtype=torch.long, device=x_new.device)
-        nobody = empty, empty.clone(), x_new.new_empty(0)
+        x_new = self._check_queries(x_new)
+        no_pairs = self._no_pairs()
         if x_new.size(0) == 0:
-            return nobody
-        found = self._called(x_new)
+            return no_pairs
         if self.distance.is_embedding:
-            found = self._searched(coordinates(self.distance, x_new, "x_new"), progress)
-        # The search yields nothing for rows that are far from everybody.
-        parts = zip(nobody, *found, strict=True)
+            z = coordinates(self.distance, x_new, "x_new")
+            pairs = self._search(z, progress)
+        else:
+            pairs = self._call(x_new)
+        # The search yields no tile for queries without neighbors.
+        parts = zip(no_pairs, *pairs, strict=True)
         row, col, sq_dist = (torch.cat(part) for part in parts)
-        order = (row * self._num_nodes + col).argsort()
+        order = self._order(row, col)
         return row[order], col[order], sq_dist[order]
 
     @without_autocast()
     def within(
-        self, x_new: Tensor, found: tuple[Tensor, Tensor, Tensor], tau: float
+        self, x_new: Tensor, pairs: tuple[Tensor, Tensor, Tensor], tau: float
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """The pairs of a query that have at most a smaller distance, without a search.
+        """The pairs of a query within a smaller radius, without another search.
 
         Args:
-            x_new (torch.Tensor): The new people that were asked about.
-            found (tuple): What :meth:`query` returned for them.
+            x_new (torch.Tensor): The queries.
+            pairs (tuple): The result of :meth:`query` for them.
             tau (float): The smaller radius.
 
         They are those that an index with this radius finds. Needs a distance that is
         an embedding.
         """
         if math.isinf(tau):
-            return found
+            return pairs
         z = coordinates(self.distance, x_new.detach(), "x_new")
-        row, col, sq_dist = found
+        row, col, sq_dist = pairs
         ends = torch.stack([row, col])
         keep = edges_within(z, ends, sq_dist, tau, self._points.z)
         return row[keep], col[keep], sq_dist[keep]
 
-    def _searched(self, z: Tensor, progress: bool | None) -> Iterator[Pairs]:
-        """Neighbours by coordinates."""
+    def _search(self, z: Tensor, progress: bool | None) -> Iterator[Pairs]:
+        """Pairs by coordinates."""
         points = self._points
         others = points.like(z)
-        if others is None:  # too far away for the scale of the known people
+        if others is None:  # too far away for the scale of the known samples
             points, others = points.together_with(z)
         elif self._screen is not None:
-            if len(z) in SWEPT:
-                return swept_cross_pairs(others, self._sweep, self.tau)
+            if len(z) in BATCH_SIZES:
+                return batch_cross_pairs(others, self._batch_query, self.tau)
             return projected_cross_pairs(others, self._screen, self.tau, progress)
-        return plain_cross_pairs(others, points, self.tau, _TILE, progress)
+        return plain_cross_pairs(others, points, self.tau, TILE, progress)
 
-    def _called(self, x_new: Tensor) -> Iterator[Pairs]:
-        """Neighbours by calling a black-box distance on tiles."""
-        for first in range(0, len(x_new), _TILE):
-            rows = x_new[first : first + _TILE]
-            for left in range(0, self._num_nodes, 2 * _TILE):
-                dist = self.distance(rows, self._x[left : left + 2 * _TILE])
+    def _call(self, x_new: Tensor) -> Iterator[Pairs]:
+        """Pairs by calling a black-box distance on tiles."""
+        for first in range(0, len(x_new), TILE):
+            rows = x_new[first : first + TILE]
+            for left in range(0, self._num_nodes, 2 * TILE):
+                dist = self.distance(rows, self._x[left : left + 2 * TILE])
                 r, c = called_within(dist, self.tau).nonzero(as_tuple=True)
                 yield r + first, c + left, dist[r, c].square()

@@ -1,8 +1,8 @@
-"""A similarity graph as one value: edges, distances, and the rule behind them."""
+"""Similarity graph as a value: edges, squared distances, neighbor rule."""
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
@@ -23,15 +23,21 @@ from pyg_glif._utils.validation import (
 )
 from pyg_glif.distances import FairDistance
 from pyg_glif.graph._decide import called_within, edges_within
-from pyg_glif.graph._points import Strategy, as_distance, coordinates, own
-from pyg_glif.graph.knn import Within, search_nearest
-from pyg_glif.graph.radius import search_edges
-from pyg_glif.graph.weights import decay_of, edge_weights, local_weights
+from pyg_glif.graph._points import (
+    SearchOptions,
+    as_distance,
+    coordinates,
+    detached_copy,
+)
+from pyg_glif.graph.knn import PairsWithin, search_nearest
+from pyg_glif.graph.radius import SearchResult, search_edges
+from pyg_glif.graph.weights import edge_weights, local_weights
 from pyg_glif.laplacian import LaplacianOperator
 from pyg_glif.typing import Normalization
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
+    from typing_extensions import Unpack
 
 
 # Relative error of distances, beyond all that a search allows itself.
@@ -40,34 +46,34 @@ _SHARES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
 
 
 class DegreeSummary(NamedTuple):
-    """How many people others are joined to."""
+    """Summary of the degrees of a graph."""
 
     mean: float
     quantiles: dict[float, int]  # from the least (0.0) to the most (1.0)
-    isolated: Tensor  # who is joined to nobody
+    isolated: Tensor  # nodes without neighbors
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SimilarityGraph:
-    r"""Who is within ``tau`` of whom, ready for weights, smaller radii and Laplacians.
+    r"""Similarity graph with squared distances, for weights, radii and Laplacians.
 
-    :meth:`search` makes one. The edges are those of
-    :func:`~pyg_glif.fair_radius_graph`; they are in order and known to be sound, so
-    nothing that is made from them is checked or sorted again. The constructor checks
-    edges from elsewhere, once.
+    :meth:`search` builds one. The edges are those of
+    :func:`~pyg_glif.fair_radius_graph`; they are sorted and valid, so nothing
+    made from them is checked or sorted again. The constructor checks edges from
+    elsewhere, once.
 
     Args:
         edge_index (torch.Tensor): Both directions of every edge, sorted by row and
             column, without self-loops.
         sq_dist (torch.Tensor): Squared distance of every edge, the same number in both
             directions.
-        num_nodes (int): Number of people.
+        num_nodes (int): Number of nodes.
         tau (float): Radius in units of the distance.
         batch (torch.Tensor, optional): Graph number of each node, from 0 without
             gaps. (default: :obj:`None`)
-        k (int, optional): Number of nearest people, if that is the rule.
+        k (int, optional): Number of nearest neighbors, if that is the rule.
             (default: :obj:`None`)
-        scale (torch.Tensor, optional): Distance from each person to their ``k``-th
+        scale (torch.Tensor, optional): Distance from each node to its ``k``-th
             nearest, at most ``tau``; infinite where there are fewer than ``k`` and
             ``tau`` is. Given if and only if ``k`` is. (default: :obj:`None`)
 
@@ -97,7 +103,7 @@ class SimilarityGraph:
     batch: Tensor | None = None
     k: int | None = None
     scale: Tensor | None = None
-    # What a search decided by: coordinates, or the distances that a function gave.
+    # The values that decided the search: coordinates, or distances of a function.
     _z: Tensor | None = field(default=None, kw_only=True)
     _dist: Tensor | None = field(default=None, kw_only=True)
     # Edges and distances that need no check, if they are those of this graph.
@@ -110,7 +116,7 @@ class SimilarityGraph:
             object.__setattr__(self, "_sound", (self.edge_index, self.sq_dist))
 
     def _check(self) -> None:
-        """Raises on anything that no search finds."""
+        """Raises on anything that no search returns."""
         size = check_count("num_nodes", self.num_nodes, minimum=0)
         tau = check_scalar("tau", self.tau, minimum=0.0, allow_inf=True)
         pattern = check_sorted(self.edge_index, size)
@@ -150,44 +156,42 @@ class SimilarityGraph:
             raise ValueError(f"{msg} (got {float(scale[~within][0]):g})")
 
     @classmethod
-    def _found(
-        cls, edge_index: Tensor, sq_dist: Tensor, *rest: Any, **options: Any
+    def from_sorted(
+        cls, edge_index: Tensor, sq_dist: Tensor, num_nodes: int, tau: float
     ) -> "SimilarityGraph":
-        """The graph of edges that a search has put in order, without a check."""
-        return cls(edge_index, sq_dist, *rest, **options, _sound=(edge_index, sq_dist))
+        """The radius graph of edges known to be valid and sorted, without a check."""
+        return cls(edge_index, sq_dist, num_nodes, tau, _sound=(edge_index, sq_dist))
+
+    @classmethod
+    def _from_search(
+        cls, result: SearchResult, x: Tensor, k: int | None = None
+    ) -> "SimilarityGraph":
+        """The graph of a search, whose edges need no check."""
+        return cls(
+            result.edge_index,
+            result.sq_dist,
+            x.size(0),
+            result.tau,
+            result.batch,
+            k,
+            result.scale,
+            _z=None if result.z is None else detached_copy(result.z, x),
+            _dist=result.dist,
+            _sound=(result.edge_index, result.sq_dist),
+        )
 
     @classmethod
     @without_autocast()
     def search(
-        cls,
-        x: Tensor,
-        tau: float,
-        *,
-        distance: FairDistance | None = None,
-        batch: Tensor | None = None,
-        strategy: Strategy = "auto",
-        tile_size: int = 256,
-        memory_budget: int | None = None,
-        progress: bool | None = None,
+        cls, x: Tensor, tau: float, **options: "Unpack[SearchOptions]"
     ) -> "SimilarityGraph":
-        r"""Finds all pairs of people within fair distance ``tau``, exactly.
+        r"""Finds all pairs of samples within fair distance ``tau``, exactly.
 
         Takes the arguments of :func:`~pyg_glif.fair_radius_graph`. The coordinates
         are kept, as a copy if they are ``x`` itself.
         """
-        x = check_features("x", x, distance)
-        found = search_edges(
-            x, tau, distance, batch, strategy, tile_size, memory_budget, progress
-        )
-        return cls._found(
-            found.edge_index,
-            found.sq_dist,
-            x.size(0),
-            found.tau,
-            found.batch,
-            _z=None if found.z is None else own(found.z, x),
-            _dist=found.dist,
-        )
+        x = check_features("x", x, options.get("distance"))
+        return cls._from_search(search_edges(x, tau, **options), x)
 
     @classmethod
     @without_autocast()
@@ -196,20 +200,15 @@ class SimilarityGraph:
         x: Tensor,
         k: int,
         *,
-        distance: FairDistance | None = None,
-        batch: Tensor | None = None,
         mutual: bool = False,
         tau: float | None = None,
-        strategy: Strategy = "auto",
-        tile_size: int = 256,
-        memory_budget: int | None = None,
-        progress: bool | None = None,
+        **options: "Unpack[SearchOptions]",
     ) -> "SimilarityGraph":
-        r"""Joins everybody to the ``k`` people nearest to them, exactly.
+        r"""Joins each sample to its ``k`` nearest neighbors, exactly.
 
         Takes the arguments of :func:`~pyg_glif.fair_knn_graph`. The radius of the
         graph is ``tau``, infinite if there is none; ``scale`` has the distance from
-        each person to their ``k``-th nearest. The coordinates are kept, as a copy if
+        each sample to its ``k``-th nearest. The coordinates are kept, as a copy if
         they are ``x`` itself.
 
         Example:
@@ -220,30 +219,9 @@ class SimilarityGraph:
             >>> graph.scale
             tensor([1., 1., 2.], dtype=torch.float64)
         """
-        x = check_features("x", x, distance)
-        found = search_nearest(
-            x,
-            k,
-            distance,
-            batch,
-            mutual,
-            tau,
-            strategy,
-            tile_size,
-            memory_budget,
-            progress,
-        )
-        return cls._found(
-            found.edge_index,
-            found.sq_dist,
-            x.size(0),
-            found.tau,
-            found.batch,
-            k,
-            found.scale,
-            _z=None if found.z is None else own(found.z, x),
-            _dist=found.dist,
-        )
+        x = check_features("x", x, options.get("distance"))
+        result = search_nearest(x, k, mutual=mutual, tau=tau, **options)
+        return cls._from_search(result, x, k)
 
     def __repr__(self) -> str:
         rule = [] if self.k is None else [f"k={self.k}"]
@@ -260,11 +238,11 @@ class SimilarityGraph:
         return self.edge_index.size(1)
 
     def degrees(self) -> Tensor:  # [N], int64
-        """Number of people that each is joined to."""
+        """Number of neighbors of each node."""
         return torch.bincount(self.edge_index[0], minlength=self.num_nodes)
 
     def degree_summary(self) -> DegreeSummary:
-        """Mean and quantiles of :meth:`degrees`, and who is joined to nobody.
+        """Mean and quantiles of :meth:`degrees`, and the isolated nodes.
 
         Example:
             >>> graph = SimilarityGraph.search(torch.tensor([[0.0], [1.0], [9.0]]), 2.0)
@@ -275,10 +253,10 @@ class SimilarityGraph:
         """
         degrees = self.degrees()
         ranks = [math.ceil(share * (self.num_nodes - 1)) for share in _SHARES]
-        found = degrees.sort().values[ranks].tolist() if self.num_nodes else []
+        quantiles = degrees.sort().values[ranks].tolist() if self.num_nodes else []
         return DegreeSummary(
             self.num_edges / max(1, self.num_nodes),
-            dict(zip(_SHARES, found, strict=False)),
+            dict(zip(_SHARES, quantiles, strict=False)),
             (degrees == 0).nonzero().view(-1),
         )
 
@@ -287,7 +265,7 @@ class SimilarityGraph:
 
         :obj:`None` stands for :math:`c / \tau^2`, see
         :func:`~pyg_glif.graph.decay_of`: weights fall from 1 for duplicates to
-        :math:`e^{-c}` at the radius, whatever the unit. In a graph of nearest people
+        :math:`e^{-c}` at the radius, whatever the unit. In a graph of nearest neighbors
         it stands for :func:`~pyg_glif.graph.local_weights`: the radius is then the
         larger distance to the ``k``-th nearest of the two. Gradients reach ``theta``.
         """
@@ -295,10 +273,10 @@ class SimilarityGraph:
             row, col = self.edge_index
             scale = torch.maximum(self.scale[row], self.scale[col])
             return local_weights(self.sq_dist, scale)
-        return edge_weights(self.sq_dist, decay_of(theta, self.tau))
+        return edge_weights(self.sq_dist, theta, tau=self.tau)
 
     def is_within(self, tau: float) -> Tensor:  # [E]
-        """Which edges a radius up to that of the graph keeps."""
+        """Mask of the edges that a radius up to that of the graph keeps."""
         tau = check_scalar("tau", tau, minimum=0.0, allow_inf=True)
         if tau > self.tau:
             msg = f"'tau' must be at most the radius of the graph, {self.tau:g}"
@@ -328,51 +306,54 @@ class SimilarityGraph:
             _sound=(edge_index, sq_dist),
         )
 
-    def placed(self, x: Tensor, distance: FairDistance | None) -> "SimilarityGraph":
-        """The same graph, which knows the coordinates that its people have."""
+    def with_coordinates(
+        self, x: Tensor, distance: FairDistance | None
+    ) -> "SimilarityGraph":
+        """The same graph with the coordinates of its nodes, for exact comparisons."""
         distance = as_distance(distance)
         if not distance.is_embedding:
             return self
         return replace(self, _z=coordinates(distance, x))
 
-    def known_pairs(self, z: Tensor) -> Within | None:  # [N, D]
-        """All pairs of coordinates within the radius, if it is known to have them."""
-        mine, whole = self._z, self.k is None and self.batch is None
-        if (
-            not whole
-            or mine is None
-            or (mine.dtype, mine.device) != (z.dtype, z.device)
-        ):
+    def known_pairs(self, z: Tensor) -> PairsWithin | None:  # [N, D]
+        """All pairs of ``z`` within the radius, if the graph is one of these points."""
+        is_complete = self.k is None and self.batch is None
+        if not is_complete or self._z is None:
             return None
-        same = torch.equal(mine, z)
-        return Within(self.edge_index, self.sq_dist, self.tau) if same else None
+        if (self._z.dtype, self._z.device) != (z.dtype, z.device):
+            return None
+        same = torch.equal(self._z, z)
+        return PairsWithin(self.edge_index, self.sq_dist, self.tau) if same else None
 
-    def among(self, people: Tensor) -> "SimilarityGraph":  # [N] bool
-        """The graph of some people, in the order they have here.
+    def subgraph(self, mask: Tensor) -> "SimilarityGraph":  # [N] bool
+        """Subgraph induced by the nodes of a mask, in their order.
 
-        Within a radius only: who is among the nearest depends on who is there.
+        Of a radius graph only: the nearest neighbors depend on which nodes are there.
 
         Example:
             >>> graph = SimilarityGraph.search(torch.tensor([[0.0], [1.0], [2.0]]), 1.0)
-            >>> graph.among(torch.tensor([False, True, True])).edge_index
+            >>> graph.subgraph(torch.tensor([False, True, True])).edge_index
             tensor([[0, 1],
                     [1, 0]])
         """
         if self.k is not None:
-            msg = "'among' must be called on a graph of a radius"
-            raise ValueError(f"{msg} (got one of the {self.k} nearest). Search anew")
-        people = check_mask("people", people, self.num_nodes).to(self.edge_index.device)
+            msg = "'subgraph' must be called on a radius graph"
+            raise ValueError(f"{msg} (got {self.k} nearest neighbors). Search anew")
+        mask = check_mask("mask", mask, self.num_nodes).to(self.edge_index.device)
         row, col = self.edge_index
-        kept = (people[row] & people[col]).nonzero()[:, 0]
-        place = people.cumsum(0) - 1
-        return SimilarityGraph._found(
-            torch.stack([place[row[kept]], place[col[kept]]]),
-            self.sq_dist[kept],
-            int(people.sum()),
-            self.tau,
-            None if self.batch is None else self.batch[people],
-            _z=None if self._z is None else self._z[people],
+        kept = (mask[row] & mask[col]).nonzero()[:, 0]
+        position = mask.cumsum(0) - 1
+        edge_index = torch.stack([position[row[kept]], position[col[kept]]])
+        sq_dist = self.sq_dist[kept]
+        return replace(
+            self,
+            edge_index=edge_index,
+            sq_dist=sq_dist,
+            num_nodes=int(mask.sum()),
+            batch=None if self.batch is None else self.batch[mask],
+            _z=None if self._z is None else self._z[mask],
             _dist=None if self._dist is None else self._dist[kept],
+            _sound=(edge_index, sq_dist),
         )
 
     def laplacian(

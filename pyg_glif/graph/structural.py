@@ -1,4 +1,4 @@
-"""Who is similar, if the graph says so: people with the same neighbours."""
+"""Similarity of nodes by the neighbors they share in a given graph."""
 
 from typing import Any, Literal
 
@@ -26,9 +26,9 @@ def structural_similarity(
     self_loops: bool = True,
     progress: bool | None = None,
 ) -> tuple[Tensor, Tensor]:
-    r"""Similarity of people by the neighbours that they share in a given graph.
+    r"""Similarity of nodes by the neighbors that they share in a given graph.
 
-    With :math:`N_i` the neighbours of :math:`i`, :math:`i` among them if
+    With :math:`N_i` the neighbors of :math:`i`, :math:`i` among them if
     ``self_loops``,
 
     .. math::
@@ -44,11 +44,11 @@ def structural_similarity(
             weights do not count.
         num_nodes (int, optional): Number of nodes; read off the edges if not given.
         kind (str): ``"cosine"`` or ``"jaccard"``. (default: ``"cosine"``)
-        k (int, optional): Keeps the ``k`` most similar of everybody, ties included; a
-            pair stays if either keeps the other. (default: :obj:`None`, all who share
-            a neighbour)
-        self_loops (bool): Whether everybody counts as their own neighbour, so that
-            two who know each other share something. (default: :obj:`True`)
+        k (int, optional): Keeps the ``k`` most similar of each node, ties included; a
+            pair stays if either keeps the other. (default: :obj:`None`, all that share
+            a neighbor)
+        self_loops (bool): Whether a node counts as its own neighbor, so that
+            adjacent nodes share something. (default: :obj:`True`)
         progress (bool, optional): Whether to show a progress bar; :obj:`None` shows
             it on a terminal if it takes seconds. (default: :obj:`None`)
 
@@ -81,9 +81,9 @@ def structural_similarity(
         graph = graph + eye(size, format="csr")
     degree = np.diff(graph.indptr).astype(np.float64)
     blocks = []
-    with Progress(size, "shared neighbours", progress) as bar:
+    with Progress(size, "shared neighbors", progress) as bar:
         for rows in slices(0, size, _ROWS):
-            # Entry (i, j) counts the neighbours that i and j share.
+            # Entry (i, j) counts the neighbors that i and j share.
             block = (graph[rows] @ graph).tocoo()
             row, col, shared = block.row + rows.start, block.col, block.data
             if kind == "cosine":
@@ -96,19 +96,19 @@ def structural_similarity(
             entries = (value[keep], (block.row[keep], col[keep]))
             blocks.append(csr_matrix(entries, shape=(block.shape[0], size)))
             bar.update(rows.stop - rows.start)
-    found = vstack(blocks, format="csr") if blocks else graph
+    similar = vstack(blocks, format="csr") if blocks else graph
     if k is not None:
-        found = found.maximum(found.T).tocsr()
-    found.sort_indices()
-    row = np.repeat(np.arange(size), np.diff(found.indptr))
-    pairs = torch.from_numpy(np.stack([row, found.indices]).astype(np.int64))
-    return pairs.to(device), torch.from_numpy(found.data).to(device)
+        similar = similar.maximum(similar.T).tocsr()
+    similar.sort_indices()
+    row = np.repeat(np.arange(size), np.diff(similar.indptr))
+    pairs = torch.from_numpy(np.stack([row, similar.indices]).astype(np.int64))
+    return pairs.to(device), torch.from_numpy(similar.data).to(device)
 
 
 def _kth_largest(
     row: NDArray[np.int32], value: NDArray[np.float64], k: int, size: int
 ) -> NDArray[np.float64]:
-    """For every entry, the k-th largest value of its row, or the smallest of fewer."""
+    """K-th largest value in the row of every entry, or the smallest of fewer."""
     order = np.lexsort((-value, row))
     count = np.bincount(row, minlength=size)
     first = np.cumsum(count) - count

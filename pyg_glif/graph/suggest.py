@@ -1,4 +1,4 @@
-"""Which radius gives people so many others, or so many people somebody."""
+"""Chooses a radius from a target mean degree or a target coverage."""
 
 import math
 
@@ -19,11 +19,12 @@ from pyg_glif.graph._memory import PairSample, sample_pairs
 from pyg_glif.graph._points import as_distance, coordinates
 from pyg_glif.graph.knn import search_nearest
 from pyg_glif.graph.knn_index import KNNIndex
+from pyg_glif.graph.radius import SearchResult
 
 _ALL_PAIRS = 2048
 _EXACT_WORK = 10**9  # pairs times coordinates evaluated without a matrix product
-_ALL_PEOPLE = 20_000  # up to here everybody's nearest are found
-_SOME_PEOPLE = 2048
+_ALL_NODES = 20_000  # up to here all nodes are searched
+_SAMPLED_NODES = 2048
 
 
 @without_autocast()
@@ -37,9 +38,9 @@ def suggest_tau(
     batch: Tensor | None = None,
     generator: torch.Generator | None = None,
 ) -> float:
-    r"""Radius at which people have comparable people, on average or nearly all.
+    r"""Radius with a target mean degree, or with a target share of joined samples.
 
-    With ``target_degree`` the smallest radius at which people have so many neighbours
+    With ``target_degree`` the smallest radius at which samples have so many neighbors
     on average,
 
     .. math::
@@ -47,18 +48,18 @@ def suggest_tau(
         \ge N \cdot \mathrm{target\_degree} \} ,
 
     over all pairs up to 2,048 nodes, and over a sample of two million pairs beyond
-    that, where the degree found differs from the target by a few per cent. Where
-    density is uneven, the average says little: a few have most neighbours, and many
-    have none. With ``coverage`` the smallest radius at which that share of people has
-    ``min_neighbors`` neighbours at least,
+    that, where the degree differs from the target by a few per cent. Where density is
+    uneven, the average says little: a few samples have most neighbors, and many have
+    none. With ``coverage`` the smallest radius at which that share of samples has
+    ``min_neighbors`` neighbors at least,
 
     .. math::
         \tau = \min \{ t : |\{i : d_{i(m)} \le t\}|
         \ge N \cdot \mathrm{coverage} \} , \qquad m = \mathrm{min\_neighbors},
 
     for :math:`d_{i(m)}` the distance from :math:`i` to the :math:`m`-th nearest other:
-    over everybody up to 20,000 nodes, or with ``batch``, and over a sample of 2,048
-    people beyond that, where the share found differs by about a hundredth.
+    over all nodes up to 20,000, or with ``batch``, and over a sample of 2,048 nodes
+    beyond that, where the share differs by about a hundredth.
 
     The radius is the distance of a pair, and :func:`~pyg_glif.fair_radius_graph` finds
     that pair and all that are tied with it; distances that differ by float64 rounding
@@ -66,10 +67,10 @@ def suggest_tau(
 
     Args:
         x (torch.Tensor): Features.
-        target_degree (float, optional): Wanted average number of neighbours.
-        coverage (float, optional): Wanted share of people with neighbours, above 0 and
+        target_degree (float, optional): Wanted average number of neighbors.
+        coverage (float, optional): Wanted share of samples with neighbors, above 0 and
             at most 1. One of ``target_degree`` and ``coverage`` must be given.
-        min_neighbors (int, optional): How many neighbours those people have at least.
+        min_neighbors (int, optional): Number of neighbors that counts.
             (default: 1)
         distance (FairDistance, optional): Fair distance. (default: Euclidean)
         batch (torch.Tensor, optional): Graph number of each node, in any order;
@@ -99,51 +100,63 @@ def suggest_tau(
         if check_scalar("coverage", coverage, above=0.0) > 1.0:
             raise ValueError(f"'coverage' must be at most 1 (got {coverage})")
         check_count("min_neighbors", min_neighbors)
-        reach = _reach(x, min_neighbors, as_distance(distance), batch, generator)
+        fair = as_distance(distance)
+        if x.size(0) <= _ALL_NODES or batch is not None:
+            search = search_nearest(x, min_neighbors, fair, batch)
+            assert search.scale is not None
+            return _covering(search.scale, coverage, x.size(1), search)
+        reach = _sampled_reach(x, min_neighbors, fair, generator)
         return _covering(reach, coverage, x.size(1))
     assert target_degree is not None
     check_scalar("target_degree", target_degree, above=0.0)
     size = (_ALL_PAIRS, _ALL_PAIRS) if x.size(0) <= _ALL_PAIRS else (1024, 2048)
-    found = _Distances(x, as_distance(distance))
-    sample = sample_pairs(x.size(0), found.block, batch, size, generator, x.device)
+    distances = _Distances(x, as_distance(distance))
+    sample = sample_pairs(x.size(0), distances.block, batch, size, generator, x.device)
     most = sample.dist.numel() * sample.weight / x.size(0)
     if target_degree > most * (1.0 + 1e-9):
         msg = f"'target_degree' must be at most {most:g} for these rows"
         raise ValueError(f"{msg} (got {target_degree:g})")
     rank = sample.rank(target_degree * x.size(0))
-    return found.kth(sample, rank) if rank > 0 else 0.0
+    return distances.kth(sample, rank) if rank > 0 else 0.0
 
 
-def _reach(
-    x: Tensor,
-    k: int,
-    distance: FairDistance,
-    batch: Tensor | None,
-    generator: torch.Generator | None,
+def _sampled_reach(
+    x: Tensor, k: int, distance: FairDistance, generator: torch.Generator | None
 ) -> Tensor:  # -> [A]
-    """Distances of everybody, or of some people, to their k-th nearest other."""
-    if x.size(0) <= _ALL_PEOPLE or batch is not None:
-        return search_nearest(x, k, distance, batch).scale
+    """Distances of sampled nodes to their k-th nearest neighbor."""
     if generator is None:
         generator = torch.Generator().manual_seed(0)
-    rows = torch.randperm(x.size(0), generator=generator)[:_SOME_PEOPLE].to(x.device)
-    # Everybody is at distance zero of themselves, and one nearest more.
-    nobody = x.new_zeros(x.size(0), dtype=torch.float64)
-    index = KNNIndex(x, k + 1, distance=distance, scale=nobody, copy=False)
+    rows = torch.randperm(x.size(0), generator=generator)[:_SAMPLED_NODES].to(x.device)
+    # The nearest of a sampled node is the node itself, hence one neighbor more.
+    scale = x.new_zeros(x.size(0), dtype=torch.float64)
+    index = KNNIndex(x, k + 1, distance=distance, scale=scale, copy=False)
     return index.reach(x[rows])
 
 
-def _covering(reach: Tensor, coverage: float, num_features: int) -> float:
-    """The smallest radius that so many reach, and those tied with it."""
-    reach = reach.sort().values
-    most = float(reach.isfinite().double().mean())
-    rank = math.ceil(coverage * reach.numel() - 1e-9)
-    tau = float(reach[rank - 1])
+def _covering(
+    reach: Tensor,
+    coverage: float,
+    num_features: int,
+    search: SearchResult | None = None,
+) -> float:
+    """Smallest radius that covers the share, and distances tied with it."""
+    ranked = reach.sort().values
+    most = float(ranked.isfinite().double().mean())
+    rank = math.ceil(coverage * ranked.numel() - 1e-9)
+    tau = float(ranked[rank - 1])
     if math.isinf(tau):
         msg = f"'coverage' must be at most {most:g} for these rows (got {coverage:g})"
-        raise ValueError(f"{msg}. The others have fewer than 'min_neighbors' people")
+        raise ValueError(f"{msg}. The others have fewer than 'min_neighbors' neighbors")
     rounding = 4.0 * (num_features + 16) * torch.finfo(torch.float64).eps
-    return float(reach[reach <= tau * (1.0 + rounding)][-1])
+    limit = tau * (1.0 + rounding)
+    if search is None or search.z is None:
+        return float(ranked[ranked <= limit][-1])
+    # The search adds squares in an order of its own, and a radius a last digit too
+    # small would lose the very pair it was taken from: ask for its exact distance.
+    tied = (reach >= tau * (1.0 - rounding)) & (reach <= limit)
+    pairs = search.edge_index[:, tied[search.edge_index[0]]]
+    exact = exact_distances(search.z, *pairs)
+    return float(exact[exact <= limit].max())
 
 
 class _Distances:
@@ -175,10 +188,10 @@ class _Distances:
         return torch.cdist(a, b, compute_mode="use_mm_for_euclid_dist")
 
     def kth(self, sample: PairSample, rank: int) -> float:
-        """The smallest radius at which ``rank`` sampled pairs are edges.
+        """Smallest radius at which ``rank`` sampled pairs are edges.
 
-        Pairs that rounding alone tells apart from the last of them count as tied
-        with it, and are edges as well.
+        Pairs that differ from the last of them by rounding only are tied with it, and
+        are edges as well.
         """
         kth = sample.dist.kthvalue(rank).values
         if not self._distance.is_embedding:

@@ -1,4 +1,4 @@
-"""From distances to edge weights, with gradients of any order."""
+"""Edge weights from distances, with gradients of any order."""
 
 import math
 import sys
@@ -29,13 +29,13 @@ DECAY = 2.0
 
 
 def decay_of(theta: float | Tensor | None, tau: float) -> float | Tensor:
-    r"""The decay that ``theta`` stands for in a graph of radius ``tau``.
+    r"""Decay of the weights in a graph of radius ``tau``.
 
     .. math::
         \theta = c / \tau^2, \qquad c = \mathrm{DECAY},
 
-    if ``theta`` is :obj:`None`: weights then depend on :math:`d / \tau` alone, so no
-    change of units changes them. Anything else is returned as it is.
+    if ``theta`` is :obj:`None`: weights then depend on :math:`d / \tau` only, so a
+    change of units does not change them. Any other value is returned unchanged.
 
     Args:
         theta (float or torch.Tensor, optional): A decay, or :obj:`None`.
@@ -53,7 +53,12 @@ def decay_of(theta: float | Tensor | None, tau: float) -> float | Tensor:
     return min(DECAY / tau / tau, sys.float_info.max)
 
 
-def edge_weights(sq_dist: Tensor, theta: float | Tensor = 1e-4) -> Tensor:
+def edge_weights(
+    sq_dist: Tensor,
+    theta: float | Tensor | None = None,
+    *,
+    tau: float | None = None,
+) -> Tensor:
     r"""Turns squared distances into similarity weights.
 
     .. math::
@@ -63,7 +68,10 @@ def edge_weights(sq_dist: Tensor, theta: float | Tensor = 1e-4) -> Tensor:
         sq_dist (torch.Tensor): *Squared* distances, of any shape.
         theta (float or torch.Tensor, optional): Decay :math:`\theta \ge 0`, in units
             of one over squared distance; zero gives weight 1 to every edge. A
-            0-dimensional tensor may be learned. (default: :obj:`1e-4`)
+            0-dimensional tensor may be learned. (default: :math:`2 / \tau^2`, see
+            :func:`~pyg_glif.graph.decay_of`)
+        tau (float, optional): Radius of the graph; needed if ``theta`` is
+            :obj:`None`. (default: :obj:`None`)
 
     Shapes:
         - **input:** squared distances :math:`(E)`
@@ -80,6 +88,11 @@ def edge_weights(sq_dist: Tensor, theta: float | Tensor = 1e-4) -> Tensor:
     check_floating("sq_dist", sq_dist)
     check_finite("sq_dist", sq_dist)
     check_non_negative("sq_dist", sq_dist)
+    if theta is None:
+        if tau is None:
+            msg = "'theta' or 'tau' must be given (got neither)"
+            raise ValueError(f"{msg}. Pass the radius of the graph")
+        theta = decay_of(None, tau)
     check_coefficient("theta", theta, minimum=0)
     if isinstance(theta, float) and theta > torch.finfo(sq_dist.dtype).max:
         return torch.exp(-theta * sq_dist.double()).to(sq_dist.dtype)
@@ -87,26 +100,25 @@ def edge_weights(sq_dist: Tensor, theta: float | Tensor = 1e-4) -> Tensor:
 
 
 def local_weights(sq_dist: Tensor, scale: Tensor, decay: float = DECAY) -> Tensor:
-    r"""Similarity weights where every pair of people has a scale of its own.
+    r"""Similarity weights with a local scale for each pair.
 
     .. math::
         W_{ij} = \exp(-c \, d_{ij}^2 / s_{ij}^2), \qquad
         s_{ij} = \max(s_i, s_j)
 
-    for :math:`s_i` the distance from :math:`i` to their :math:`k`-th nearest: local
+    for :math:`s_i` the distance from :math:`i` to its :math:`k`-th nearest: local
     scaling after `Zelnik-Manor and Perona
     <https://papers.nips.cc/paper/2619-self-tuning-spectral-clustering>`_ (2004), who
-    have :math:`s_i s_j` in place of the square of the larger. Of two people who are
-    joined, one at least counts the other among the nearest, so :math:`d_{ij} \le
-    s_{ij}` and no weight is below :math:`e^{-c}`. By their product, somebody whose
-    nearest people have many duplicates (:math:`s_j = 0`) would be joined to them with
-    weight zero.
+    have :math:`s_i s_j` in place of the square of the larger. At least one end of an
+    edge has the other among its nearest, so :math:`d_{ij} \le s_{ij}` and no weight is
+    below :math:`e^{-c}`. By their product, a sample whose nearest neighbors have many
+    duplicates (:math:`s_j = 0`) would be joined to them with weight zero.
 
     Args:
         sq_dist (torch.Tensor): *Squared* distances of pairs.
         scale (torch.Tensor): The larger scale :math:`s_{ij}` of each pair. Where it
             is zero or infinite, the weight is 1: the pair are duplicates, or there
-            are fewer than :math:`k` other people.
+            are fewer than :math:`k` other samples.
         decay (float, optional): The decay :math:`c` across the scale.
             (default: that of :func:`~pyg_glif.graph.decay_of`)
 
@@ -170,7 +182,7 @@ def edge_sq_dist(z: Tensor, edge_index: Tensor) -> Tensor:
 
 
 class _EdgeSqDist(Function):
-    """P(z, z), kept apart because its two equal gradients are one product M."""
+    """P(z, z), a class of its own because its two equal gradients are one product M."""
 
     @staticmethod
     def forward(ctx: Any, z: Tensor, edge_index: Tensor) -> Tensor:

@@ -28,7 +28,7 @@ from pyg_glif.fit.queries import (
 from pyg_glif.fit.transform_info import beside, own_weight
 from pyg_glif.guarantees._weight_box import weight_box
 from pyg_glif.links import Identity, Link
-from pyg_glif.solvers import own_shares
+from pyg_glif.methods.smoothing_std import own_shares
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,7 +168,7 @@ def certify(
     mine = other = everything
     raw = raw_mine = _raw_range(fit, y, y_range)
     if y is not None:
-        eta = fit.settings.to_dual(y).double()
+        eta = fit.settings.smoother.to_dual(y).double()
         mine, raw_mine = _Range(eta, eta), _raw_around(y, 0.0, raw)
         if dy is not None:
             other = _around(fit, y, dy, everything)
@@ -239,9 +239,9 @@ def _everything(
     """All outputs that the model is taken to give."""
     settings = fit.settings
     if y_range is None:
-        eta = settings.to_dual(fit.y_hat).double()
+        eta = settings.smoother.to_dual(fit.y_hat).double()
         if y is not None:
-            eta = torch.cat([eta, settings.to_dual(y).double()])
+            eta = torch.cat([eta, settings.smoother.to_dual(y).double()])
         low, high = torch.aminmax(eta, dim=0, keepdim=True)
         return _Range(low, high)
     if settings.link is not None and settings.link.by_row:
@@ -258,7 +258,9 @@ def _everything(
         got = (float(y.min()), float(y.max()))
         raise ValueError(f"'y_hat_new' must be within 'y_range', {y_range} (got {got})")
     like = fit.y_hat[:1].double()
-    low, high = (settings.to_dual(torch.full_like(like, end)) for end in (first, last))
+    low, high = (
+        settings.smoother.to_dual(torch.full_like(like, end)) for end in (first, last)
+    )
     return _Range(low, high)
 
 
@@ -287,7 +289,7 @@ def _around(fit: Fit, y: Tensor, dy: float, within: _Range) -> _Range:
         name = type(settings.link).__name__
         raise ValueError(f"'dy' must be None or 0 with the link '{name}' (got {dy})")
     if dy == 0.0:
-        eta = settings.to_dual(y).double()
+        eta = settings.smoother.to_dual(y).double()
         return _Range(eta, eta)
     ends = within.low, within.high
     if settings.link is not None:
@@ -295,7 +297,7 @@ def _around(fit: Fit, y: Tensor, dy: float, within: _Range) -> _Range:
     shape = (len(y), -1)
     low, high = y.double().reshape(shape) - dy, y.double().reshape(shape) + dy
     low, high = torch.maximum(low, ends[0]), torch.minimum(high, ends[1])
-    return _Range(settings.to_dual(low), settings.to_dual(high))
+    return _Range(settings.smoother.to_dual(low), settings.smoother.to_dual(high))
 
 
 def _refuse_links(link: Link | None, message: str) -> None:

@@ -22,7 +22,7 @@ from pyg_glif._utils.validation import (
     check_mask,
     check_one_process,
     check_tensor,
-    check_two_classes,
+    check_two_values,
 )
 from pyg_glif.lightning._batch import check_classes
 from pyg_glif.lightning.resolve import LightningDataModule
@@ -256,7 +256,7 @@ class _BalancedSampler(_EpochSampler):
         super().__init__(num_batches or math.ceil(len(rows) / batch_size), seed)
         label = y[rows]
         classes = label[label >= 0].unique()
-        check_two_classes("y", classes)
+        check_two_values("y", classes)
         _check_multiple("batch_size", batch_size, "the number of classes", len(classes))
         per_class = batch_size // len(classes)
         self._parts = [(rows[label == c], per_class) for c in classes]

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from pyg_glif._utils.decisions import decisions
 from pyg_glif._utils.validation import (
     check_one_process,
     check_outputs,
@@ -252,7 +253,7 @@ def _accuracy(y: Tensor, label: Tensor) -> float | None:
     known = label >= 0
     if y.dim() < 2 or y.size(1) < 2 or not bool(known.any()):
         return None
-    return float((y.argmax(1) == label)[known].double().mean())
+    return float((decisions(y) == label)[known].double().mean())
 
 
 def _check_one_loader(name: str, num_loaders: int) -> None:

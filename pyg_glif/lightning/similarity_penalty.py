@@ -5,7 +5,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from pyg_glif._utils.runtime import Unwritten
+from pyg_glif._utils.runtime import Snapshot
 from pyg_glif._utils.validation import (
     check_choice,
     check_kind,
@@ -13,7 +13,7 @@ from pyg_glif._utils.validation import (
     full_precision,
 )
 from pyg_glif.distances import FairDistance
-from pyg_glif.graph import SimilarityGraph
+from pyg_glif.graph import SimilarityGraph, decay_of
 from pyg_glif.laplacian import LaplacianOperator
 from pyg_glif.nn import LaplacianLoss
 from pyg_glif.typing import Normalization
@@ -37,7 +37,8 @@ class SimilarityPenalty(nn.Module):
             ``name`` of :class:`FairClassifier` says. (default: :obj:`None`)
         distance (FairDistance, optional): Who is similar. It is not trained.
             (default: Euclidean)
-        theta (float): Decay of the weights. (default: :obj:`1e-4`)
+        theta (float, optional): Decay of the weights. (default: it follows ``tau``, see
+            :func:`~pyg_glif.graph.decay_of`)
         normalization (str, optional): Form of the Laplacian. (default: :obj:`None`)
         reduction (str): ``"sum"``, ``"mean"`` or, with a ``normalization``,
             ``"consistent"``. (default: ``"mean"``)
@@ -63,7 +64,7 @@ class SimilarityPenalty(nn.Module):
         *,
         tau: float | None = None,
         distance: FairDistance | None = None,
-        theta: float = 1e-4,
+        theta: float | None = None,
         normalization: Normalization = None,
         reduction: Literal["sum", "mean", "consistent"] = "mean",
     ) -> None:
@@ -75,12 +76,16 @@ class SimilarityPenalty(nn.Module):
         if distance is not None:
             check_kind("distance", distance, FairDistance)
         self.distance = distance
-        self.theta = check_scalar("theta", theta, minimum=0.0)
+        if theta is None and tau is not None:
+            theta = float(decay_of(None, tau))
+        self.theta = (
+            None if theta is None else check_scalar("theta", theta, minimum=0.0)
+        )
         if reduction == "consistent":
             check_choice("normalization", normalization, ("nrw", "density"))
-        decay = theta if reduction == "consistent" else None
+        decay = self.theta if reduction == "consistent" else None
         self.loss = LaplacianLoss(normalization, reduction, decay)
-        self._last: tuple[Unwritten, LaplacianOperator] | None = None
+        self._last: tuple[Snapshot, LaplacianOperator] | None = None
         #: Edges of all graphs so far; without any, the penalty has been zero.
         self.num_edges_seen = 0
 
@@ -103,9 +108,9 @@ class SimilarityPenalty(nn.Module):
     ) -> LaplacianOperator:
         """The Laplacian, kept from the last call if the tensors are the same."""
         given = (x,) if self.tau is not None else (x, edge_index, edge_weight)
-        if self._last is None or not self._last[0].are(given):
+        if self._last is None or not self._last[0].matches(given):
             lap = self._new_laplacian(x, edge_index, edge_weight)
-            self._last = Unwritten(given), lap
+            self._last = Snapshot(given), lap
             self.num_edges_seen += lap.num_edges
         return self._last[1]
 
@@ -125,4 +130,4 @@ class SimilarityPenalty(nn.Module):
 
     def extra_repr(self) -> str:
         """What the printed penalty shows."""
-        return f"lam={self.lam:g}, tau={self.tau}, theta={self.theta:g}"
+        return f"lam={self.lam:g}, tau={self.tau}, theta={self.theta}"

@@ -1,16 +1,13 @@
 """All strengths and radii from one graph."""
 
 import math
-import warnings
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from pyg_glif._utils.runtime import Progress, without_autocast
+from pyg_glif._utils.runtime import Progress
 from pyg_glif._utils.validation import (
     check_choice,
     check_edge_values,
@@ -19,17 +16,13 @@ from pyg_glif._utils.validation import (
     check_outputs,
     check_scalar,
 )
-from pyg_glif.errors import ConvergenceWarning
 from pyg_glif.graph import SimilarityGraph, edge_weights
-from pyg_glif.laplacian import LaplacianOperator, dense_entries
-from pyg_glif.links import Link, dual_of_people, outputs_of_people
-from pyg_glif.solvers import Auto, Solver, SolveStatus, smooth, solve_together
+from pyg_glif.laplacian import LaplacianOperator
+from pyg_glif.links import Link
+from pyg_glif.smoothing import Smoother
+from pyg_glif.solvers import Solver, SolveStatus
+from pyg_glif.solvers.multi_lam import solve_lams
 from pyg_glif.typing import Normalization
-
-#: Columns up to which strengths are solved for together.
-FEW_COLUMNS = 4
-# Up to here dense products are cheaper than sorting the edges of every radius.
-_DENSE_NODES = 2048
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,8 +34,8 @@ class PathPoint:
         lam (float): Strength.
         value (Tensor): Smoothed outputs, shaped as the outputs given.
         status (SolveStatus): How the solve ended. ``INDEFINITE`` means that there is
-            no minimum: the value is the stationary point, or NaN where only an
-            iterative solver was at hand (beyond 2,048 nodes by default).
+            no minimum: the value is the stationary point, or NaN beyond 2,048 nodes
+            or with a ``solver`` that only iterates.
     """
 
     tau: float
@@ -65,7 +58,7 @@ def glif_path(
     *,
     lams: Sequence[float],
     taus: Sequence[float] | None = None,
-    theta: float | None = 1e-4,
+    theta: float | None = None,
     normalization: Normalization = None,
     solver: Solver | None = None,
     link: Link | None = None,
@@ -79,8 +72,7 @@ def glif_path(
         W_{ij} = e^{-\theta d_{ij}^2} \; \text{if} \; d_{ij} \le \tau
 
     The search runs once, at the largest radius; smaller ones keep the edges up to
-    their own. All strengths of a radius share their matrix products, up to 2,048 nodes
-    on dense matrices that start from the solutions of the radius before.
+    their own. All strengths of a radius share their matrix products.
 
     Args:
         y_hat (Tensor): Outputs of a model, float32 or float64.
@@ -92,8 +84,8 @@ def glif_path(
         taus (sequence of float, optional): Radii, none beyond that of the graph.
             (default: :obj:`None`, all edges, reported as the radius of the graph, or
             as an infinite one where that is not known)
-        theta (float, optional): Decay of the weights; :obj:`None` has it follow each
-            radius, see :func:`~pyg_glif.graph.decay_of`. (default: :obj:`1e-4`)
+        theta (float, optional): Decay of the weights.
+            (default: it follows each radius, see :func:`~pyg_glif.graph.decay_of`)
         normalization (str, optional): Form of the Laplacian. (default: :obj:`None`)
         solver (Solver, optional): Used for every point. (default: the fastest that
             meets ``rtol`` 1e-6)
@@ -140,35 +132,20 @@ def glif_path(
     elif radii[-1] > graph.tau:
         msg = f"'taus' must be at most the radius of the graph, {graph.tau:g}"
         raise ValueError(f"{msg} (got {radii[-1]:g})")
-    eta = dual_of_people(link, y_hat).detach()
-    rhs = eta.double().reshape(len(eta), math.prod(eta.shape[1:]))
-    if solver is None and len(eta) <= _DENSE_NODES:
-        sweep = _dense_sweep(graph, radii, theta, normalization, rhs, strengths)
-    else:
-        sweep = _sparse_sweep(graph, theta, normalization, rhs, strengths, solver)
-
-    def outputs(value: Tensor, tau: float, lam: float) -> Tensor:
-        out = value.reshape(eta.shape).to(eta.dtype)
-        if link is None:
-            return out
-        alone = torch.ones(len(eta), dtype=torch.bool, device=eta.device)
-        if lam > 0:
-            linked = graph.is_within(tau) & (_weights(graph, tau, theta) > 0)
-            alone[graph.edge_index[0, linked]] = False
-        return outputs_of_people(link, out, y_hat.detach(), alone)
+    rhs = Smoother(link=link).to_dual(y_hat).detach().double()
 
     def points() -> Iterator[PathPoint]:
         with Progress(len(radii) * len(strengths), "path", progress) as bar:
             for tau in radii:
-                for lam, value, status in sweep(tau):
-                    yield PathPoint(tau, lam, outputs(value, tau, lam), status)
+                lap = graph.within(tau).laplacian(theta, normalization)
+                isolated = lap.deg == 0
+                for lam, eta, status in solve_lams(lap, rhs, strengths, solver):
+                    smoother = Smoother(lam, link=link)
+                    value = smoother.from_dual(eta, y_hat.detach(), isolated)
+                    yield PathPoint(tau, lam, value, status)
                     bar.update()
 
     return points()
-
-
-#: Strength, solution and status, for all strengths of one radius.
-_Sweep = Callable[[float], Iterator[tuple[float, Tensor, SolveStatus]]]
 
 
 def _as_graph(
@@ -209,161 +186,3 @@ def _grid(name: str, values: Sequence[float]) -> list[float]:
     if not out:
         raise ValueError(f"'{name}' must hold at least one number (got none)")
     return sorted(out)
-
-
-def _dense_sweep(
-    graph: SimilarityGraph,
-    radii: list[float],
-    theta: float | None,
-    normalization: Normalization,
-    rhs: Tensor,
-    lams: list[float],
-) -> _Sweep:
-    """All strengths of a radius together, on dense matrices.
-
-    They share every matrix product, and start from the solutions of the radius
-    before.
-    """
-    # How many of the radii are too small for each edge: radius k keeps those up to k.
-    missed = torch.zeros_like(graph.sq_dist, dtype=torch.float64)
-    for tau in radii:
-        missed += ~graph.is_within(tau)
-    missed = _dense(graph, missed, math.inf)
-    fixed = None if theta is None else _dense(graph, graph.weights(theta), 0.0)
-    components = _Components(missed)
-    strengths = rhs.new_tensor(lams)
-    before: list[Tensor] = []
-
-    def exactly(tau: float, lam: float) -> tuple[Tensor, SolveStatus]:
-        sparse = _sparse_sweep(graph, theta, normalization, rhs, [lam], Auto())
-        ((_, value, status),) = sparse(tau)
-        return value, status
-
-    def sweep(tau: float) -> Iterator[tuple[float, Tensor, SolveStatus]]:
-        place = radii.index(tau)
-        weight = fixed
-        if weight is None:
-            weight = _dense(graph, _weights(graph, tau, theta), 0.0)
-        inside = weight.masked_fill(missed > place, 0.0)
-        entries = dense_entries(inside, normalization, graph.batch)
-        start = before.pop() if before else None
-        psd = normalization != "nrw"
-        label = components.up_to(place).to(rhs.device) if psd else None
-        with without_autocast():
-            values, status = solve_together(
-                *entries, strengths, rhs, start, label=label
-            )
-        before.append(values)
-        for k, lam in enumerate(lams):
-            if status[k] is SolveStatus.STAGNATED:
-                # Rounding of products hides how good these are.
-                values[:, k], status[k] = exactly(tau, lam)
-            yield lam, values[:, k], status[k]
-
-    return sweep
-
-
-def _weights(graph: SimilarityGraph, tau: float, theta: float | None) -> Tensor:
-    """Weights of all edges, those beyond the radius included, if it were ``tau``."""
-    scale = None if graph.scale is None else graph.scale.clamp(max=tau)
-    return replace(graph, tau=tau, scale=scale).weights(theta)
-
-
-def _dense(graph: SimilarityGraph, values: Tensor, fill: float) -> Tensor:
-    """Values of edges as a matrix, float64."""
-    size = (graph.num_nodes, graph.num_nodes)
-    matrix = values.new_full(size, fill, dtype=torch.float64)
-    matrix[graph.edge_index[0], graph.edge_index[1]] = values.double()
-    return matrix
-
-
-class _Components:
-    """Connected components of ever larger radii, from a minimum spanning forest."""
-
-    def __init__(self, length: Tensor) -> None:  # [N, N], infinite without an edge
-        self._label = np.arange(length.size(0))
-        self._edges = sorted(_spanning_forest(length.cpu().numpy()), reverse=True)
-
-    def up_to(self, reach: float) -> Tensor:
-        """Component of each node; ``reach`` must not fall from call to call."""
-        while self._edges and self._edges[-1][0] <= reach:
-            _, i, j = self._edges.pop()
-            self._label[self._label == self._label[j]] = self._label[i]
-        return torch.from_numpy(self._label)
-
-
-def _spanning_forest(length: NDArray[np.float64]) -> list[tuple[float, int, int]]:
-    """Edges ``(length, i, j)`` of a minimum spanning forest (Prim's algorithm)."""
-    size = len(length)
-    best, parent = np.full(size, np.inf), np.full(size, -1)
-    outside = np.ones(size, dtype=bool)
-    edges = []
-    for _ in range(size):
-        node = int(best.argmin())
-        if not np.isfinite(best[node]):
-            node = int(outside.argmax())  # the first of another tree
-        if parent[node] >= 0:
-            edges.append((float(best[node]), int(parent[node]), node))
-        outside[node] = False
-        closer = outside & (length[node] < best)
-        best[closer], parent[closer] = length[node][closer], node
-        # A node of the tree must not be chosen a second time.
-        best[node] = np.inf
-    return edges
-
-
-def _sparse_sweep(
-    graph: SimilarityGraph,
-    theta: float | None,
-    normalization: Normalization,
-    rhs: Tensor,
-    lams: list[float],
-    solver: Solver | None,
-) -> _Sweep:
-    """All strengths of a radius, on sparse matrices."""
-
-    def sweep(tau: float) -> Iterator[tuple[float, Tensor, SolveStatus]]:
-        op = graph.within(tau).laplacian(theta, normalization)
-        return solve_strengths(op, rhs, lams, solver)
-
-    return sweep
-
-
-def solve_strengths(
-    op: LaplacianOperator, rhs: Tensor, lams: Sequence[float], solver: Solver | None
-) -> Iterator[tuple[float, Tensor, SolveStatus]]:
-    """Solutions of ``(I + lam L) f = rhs`` for several strengths, with their status.
-
-    Without a solver, if the Laplacian is positive semi-definite and columns are few,
-    all strengths share their products; what does not converge that way, and everything
-    else, is solved alone. Starting from a neighbour does not pay: all columns share a
-    Krylov space, which converges slowly at first and fast at the end, whatever the
-    start.
-
-    Args:
-        op (LaplacianOperator): The Laplacian of one graph.
-        rhs (Tensor): Outputs in dual coordinates, ``[N, C]`` in float64.
-        lams (sequence of float): Strengths, ascending.
-        solver (Solver, optional): Used for every strength.
-    """
-    status = [SolveStatus.STAGNATED] * len(lams)
-    # Many columns have a Krylov space of their own to share, which gains more.
-    if solver is None and op.is_psd and 0 < rhs.size(1) <= FEW_COLUMNS and len(rhs):
-        with without_autocast():
-            values, status = solve_together(
-                op.diagonal,
-                op.pattern.csr(op.off_diagonal),
-                op.lam_scale,
-                rhs.new_tensor(lams),
-                rhs,
-                label=op.components[0],
-            )
-    alone = replace(Auto() if solver is None else solver, throw=False)
-    for k, lam in enumerate(lams):
-        if status[k] is SolveStatus.CONVERGED:
-            yield lam, values[:, k], status[k]
-            continue
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            _, found = smooth(op, rhs.new_tensor(lam), rhs, alone)
-        yield lam, found.value, found.status

@@ -9,10 +9,10 @@ from torch import Tensor
 from pyg_glif._utils.arrays import column_names
 from pyg_glif._utils.runtime import Progress
 from pyg_glif._utils.validation import (
-    check_comparable_rows,
     check_count,
     check_group,
     check_not_empty,
+    check_repeated,
 )
 from pyg_glif.distances import SensitiveSubspace
 from pyg_glif.metric_learning._base import (
@@ -94,7 +94,7 @@ class FACE:
         check_not_empty("x", x)
         group = check_group("group", labels("group", group), len(x))
         order, label, num_groups = _rows_with_peers(group.to(x.device))
-        check_comparable_rows("group", num_groups, len(x))
+        check_repeated("group", num_groups, len(x))
         moment = _scatter_within(x, order, label, self.chunk_size, self.progress)
         moment /= len(order) - num_groups
         distance, variances = leading_subspace(

@@ -10,12 +10,14 @@ from torch.nn.functional import normalize
 
 from pyg_glif._utils.arrays import column_names
 from pyg_glif._utils.validation import (
-    check_attributes,
+    as_labels,
     check_count,
+    check_integer,
     check_not_empty,
+    check_rank,
     check_scalar,
     check_subspace_rank,
-    check_two_classes,
+    check_two_values,
 )
 from pyg_glif._utils.warn import warn_caller
 from pyg_glif.distances import SensitiveSubspace
@@ -158,7 +160,7 @@ class LogisticSubspace:
         names, x = column_names("x", x), features("x", x)
         check_not_empty("x", x)
         attributes = labels("attributes", attributes)
-        attributes = check_attributes("attributes", attributes, len(x)).to(x.device)
+        attributes = _check_attributes("attributes", attributes, len(x)).to(x.device)
         _check_columns("protected_columns", self.protected_columns, x.size(1))
         protected = torch.eye(x.size(1), dtype=torch.float64, device=x.device)
         protected = protected[list(self.protected_columns)]
@@ -183,7 +185,7 @@ def fit_labels(
 ) -> LogisticFit:
     """Regresses labels on features, as the options of a learner say."""
     classes, label = values.unique(return_inverse=True)
-    check_two_classes(name, classes)
+    check_two_values(name, classes)
     regression = SoftmaxRegression(design, label, len(classes), learner.ridge)
     point, num_iter, residual = regression.minimize(
         learner.rtol, learner.max_iter, type(learner).__name__, learner.progress
@@ -243,3 +245,15 @@ def check_varies(name: str, variances: Tensor) -> None:
         raise ValueError(
             f"'{name}' must have a column that varies (got constant columns only)"
         )
+
+
+def _check_attributes(name: str, value: object, num_rows: int) -> Tensor:
+    """Whole numbers or truth values, one column per attribute, ``[N, A]``."""
+    value = as_labels(name, value)
+    if value.dtype != torch.bool:
+        check_integer(name, value)
+    check_rank(name, value, 1, 2)
+    if len(value) != num_rows or value.numel() == 0:
+        msg = f"'{name}' must have one row per row of 'x'"
+        raise ValueError(f"{msg} (got shape {tuple(value.shape)} for {num_rows})")
+    return value.long().reshape(num_rows, -1)

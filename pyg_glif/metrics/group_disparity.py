@@ -7,7 +7,7 @@ from torch import Tensor
 
 from pyg_glif._utils.validation import check_group, check_indices, check_outputs
 from pyg_glif.laplacian import LaplacianOperator
-from pyg_glif.solvers import Definition, group_energies, group_sizes
+from pyg_glif.methods.group_balance import Definition, group_energies, group_sizes
 
 
 def group_disparity(
@@ -26,7 +26,7 @@ def group_disparity(
 
     where :math:`\mathbf{L}_g` has the edges inside group :math:`g` and half of every
     edge that leaves it. One is perfect balance; it does not change when all outputs
-    are multiplied by a number. :func:`~pyg_glif.glif_smooth` with ``balance=True``
+    are multiplied by a number. :func:`~pyg_glif.methods.smooth_balanced`
     brings it to one.
 
     Args:

@@ -4,17 +4,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pyg_glif._utils.arrays import to_floats
+from pyg_glif._utils.decisions import decisions
 from pyg_glif._utils.validation import (
-    as_floats,
     as_labels,
-    check_comparisons,
     check_finite,
     check_floating,
     check_labels,
-    check_num_groups,
     check_num_rows,
     check_outputs,
     check_rank,
+    check_repeated,
+    check_two_values,
 )
 
 
@@ -49,7 +50,7 @@ def group_gap(y: Tensor, attribute: Tensor) -> Tensor:
     y = check_outputs("y", y)
     attribute = check_labels("attribute", attribute, y.size(0)).to(y.device)
     index, count = number_groups(attribute)
-    check_num_groups("attribute", count.numel())
+    check_two_values("attribute", attribute.unique())
     mean = group_means(y, index, count)
     gap = mean[1] - mean[0] if len(mean) == 2 else mean.amax(0) - mean.amin(0)
     return gap.to(y.dtype)
@@ -91,7 +92,7 @@ def group_std(y: Tensor, group: Tensor | None = None) -> Tensor:
     group = check_labels("group", group, y.size(0)).to(y.device)
     index, count = number_groups(group)
     compared = count > 1
-    check_comparisons("group", int(compared.sum()), count.numel())
+    check_repeated("group", int(compared.sum()), count.numel())
     mean = group_means(y, index, count)
     # n / (n - 1) times the mean square: unbiased. Lone rows are dropped, not divided.
     variance = group_means((y.double() - mean[index]).square(), index, count)
@@ -139,14 +140,14 @@ def prediction_consistency(y: Tensor, group: Tensor) -> Tensor:
 def predicted_label(y: Tensor) -> Tensor:  # [N, C] or [N] -> [N]
     """The predicted class of each row."""
     if not isinstance(y, Tensor):
-        y = (as_labels if np.ndim(y) == 1 else as_floats)("y", y)
+        y = (as_labels if np.ndim(y) == 1 else to_floats)("y", y)
     check_rank("y", y, 1, 2)
     if y.dim() == 1:
         return check_labels("y", y, y.numel())
     check_floating("y", y)
     _check_scores("y", y)
     check_finite("y", y)
-    return y.argmax(dim=1)
+    return decisions(y)
 
 
 def _consistency(label: Tensor, group: Tensor) -> Tensor:
@@ -156,7 +157,7 @@ def _consistency(label: Tensor, group: Tensor) -> Tensor:
     most = least.scatter_reduce(0, index, label, "amax", include_self=False)
     least = least.scatter_reduce(0, index, label, "amin", include_self=False)
     compared = count > 1
-    check_comparisons("group", int(compared.sum()), count.numel())
+    check_repeated("group", int(compared.sum()), count.numel())
     agree = (least == most)[compared]
     return agree.double().mean().to(torch.get_default_dtype())
 

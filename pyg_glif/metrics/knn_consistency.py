@@ -13,7 +13,7 @@ from pyg_glif._utils.validation import (
 )
 from pyg_glif.distances import FairDistance
 from pyg_glif.graph import SimilarityGraph
-from pyg_glif.graph.knn import Ranked, rank_nearest
+from pyg_glif.graph.knn import NearestPoints, nearest_points
 
 _SAME = 1e-12  # distances that agree to so many digits are ties
 
@@ -71,8 +71,8 @@ def knn_deviation(
     check_count("k", k, below=len(x))
     value = y.reshape(len(y), -1).double()
     known = None if graph is None else graph.known_pairs
-    near = rank_nearest(x, k, distance, 2.0 * _SAME, progress, known)
-    spot, count = near.spot, torch.bincount(near.spot)
+    near = nearest_points(x, k, distance, 2.0 * _SAME, progress, known)
+    spot, count = near.point, torch.bincount(near.point)
     total = value.new_zeros(len(count), value.size(1)).index_add_(0, spot, value)
     # First come those at the same spot; places may be left for others.
     beside = count - 1
@@ -84,7 +84,7 @@ def knn_deviation(
     return out
 
 
-def _fill(near: Ranked, places: Tensor, count: Tensor, total: Tensor) -> Tensor:
+def _fill(near: NearestPoints, places: Tensor, count: Tensor, total: Tensor) -> Tensor:
     """Sums of outputs over the places that other spots fill, nearest first.
 
     Args:

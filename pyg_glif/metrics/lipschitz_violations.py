@@ -21,9 +21,9 @@ from pyg_glif._utils.validation import (
 )
 from pyg_glif.distances import FairDistance
 from pyg_glif.graph.pairwise import (
+    DistanceTile,
     EmbeddedDistances,
     PairDistances,
-    Tile,
     pair_distances,
     slices,
 )
@@ -212,7 +212,7 @@ class _ViolationCount:
         if low is not None:
             self._add_bins(low, violated, rows == cols)
 
-    def _bins(self, dist: Tile, unsure: Tensor) -> Tensor | None:
+    def _bins(self, dist: DistanceTile, unsure: Tensor) -> Tensor | None:
         """Bin of each pair; those that rounding may put into another are unsure."""
         if self._edges is None:
             return None

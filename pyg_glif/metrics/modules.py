@@ -23,6 +23,7 @@ from pyg_glif._utils.validation import (
     check_share,
 )
 from pyg_glif.distances import FairDistance
+from pyg_glif.methods import Definition
 from pyg_glif.metrics.group_disparity import disparity, group_shares
 from pyg_glif.metrics.groups import (
     group_gap,
@@ -35,7 +36,6 @@ from pyg_glif.metrics.laplacian_energy import laplacian_energy
 from pyg_glif.metrics.lipschitz_violations import lipschitz_violations
 from pyg_glif.metrics.local_lipschitz import edge_quantiles, edge_ratios
 from pyg_glif.metrics.ranking import ranking_err, ranking_ndcg
-from pyg_glif.solvers import Definition
 from pyg_glif.typing import Normalization
 
 

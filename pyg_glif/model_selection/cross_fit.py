@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import torch
@@ -10,7 +10,6 @@ from torch import Tensor
 
 from pyg_glif._utils.sparse import csr_tensor
 from pyg_glif.distances import FairDistance
-from pyg_glif.functional import smooth_outputs
 from pyg_glif.graph import (
     KNNIndex,
     SimilarityGraph,
@@ -18,12 +17,14 @@ from pyg_glif.graph import (
     edge_weights,
     local_weights,
 )
-from pyg_glif.graph.knn_index import Neighbors
+from pyg_glif.graph.knn_index import NeighborPairs
 from pyg_glif.laplacian import LaplacianOperator, entries_beside
-from pyg_glif.links import Link, dual_of_people, outputs_of_people
-from pyg_glif.methods.path import FEW_COLUMNS, solve_strengths
+from pyg_glif.links import Link
+from pyg_glif.methods.group_balance import solve_balanced
 from pyg_glif.model_selection.splits import Fold
-from pyg_glif.solvers import Auto, Solver, SolveStatus, solve_parts
+from pyg_glif.smoothing import Smoother
+from pyg_glif.solvers import Solution, Solver, SolveStatus
+from pyg_glif.solvers.multi_lam import FEW_COLUMNS, solve_lams, solve_parts
 from pyg_glif.typing import Normalization
 
 # Columns of strengths and folds that are solved side by side. More do not gain.
@@ -103,7 +104,7 @@ class WithinRadius:
         outer = ((new[row] >= 0) & (fitted[col] >= 0)).nonzero()[:, 0]
         weight = edge_weights(graph.sq_dist[outer], decay_of(theta, tau))
         ties = Ties(new[row[outer]], fitted[col[outer]], weight.double())
-        return graph.among(fitted >= 0), ties
+        return graph.subgraph(fitted >= 0), ties
 
 
 class AmongNearest:
@@ -122,7 +123,7 @@ class AmongNearest:
         self._x, self._distance, self._progress = x, distance, progress
         self.sizes = ks
         self.graph = self.anew(max(ks))
-        self._found: dict[tuple[float, int], tuple[SimilarityGraph, Neighbors]] = {}
+        self._found: dict[tuple[float, int], tuple[SimilarityGraph, NeighborPairs]] = {}
 
     def describe(self, k: float) -> dict[str, Any]:
         """The keywords of a point."""
@@ -182,6 +183,15 @@ class Method:
         y = self.y if self.references is None else self.references[k]
         return y[fold.fitted]
 
+    def solve(self, lap: LaplacianOperator, lam: float) -> Solution:
+        """Smoothed outputs of all samples, balanced if there are groups."""
+        smoother = self._smoother(lam)
+        if self.groups is None:
+            return smoother.solve(lap, self.y)
+        solution = solve_balanced(smoother, lap, smoother.to_dual(self.y), self.groups)
+        value = smoother.from_dual(solution.value, self.y, lap.deg == 0)
+        return replace(solution, value=value)
+
     def rounds(
         self,
         source: Source,
@@ -222,7 +232,7 @@ class Method:
     ) -> list[dict[float, Step]]:
         """What some folds come to by strength, solved side by side if that is sound."""
         known = [self.fitted(k, folds[k]) for k in some]
-        duals = [self._dual(y) for y in known]
+        duals = [self._smoother(0.0).to_dual(y) for y in known]
         inside = weight.values().new_zeros(len(self.y), len(some))
         eta = duals[0].new_zeros(len(self.y), len(some), duals[0].size(1))
         for place, k in enumerate(some):
@@ -238,18 +248,14 @@ class Method:
             fold, steps = folds[k], dict[float, Step]()
             old, new = degree[fold.fitted, place], degree[fold.new, place]
             y, y_new = known[place], self.y[fold.new]
-            eta_new = self._dual(y_new).double()
             for which, lam in enumerate(lams):
                 if status[place][which] is not SolveStatus.CONVERGED:
                     continue
-                moved = eta_new + lam * pull[fold.new, place, which]
-                moved /= (1.0 + lam * new).unsqueeze(1)
+                smoother = self._smoother(lam)
                 steps[lam] = Step(
                     lam,
-                    self._outputs(
-                        f[fold.fitted, place, which], y, (old == 0) | (lam == 0)
-                    ),
-                    self._outputs(moved, y_new, (new == 0) | (lam == 0)),
+                    smoother.from_dual(f[fold.fitted, place, which], y, old == 0),
+                    smoother.update(y_new, pull[fold.new, place, which], new),
                     SolveStatus.CONVERGED,
                 )
             out.append(steps)
@@ -270,11 +276,11 @@ class Method:
         diagonal, value, _ = entries_beside(op, ties, none, len(fold.new))
         alone = torch.bincount(ties.row, ties.weight, minlength=len(fold.new)) == 0
         y, y_new = self.fitted(k, fold), self.y[fold.new]
-        eta, eta_new = self._dual(y), self._dual(y_new).double()
+        eta = self._smoother(0.0).to_dual(y)
         size = len(fold.new), len(fold.fitted)
         solved: Iterator[tuple[float, Tensor, SolveStatus]]
         if self.groups is None:
-            solved = solve_strengths(op, eta.double(), lams, self.solver)
+            solved = solve_lams(op, eta.double(), lams, self.solver)
             pull = _matrix(ties, value, size)
         else:
             solved, shares = self._balanced(op, y, self.groups[fold.fitted], lams)
@@ -287,16 +293,15 @@ class Method:
                 diagonal = shared.new_zeros(size[0]).index_add(0, ties.row, shared)
             # A fit keeps its solution in the precision of the outputs.
             f = found.to(eta.dtype)
-            mu = lam * op.lam_scale
-            new = eta_new.addcmul(mu, pull @ f.double())
-            new /= (1.0 + mu * diagonal).unsqueeze(1)
-            keep = lam == 0
-            yield Step(
-                lam,
-                self._outputs(f, y, (op.deg == 0) | keep),
-                self._outputs(new, y_new, alone | keep),
-                status,
+            smoother = self._smoother(lam)
+            new = smoother.update(
+                y_new,
+                pull @ f.double(),
+                diagonal,
+                lam_scale=op.lam_scale,
+                isolated=alone,
             )
+            yield Step(lam, smoother.from_dual(f, y, op.deg == 0), new, status)
 
     def _balanced(
         self,
@@ -318,26 +323,19 @@ class Method:
         }
 
         def each() -> Iterator[tuple[float, Tensor, SolveStatus]]:
-            solver = self.solver or Auto()
             for lam in lams:
-                strength = torch.tensor(lam, dtype=torch.float64, device=y.device)
-                _, found = smooth_outputs(
-                    op, strength, y, solver, self.link, groups=groups
-                )
+                smoother = self._smoother(lam)
+                found = solve_balanced(smoother, op, smoother.to_dual(y), groups)
                 assert found.balance is not None
                 shares[lam][found.balance.group] = found.balance.beta
                 yield lam, found.value, found.status
 
         return each(), shares
 
-    def _dual(self, y: Tensor) -> Tensor:  # [N] or [N, C] -> [N, C]
-        """Dual coordinates as a block of columns."""
-        return dual_of_people(self.link, y).reshape(len(y), math.prod(y.shape[1:]))
-
-    def _outputs(self, eta: Tensor, y: Tensor, alone: Tensor) -> Tensor:
-        """Outputs in the shape and precision of those before."""
-        eta = eta.to(y.dtype).reshape(y.shape)
-        return outputs_of_people(self.link, eta, y, alone)
+    def _smoother(self, lam: float) -> Smoother:
+        return Smoother(
+            lam, normalization=self.normalization, link=self.link, solver=self.solver
+        )
 
 
 def _matrix(ties: Ties, value: Tensor, size: tuple[int, int]) -> Tensor:

@@ -13,7 +13,6 @@ from torch import Tensor
 
 from pyg_glif._utils.runtime import Progress
 from pyg_glif.errors import ConvergenceWarning
-from pyg_glif.functional import glif_smooth
 from pyg_glif.graph import SimilarityGraph
 from pyg_glif.methods.path import glif_path
 from pyg_glif.model_selection.cross_fit import Method, Source
@@ -134,15 +133,9 @@ class OnFitted:
         graph = at.source.anew(at.size)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # the status says so
-            found = glif_smooth(
-                method.y,
-                graph.laplacian(point.theta, method.normalization),
-                lam=point.lam,
-                solver=replace(method.solver or Auto(), throw=False),
-                link=method.link,
-                groups=method.groups,
-                balance=method.groups is not None,
-                return_solution=True,
+            solver = replace(method.solver or Auto(), throw=False)
+            found = replace(method, solver=solver).solve(
+                graph.laplacian(point.theta, method.normalization), point.lam
             )
         return self._measured(replace(point, status=found.status), found.value)
 
@@ -159,16 +152,8 @@ class OnFitted:
         for size, lam in product(sizes, self._grid.lams):
             assert size is not None
             part = graph if graph.k is not None else graph.within(size)
-            found = glif_smooth(
-                method.y,
-                part.laplacian(theta, method.normalization),
-                lam=lam,
-                solver=method.solver,
-                link=method.link,
-                groups=method.groups,
-                balance=True,
-                return_solution=True,
-            )
+            lap = part.laplacian(theta, method.normalization)
+            found = method.solve(lap, lam)
             at = Neighborhood(key, source, size, theta)
             yield self._measured(at.point(lam, found.status), found.value)
 

@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from pyg_glif._utils.arrays import to_labels
+from pyg_glif._utils.decisions import decisions
 from pyg_glif._utils.validation import (
     check_callable,
     check_exclusive,
@@ -32,7 +33,7 @@ from pyg_glif._utils.validation import (
     check_not_empty,
     check_pairs,
     check_scalar,
-    check_two_classes,
+    check_two_values,
 )
 from pyg_glif.graph import SimilarityGraph
 from pyg_glif.model_selection.splits import Fold
@@ -79,7 +80,7 @@ class Measures:
             if not bool(self.known.any()):
                 raise ValueError("'mask' must select at least one row (got none)")
         if self.labels is not None:
-            check_two_classes("labels", self.labels[self.known].unique())
+            check_two_values("labels", self.labels[self.known].unique())
         self.score: Function = self._accuracy
         self.score_name = "accuracy"
         if score is not None:
@@ -107,14 +108,12 @@ class Measures:
         self.sensitive: Tensor | None = None
         if sensitive is not None:
             value = check_labels("sensitive", to_labels("sensitive", sensitive), size)
-            check_two_classes("sensitive", value.unique())
+            check_two_values("sensitive", value.unique())
             self.sensitive = value.to(y.device)
 
     def decide(self, y: Tensor) -> Tensor:  # [N] or [N, C] -> [N]
         """Predicted classes: the largest column, or 1 above the threshold."""
-        if y.dim() == 2 and y.size(1) > 1:
-            return y.argmax(1)
-        return (y.reshape(len(y)) > self._threshold).long()
+        return decisions(y, self._threshold)
 
     def _accuracy(self, y: Tensor) -> float:
         return _mean(self._right(y)[self.known])

@@ -85,8 +85,8 @@ class DriftReference:
         alpha = check_scalar("alpha", alpha, above=0.0, below=1.0)
         share = check_scalar("share", share, above=0.0, below=1.0)
         if post.mutual:
-            msg = "'post' must not have mutual neighbours (got 'mutual=True')"
-            raise ValueError(f"{msg}. More people can then mean fewer neighbours")
+            msg = "'post' must not have mutual neighbors (got 'mutual=True')"
+            raise ValueError(f"{msg}. More people can then mean fewer neighbors")
         graph = post.similarity_
         num = graph.num_nodes
         check_num_rows("post", num, 10)

@@ -13,6 +13,7 @@ from pyg_glif._utils.validation import check_choice, check_kind, check_scalar
 from pyg_glif.functional import glif_smooth
 from pyg_glif.laplacian import LaplacianOperator
 from pyg_glif.links import Link
+from pyg_glif.methods import smooth_balanced
 from pyg_glif.solvers import Auto, Solver
 from pyg_glif.typing import Normalization
 
@@ -145,19 +146,21 @@ class GLIFConv(MessagePassing):  # type: ignore[misc]
         if not isinstance(edge_index, LaplacianOperator):
             edge_index = self._laplacian(x, edge_index, edge_weight, batch)
             edge_weight = batch = None
-        return glif_smooth(
-            x,
-            edge_index,
-            edge_weight,
-            lam=self.lam,
-            normalization=self.normalization,
-            solver=self.solver,
-            link=self.link,
-            batch=batch,
-            groups=groups,
-            balance=self.balance,
-            y_std=y_std,
-        )
+        options: dict[str, Any] = {
+            "lam": self.lam,
+            "normalization": self.normalization,
+            "link": self.link,
+            "solver": self.solver,
+            "batch": batch,
+        }
+        if not self.balance:
+            return glif_smooth(x, edge_index, edge_weight, y_std=y_std, **options)
+        if groups is None:
+            raise ValueError("'groups' must be given for balance=True (got None)")
+        if y_std is not None:
+            raise ValueError("'y_std' must be None with balance=True")
+        options["groups"] = groups
+        return smooth_balanced(x, edge_index, edge_weight, **options).value
 
     def _laplacian(
         self,

@@ -6,8 +6,8 @@ from typing import Any
 import torch
 
 from pyg_glif._utils.validation import check_count
-from pyg_glif.explain.explanation import Explanation, stochastic
-from pyg_glif.explain.facts import Subject, explained, features_of
+from pyg_glif.explain.explanation import Explanation
+from pyg_glif.explain.facts import Subject, explained, features_of, stochastic
 from pyg_glif.fit.display_features import DisplayFeatures
 from pyg_glif.fit.fit import Fit
 from pyg_glif.fit.queries import (

@@ -482,8 +482,8 @@ class GLIFPostProcessor(ParamsMixin):
         """Tells what the fitted people are like, for letters and reports.
 
         Args:
-            features (DataFrame): A row for each of them, in the order of the fit, in the
-                values that they know themselves. It may have more columns than ``x``.
+            features (DataFrame): A row per sample, in the order of the fit, in values
+                that readers know. It may have more columns than ``x``.
             ids (sequence, optional): What they are called, texts or whole numbers,
                 each once. (default: :obj:`None`, as before)
             table (FairTable, optional): What made ``x`` of them: letters are about the
@@ -571,7 +571,7 @@ class GLIFPostProcessor(ParamsMixin):
             fitted.x,
             fitted.y_hat,
             fitted.y_fair,
-            graph=fitted.graph.placed(fitted.x, distance),
+            graph=fitted.graph.with_coordinates(fitted.x, distance),
             context=AuditContext(
                 lap=fitted.graph_lap,
                 distance=distance,

@@ -9,6 +9,7 @@ from torch import Tensor
 from pyg_glif._utils.json import plain
 from pyg_glif._utils.markup import markdown_table
 from pyg_glif.audit.audit_report import AuditReport
+from pyg_glif.audit.setup import certificate_of, fit_setup
 from pyg_glif.distances import FairDistance
 from pyg_glif.explain.facts import features_of
 from pyg_glif.fit.fit import Fit
@@ -168,32 +169,18 @@ def summarize(fitted: Fit, unit: str | None) -> FitSummary:
 
 def completed_report(report: AuditReport, fitted: Fit) -> AuditReport:
     """A report of fitted people with what is known about them and about the fit."""
-    settings, found = fitted.settings, summarize(fitted, None)
-    link = settings.link
-    certificate = {
-        "status": fitted.solution.status.name,
-        "solver": fitted.solution.solver,
-        "largest_residual": float(fitted.solution.residual.max()),
-        "error_bound": found.error_bound,
-    }
+    found = summarize(fitted, None)
     setup = {
         "columns": list(found.columns),
         "ignored": list(found.ignored),
-        "metric": found.metric,
-        "tau": settings.tau,
-        "k": settings.k,
-        "mutual": settings.mutual,
-        "theta": settings.theta,
-        "lam": settings.lam,
-        "normalization": settings.normalization,
-        "link": "Identity" if link is None else type(link).__name__,
+        **fit_setup(fitted),
         **report.setup,
     }
-    report = replace(report, certificate=certificate, setup=setup)
+    report = replace(report, certificate=certificate_of(fitted), setup=setup)
     features = features_of(fitted)
     if fitted.sample_info.ids is not None:
         report = report.with_ids(fitted.sample_info.ids)
-    return report if features is None else report.with_people(features)
+    return report if features is None else report.with_features(features)
 
 
 def _columns(fitted: Fit) -> tuple[tuple[Any, ...], list[bool]]:

@@ -1,17 +1,25 @@
 """Charts from plain data, as Vega-Lite specifications that Altair has checked.
 
-Colours of text, axes and rules are ``currentColor``: a chart is readable in the dark
-and on paper without being drawn again. Widths follow the page.
+Every function takes rows, as dictionaries, and the keys of what it draws. A key is also
+the title of its axis or legend. Colors of text, axes and rules are ``currentColor``: a
+chart is readable in the dark and on paper without being drawn again. Widths follow the
+page.
+
+Example:
+    >>> rows = [{"people": -3, "group": "f", "way": "now refused"}]
+    >>> colors = {"now refused": "#e07b00"}
+    >>> spec = bar_chart(rows, "people", "group", color="way", colors=colors)
+    >>> spec["encoding"]["x"]["title"]
+    'people'
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from pyg_glif._utils.json import plain
 from pyg_glif._utils.optional import require
 
-#: Colours that can be told apart, also by the colour-blind, on light and dark paper.
+#: Colors that differ also to the color-blind, on light and dark paper.
 PALETTE = ("#e07b00", "#1f8fd6", "#12a37a", "#c65f9e", "#8f7ae5", "#9a8f20", "#7d8790")
 #: Before and after, in every chart.
 BEFORE_AFTER = {"before": "#e07b00", "after": "#1f8fd6", "outputs": "#1f8fd6"}
@@ -52,52 +60,8 @@ _CONFIG: dict[str, Any] = {
 }
 
 
-@dataclass(frozen=True)
-class Figure:
-    """A chart with its words, and with the numbers behind it.
-
-    Args:
-        name (str): An identifier.
-        title (str): What is shown.
-        caption (str): How to read it, and of whom it is.
-        spec (dict): The Vega-Lite specification.
-        header (sequence of str): Titles of the numbers. (default: :obj:`()`)
-        rows (sequence): The numbers. (default: :obj:`()`)
-        numbers (sequence of int): Which of the columns hold numbers.
-            (default: :obj:`()`)
-
-    Example:
-        >>> Figure("empty", "Nothing", "There is nothing to see.", {}).name
-        'empty'
-    """
-
-    name: str
-    title: str
-    caption: str
-    spec: dict[str, Any] = field(repr=False)
-    header: Sequence[str] = field(default=(), repr=False)
-    rows: Sequence[Sequence[Any]] = field(default=(), repr=False)
-    numbers: Sequence[int] = field(default=(), repr=False)
-
-
 def bubble_chart(rows: Rows, x: str, y: str, *, count: str, color: str) -> Any:
-    """How many there are at each place; the diagonal is where nothing changed.
-
-    Args:
-        rows (sequence of dict): A place each, with ``x``, ``y``, ``count``, ``color``.
-        x (str): Key of the values across, and their title.
-        y (str): Key of the values upwards, and their title.
-        count (str): Key of how many there are.
-        color (str): Key of the group.
-
-    Example:
-        >>> rows = [{"before": 0.2, "after": 0.3, "people": 4, "group": "all"}]
-        >>> spec = bubble_chart(
-        ...     rows, "before", "after", count="people", color="group"
-        ... )
-        >>> [sorted(layer["mark"].items())[-1] for layer in spec["layer"]]
-        [('type', 'line'), ('type', 'circle')]
-    """
+    """Circles sized by ``count``; on the diagonal nothing changed."""
     alt, roles = _altair(), {"x": x, "y": y, "count": count, "group": color}
     values = [row[key] for row in rows for key in (x, y)]
     ends = [{x: v, y: v} for v in (min(values), max(values))] if values else []
@@ -135,24 +99,7 @@ def bubble_chart(rows: Rows, x: str, y: str, *, count: str, color: str) -> Any:
 def histogram(
     rows: Rows, low: str, high: str, count: str, *, color: str, title: str
 ) -> Any:
-    """Counts between edges, stacked by group.
-
-    Args:
-        rows (sequence of dict): A bar each.
-        low (str): Key of the lower edge.
-        high (str): Key of the upper edge.
-        count (str): Key of the count, and its title.
-        color (str): Key of the group.
-        title (str): What the edges are edges of.
-
-    Example:
-        >>> rows = [{"from": 0, "to": 1, "people": 3, "group": "all"}]
-        >>> spec = histogram(
-        ...     rows, "from", "to", "people", color="group", title="movement"
-        ... )
-        >>> spec["mark"]["type"]
-        'bar'
-    """
+    """Bars of ``count`` from ``low`` to ``high``, stacked by the group ``color``."""
     alt = _altair()
     roles = {"low": low, "high": high, "count": count, "group": color}
     chart = (
@@ -174,20 +121,7 @@ def bar_chart(
 ) -> Any:
     """Bars along a zero line, in both directions if there are negative values.
 
-    Args:
-        rows (sequence of dict): A bar each.
-        x (str): Key of the length of the bar, and its title.
-        y (str): Key of what it is of, and its title.
-        color (str): Key of the kind of bar.
-        colors (dict): Colour of each kind, in the order of the legend.
-
-    Example:
-        >>> rows = [{"people": -3, "group": "f", "way": "now refused"}]
-        >>> spec = bar_chart(
-        ...     rows, "people", "group", color="way", colors={"now refused": "#e07b00"}
-        ... )
-        >>> spec["encoding"]["x"]["title"]
-        'people'
+    ``colors`` has the color of each kind, in the order of the legend.
     """
     alt, roles = _altair(), {"name": y, "kind": color, "value": x}
     names = list(dict.fromkeys(str(row[y]) for row in rows))
@@ -220,25 +154,10 @@ def interval_chart(
     colors: Mapping[str, str],
     limit: str | None = None,
 ) -> Any:
-    """Values with intervals: a point, and a line from ``low`` to ``high``.
+    """Points with lines from ``low`` to ``high``, which may be :obj:`None`.
 
-    Args:
-        rows (sequence of dict): A point each, with ``low`` and ``high``, which may be
-            :obj:`None`.
-        value (str): Key of the value, and its title.
-        name (str): Key of what it is of.
-        color (str): Key of the kind of value; kinds stand beside each other.
-        colors (dict): Colour of each kind.
-        limit (str, optional): Key of a value that an upright line marks.
-            (default: :obj:`None`)
-
-    Example:
-        >>> rows = [{"rate": 0.3, "low": 0.2, "high": 0.4, "of": "f", "when": "before"}]
-        >>> spec = interval_chart(
-        ...     rows, "rate", "of", color="when", colors=BEFORE_AFTER
-        ... )
-        >>> len(spec["layer"])
-        2
+    Kinds of values, by ``color``, stand beside each other. ``limit`` is the key of a
+    value that is marked by a tick.
     """
     alt = _altair()
     roles = {"name": name, "kind": color, "value": value, "low": "low", "high": "high"}
@@ -261,37 +180,17 @@ def interval_chart(
     )
     layers = [line, dots]
     if limit is not None:
-        told = alt.Chart(_data(alt, rows, name=name, limit=limit))
-        mark = told.mark_tick(color="currentColor", thickness=3, size=32)
-        layers.append(
-            mark.encode(
-                x=_field(alt.X, "limit", title=value, scale=scale), y=shared["y"]
-            )
-        )
+        limits = alt.Chart(_data(alt, rows, name=name, limit=limit))
+        tick = limits.mark_tick(color="currentColor", thickness=3, size=32)
+        x = _field(alt.X, "limit", title=value, scale=scale)
+        layers.append(tick.encode(x=x, y=shared["y"]))
     return _finished(alt.layer(*layers), height=max(90, 44 * len(names)))
 
 
 def band_chart(
     rows: Rows, x: str, middle: str, high: str, *, color: str, colors: Mapping[str, str]
 ) -> Any:
-    """A line, and the band from it up to a higher one.
-
-    Args:
-        rows (sequence of dict): A place each.
-        x (str): Key of the values across, and their title.
-        middle (str): Key of the line.
-        high (str): Key of the end of the band.
-        color (str): Key of the kind of line.
-        colors (dict): Colour of each kind.
-
-    Example:
-        >>> rows = [{"distance": 0.1, "median": 0.2, "90%": 0.3, "when": "before"}]
-        >>> spec = band_chart(
-        ...     rows, "distance", "median", "90%", color="when", colors=BEFORE_AFTER
-        ... )
-        >>> [layer["mark"]["type"] for layer in spec["layer"]]
-        ['area', 'line']
-    """
+    """A line at ``middle``, and the band from it up to ``high``."""
     alt, roles = _altair(), {"kind": color, "x": x, "middle": middle, "high": high}
     base = alt.Chart(_data(alt, rows, **roles))
     shared = {
@@ -307,22 +206,10 @@ def band_chart(
 
 
 def front_chart(rows: Rows, x: str, y: str, *, kind: str, order: Sequence[str]) -> Any:
-    """What is given up for what: all settings, the front, where one is now.
+    """Settings by ``x``, which should be small, and ``y``, which should be large.
 
-    Args:
-        rows (sequence of dict): A setting each, with ``setting``, its words.
-        x (str): Key of what should be small, and its title.
-        y (str): Key of what should be large, and its title.
-        kind (str): Key of the kind of setting, such as ``"chosen"``.
-        order (sequence of str): The kinds, from the least to the most important; the
-            second is joined by a line.
-
-    Example:
-        >>> rows = [{"unfairness": 1.0, "score": 0.9, "kind": "chosen", "setting": ""}]
-        >>> order = ["all", "front", "chosen"]
-        >>> spec = front_chart(rows, "unfairness", "score", kind="kind", order=order)
-        >>> len(spec["layer"])
-        2
+    ``order`` has the kinds of settings from the least to the most important; the second
+    is joined by a line. Every row has a ``setting``, its words.
     """
     alt, roles = _altair(), {"kind": kind, "setting": "setting", "x": x, "y": y}
     kinds, scale = list(order), alt.Scale(zero=False)
@@ -338,12 +225,12 @@ def front_chart(rows: Rows, x: str, y: str, *, kind: str, order: Sequence[str]) 
         .mark_line(color=colors[1], opacity=0.6)
         .encode(**places)
     )
-    told = {"field": "kind", "type": "ordinal", "sort": kinds}
-    told["legend"] = alt.Legend(title=None, columns=2)
+    shared = {"field": "kind", "type": "ordinal", "sort": kinds}
+    shared["legend"] = alt.Legend(title=None, columns=2)
     dots = base.mark_point(filled=True, opacity=0.9).encode(
         **places,
-        color=alt.Color(scale=alt.Scale(domain=kinds, range=colors), **told),
-        size=alt.Size(scale=alt.Scale(domain=kinds, range=sizes), **told),
+        color=alt.Color(scale=alt.Scale(domain=kinds, range=colors), **shared),
+        size=alt.Size(scale=alt.Scale(domain=kinds, range=sizes), **shared),
         tooltip=_tooltip(alt, rows, roles),
     )
     return _finished(alt.layer(line, dots), height=300)
@@ -368,9 +255,9 @@ def _field(channel: Any, role: str, **options: Any) -> Any:
 
 
 def _groups(alt: Any, rows: Rows, key: str) -> Any:
-    """Colours for groups, the legend only if there are several."""
+    """Colors of groups, the legend only if there are several."""
     names = list(dict.fromkeys(str(row[key]) for row in rows))
-    colors = [PALETTE[at % len(PALETTE)] for at in range(len(names))]
+    colors = [PALETTE[k % len(PALETTE)] for k in range(len(names))]
     several = len(names) > 1
     return alt.Color(
         field="group",
@@ -381,12 +268,12 @@ def _groups(alt: Any, rows: Rows, key: str) -> Any:
 
 
 def _columns(names: Sequence[str]) -> int:
-    """As many columns of a legend as there is room for on a phone, at most four."""
+    """Columns of a legend that fit on a phone, at most four."""
     return min(4, max(1, _NARROW // (30 + 7 * max(map(len, names)))))
 
 
 def _some(counts: Sequence[int]) -> list[int]:
-    """Few counts that say how large a circle is: the least, the most, one between."""
+    """Counts for the legend of sizes: the least, the most, one between."""
     if not counts:
         return []
     low, high = min(counts), max(counts)
@@ -394,9 +281,9 @@ def _some(counts: Sequence[int]) -> list[int]:
 
 
 def _kinds(alt: Any, rows: Rows, key: str, colors: Mapping[str, str]) -> Any:
-    """Colours for the known kinds that there are, in their order."""
-    there = {row[key] for row in rows}
-    colors = {kind: color for kind, color in colors.items() if kind in there}
+    """Colors of the kinds that occur, in their order."""
+    kinds = {row[key] for row in rows}
+    colors = {kind: color for kind, color in colors.items() if kind in kinds}
     return alt.Color(
         field="kind",
         type="nominal",

@@ -9,9 +9,10 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from pyg_glif._utils.json import plain
+from pyg_glif._utils.markup import escaped
 from pyg_glif._utils.optional import require
 from pyg_glif._utils.validation import check_choice
-from pyg_glif.reporting.words import percent, shown
+from pyg_glif.reporting.words import brief, counted, percent, shown
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -56,8 +57,8 @@ def asset(name: str) -> str:
 @lru_cache
 def digest(name: str) -> str:
     """An asset as a source that a content policy allows, ``'sha256-...'``."""
-    found = hashlib.sha256(asset(name).encode()).digest()
-    return f"'sha256-{base64.b64encode(found).decode()}'"
+    hashed = hashlib.sha256(asset(name).encode()).digest()
+    return f"'sha256-{base64.b64encode(hashed).decode()}'"
 
 
 def environment() -> "Environment":
@@ -74,17 +75,21 @@ def environment() -> "Environment":
         >>> page.render(name="<script>")
         '<p>&lt;script&gt;</p>'
     """
-    jinja2 = require("jinja2", "Pages", "report")
-    markupsafe = require("markupsafe", "Pages", "report")
+    import jinja2
+    import markupsafe
+
     out: Environment = jinja2.Environment(
         loader=jinja2.PackageLoader("pyg_glif.reporting"),
-        autoescape=True,
+        autoescape=jinja2.select_autoescape(["html"], default_for_string=True),
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
     out.filters["shown"] = shown
     out.filters["percent"] = percent
+    out.filters["md"] = escaped
+    out.filters["counted"] = counted
+    out.filters["brief"] = brief
     out.policies["json.dumps_function"] = _dumps
     out.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
     # Two assets of our own, and one that was made safe for where it stands.

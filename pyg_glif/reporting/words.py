@@ -1,6 +1,7 @@
 """Numbers and values as people read them."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 
@@ -38,6 +39,26 @@ def percent(share: float) -> str:
     if abs(100 * share - round(100 * share)) < 1e-9:
         digits = 0
     return f"{share:.{digits}%}"
+
+
+def brief(value: Any) -> str:
+    """A number in three digits, or a text as it is."""
+    return number(value, 3) if isinstance(value, (int, float)) else str(value)
+
+
+def whole_percents(shares: Sequence[float]) -> list[int]:
+    """Shares in whole percents: those with the largest remainders are rounded up.
+
+    Example:
+        >>> whole_percents([1 / 3, 1 / 3, 1 / 3]), whole_percents([0.005, 0.995])
+        ([34, 33, 33], [1, 99])
+    """
+    percents = [int(100.0 * share // 1) for share in shares]
+    left = round(100.0 * sum(shares)) - sum(percents)
+    order = sorted(range(len(shares)), key=lambda k: percents[k] - 100.0 * shares[k])
+    for k in order[:left]:
+        percents[k] += 1
+    return percents
 
 
 def counted(count: int, one: str, many: str) -> str:

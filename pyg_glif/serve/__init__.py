@@ -1,4 +1,4 @@
-"""The desk: a fit as a service, for programs and for people in a browser."""
+"""A fit as a service: JSON for programs, pages for a browser."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
 from .app import create_app
-from .sample_metadata import Register
+from .sample_metadata import SampleMetadata
 
-__all__ = ["Register", "create_app"]
+__all__ = ["SampleMetadata", "create_app"]

@@ -1,4 +1,4 @@
-"""Results that take long: computed once, behind the answers, when somebody asks."""
+"""Long computations, run once in a thread of low priority on the first request."""
 
 import contextlib
 import logging
@@ -11,14 +11,14 @@ _T = TypeVar("_T")
 _log = logging.getLogger("pyg_glif.serve")
 
 
-class Later(Generic[_T]):
-    """Computes one value in a thread of low priority.
+class BackgroundTask(Generic[_T]):
+    """One value, computed in a thread of low priority.
 
     Args:
-        name (str): What it is, for the log.
-        compute (callable): Makes it; is given a function that tells whether nobody
-            wants it any more.
-        turn (Lock): Shared by those that should not run at the same time.
+        name (str): Name in the log.
+        compute (callable): Returns the value; takes a function that says whether the
+            task was stopped.
+        turn (Lock): Shared by tasks that should not run at the same time.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Later(Generic[_T]):
         return self._value
 
     def stop(self) -> None:
-        """Gives up on the value, as soon as its computation looks up."""
+        """Gives up on the value at the next look of the computation."""
         self._stop.set()
 
     def _run(self) -> None:

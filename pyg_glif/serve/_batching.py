@@ -1,12 +1,10 @@
-"""Requests that wait together are answered together.
+"""Requests that wait together are answered by one search.
 
-A search among the fitted people costs much the same for one newcomer as for a few. A
-thread takes whatever has gathered while it was busy, and what the loop still reads, as
-one batch: once the loop has had nothing to read for a moment, which is short beside a
-search, the search begins, and nobody waits for a batch to fill. The interpreter serves
-one thread at a time, so that a search that begins earlier is slowed down by the
-reading, for fewer people.
-Nobody's result depends on who else is in a batch.
+A search among the fitted samples costs much the same for one query as for a few. A
+thread takes all requests that gathered while it was busy as one batch. It begins once
+the event loop has had nothing to read for a moment, which is short beside a search: no
+request waits for a batch to fill, and reading does not compete with the search for the
+interpreter. No result depends on the other requests of a batch.
 """
 
 import asyncio
@@ -23,7 +21,7 @@ import torch
 from torch import Tensor
 
 from pyg_glif.fit import TransformInfo
-from pyg_glif.serve._loaded_fit import Answer, Served
+from pyg_glif.serve._loaded_fit import Answer, LoadedFit
 
 #: Rows that are searched for at once; more of them take as long per row.
 MAX_BATCH = 256
@@ -32,22 +30,22 @@ _SHARED = 32
 # Rounds of the loop until whoever is answered in one has been asked for the next: it
 # answers, reads, and begins with what was read.
 _ROUNDS = 3
-# The moment without anybody new, beside the last search.
+# The moment without a new request, beside the last search.
 _MOMENT = 0.02
-#: Requests that may wait. More of them would wait longer than anybody does.
+#: Requests that may wait. More of them would wait too long.
 MAX_WAITING = 4096
 
-#: Told how many requests one search answered, and the answers.
+#: Takes the number of requests that one search answered, and the answers.
 Seen = Callable[[int, Sequence[Answer]], None]
-#: Told ids, outputs and peers of everybody who was served.
+#: Takes ids, outputs and neighbors of all samples served.
 Watch = Callable[[Sequence[str | None], Tensor, TransformInfo], None]
 
 
 @dataclass(eq=False)
-class Job:
-    """Newcomers of one request, the fit that answers, and where the answer goes."""
+class CorrectionJob:
+    """New samples of one request, the fit that answers, and where the answer goes."""
 
-    served: Served
+    fit: LoadedFit
     x: Tensor
     y: Tensor
     ids: Sequence[str | None]
@@ -58,7 +56,7 @@ class Batcher:
     """Threads that answer jobs, as many at once as have gathered.
 
     Requests of more than ``MAX_BATCH`` rows have a thread of their own, so that a
-    single newcomer does not wait for ten thousand. All but the threads themselves
+    single sample does not wait for ten thousand. All but the threads themselves
     belongs to the loop in which requests are answered.
     """
 
@@ -68,14 +66,14 @@ class Batcher:
         self._lanes = {False: few, True: many}
 
     async def correct(
-        self, served: Served, x: Tensor, y: Tensor, ids: Sequence[str] | None = None
+        self, fit: LoadedFit, x: Tensor, y: Tensor, ids: Sequence[str] | None = None
     ) -> Answer:
-        """Corrected outputs of newcomers, once it is their turn."""
+        """Corrected outputs of new samples, once it is their turn."""
         if not self.is_alive:
             raise BusyError
         loop = asyncio.get_running_loop()
         named = [None] * len(x) if ids is None else ids
-        job = Job(served, x, y, named, loop.create_future())
+        job = CorrectionJob(fit, x, y, named, loop.create_future())
         self._lanes[len(x) > MAX_BATCH].put(job)
         return await job.future
 
@@ -101,7 +99,7 @@ class Batcher:
 
 
 class BusyError(Exception):
-    """More requests wait than may, or nobody is there to answer."""
+    """More requests wait than may, or no thread answers."""
 
 
 class _Lane(threading.Thread):
@@ -110,9 +108,11 @@ class _Lane(threading.Thread):
     def __init__(self, name: str, seen: Seen, watch: Watch | None) -> None:
         super().__init__(name=f"pyg_glif-{name}", daemon=True)
         self._seen, self._watch = seen, watch
-        self._waiting: deque[Job] = deque()
+        self._waiting: deque[CorrectionJob] = deque()
         self._at_work = False  # or about to be
-        self._batches: queue.SimpleQueue[list[Job] | None] = queue.SimpleQueue()
+        self._batches: queue.SimpleQueue[list[CorrectionJob] | None] = (
+            queue.SimpleQueue()
+        )
         self._threads = torch.get_num_threads()
         self._moment = 0.0  # seconds
 
@@ -120,7 +120,7 @@ class _Lane(threading.Thread):
     def num_waiting(self) -> int:
         return len(self._waiting)
 
-    def put(self, job: Job) -> None:
+    def put(self, job: CorrectionJob) -> None:
         if self.num_waiting >= MAX_WAITING:
             raise BusyError
         self._waiting.append(job)
@@ -129,7 +129,7 @@ class _Lane(threading.Thread):
             self._gather(0)
 
     def _gather(self, before: int, rounds: int = 0, since: float = 0.0) -> None:
-        """Hands a batch over once the loop has brought nobody new for a moment."""
+        """Hands a batch over once the loop has brought nothing new for a moment."""
         now, clock = len(self._waiting), time.perf_counter()
         if now > before:
             rounds, since = 0, clock
@@ -142,12 +142,12 @@ class _Lane(threading.Thread):
         while self._waiting:
             job = self._waiting[0]
             size += len(job.x)
-            if job.served is not batch[0].served or size > MAX_BATCH:
+            if job.fit is not batch[0].fit or size > MAX_BATCH:
                 break
             batch.append(self._waiting.popleft())
         self._batches.put(batch)
 
-    def _deliver(self, pairs: Iterable[tuple[Job, Any]]) -> None:
+    def _deliver(self, pairs: Iterable[tuple[CorrectionJob, Any]]) -> None:
         """Hands answers to those who still wait, and goes on; runs in the loop."""
         for job, answer in pairs:
             if job.future.done():
@@ -175,25 +175,27 @@ class _Lane(threading.Thread):
             start = time.perf_counter()
             answers = _answered(batch, self._watch)
             self._moment = _MOMENT * (time.perf_counter() - start)
-            done = [one for one in answers if isinstance(one, Answer)]
+            done = [answer for answer in answers if isinstance(answer, Answer)]
             self._seen(len(batch), done)
             # All of a batch at once: waking the loop is what costs.
             loop = batch[0].future.get_loop()
             pairs = list(zip(batch, answers, strict=True))
             try:
                 loop.call_soon_threadsafe(self._deliver, pairs)
-            except RuntimeError:  # the loop is closed, and nobody waits any more
+            except RuntimeError:  # the loop is closed, and nothing waits any more
                 return
 
 
-def _answered(batch: Sequence[Job], watch: Watch | None) -> list[Answer | Exception]:
+def _answered(
+    batch: Sequence[CorrectionJob], watch: Watch | None
+) -> list[Answer | Exception]:
     """An answer or an error for each job; what one gets wrong hurts no other."""
     if len(batch) > 1:
         try:
-            found = _corrected(batch, watch)
-            return list(found.split([len(job.x) for job in batch]))
+            answer = _corrected(batch, watch)
+            return list(answer.split([len(job.x) for job in batch]))
         except Exception:
-            pass  # somebody's fault: each for themselves finds out whose
+            pass  # one request is at fault: each by itself finds out which
     out: list[Answer | Exception] = []
     for job in batch:
         try:
@@ -203,10 +205,10 @@ def _answered(batch: Sequence[Job], watch: Watch | None) -> list[Answer | Except
     return out
 
 
-def _corrected(batch: Sequence[Job], watch: Watch | None) -> Answer:
-    """Everybody of some jobs, in one search."""
+def _corrected(batch: Sequence[CorrectionJob], watch: Watch | None) -> Answer:
+    """All samples of some jobs, in one search."""
     x, y = (torch.cat([getattr(job, name) for job in batch]) for name in "xy")
     watched = None
     if watch is not None:
-        watched = partial(watch, [one for job in batch for one in job.ids])
-    return batch[0].served.correct(x, y, watched)
+        watched = partial(watch, [name for job in batch for name in job.ids])
+    return batch[0].fit.correct(x, y, watched)

@@ -1,4 +1,4 @@
-"""What a service counts, for Prometheus."""
+"""Counters of the service, for Prometheus."""
 
 import threading
 from collections import deque
@@ -10,11 +10,11 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from pyg_glif.monitoring import TreatmentMonitor
-from pyg_glif.serve._loaded_fit import Answer, Served
+from pyg_glif.serve._loaded_fit import Answer, LoadedFit
 
 #: The type of the text that :meth:`Metrics.text` returns.
 CONTENT_TYPE = CONTENT_TYPE_LATEST
-# Newcomers over whom the share without peers is taken.
+# New samples over which the share of isolated ones is taken.
 _WINDOW = 1000
 _SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 _MOVED = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
@@ -74,18 +74,18 @@ class Metrics:
         self._batches.observe(num_requests)
         if not answers:
             return
-        alone = [isolated for one in answers for isolated in one.uncorrected]
-        self._newcomers.inc(len(alone))
-        self._isolated.inc(sum(alone))
+        isolated = [flag for answer in answers for flag in answer.uncorrected]
+        self._newcomers.inc(len(isolated))
+        self._isolated.inc(sum(isolated))
         with self._lock:
-            self._last.extend(alone)
+            self._last.extend(isolated)
             self._share.set(sum(self._last) / len(self._last))
-        for one in answers:
-            for moved in one.moved:
+        for answer in answers:
+            for moved in answer.moved:
                 self._moved.observe(moved)
 
     def watch(self, monitor: TreatmentMonitor) -> None:
-        """Shows the state of a monitor, as it is when somebody asks."""
+        """Shows the state of a monitor, as it is at the time of the request."""
         shared: Any = {"namespace": "pyg_glif", "registry": self.registry}
         for name, words, read in (
             ("people", "People counted.", lambda: monitor.num),
@@ -101,14 +101,14 @@ class Metrics:
             **shared,
         )
 
-    def unwatched(self, num_people: int) -> None:
-        """Counts people whom the monitor could not."""
-        self._unwatched.inc(num_people)
+    def unwatched(self, num_samples: int) -> None:
+        """Counts samples that the monitor could not."""
+        self._unwatched.inc(num_samples)
 
-    def loaded(self, served: Served, *, again: bool) -> None:
+    def loaded(self, fit: LoadedFit, *, again: bool) -> None:
         """Notes the fit in use."""
-        self._people.set(served.num_people)
-        self._loaded.set(served.loaded_at.timestamp())
+        self._people.set(fit.num_samples)
+        self._loaded.set(fit.loaded_at.timestamp())
         if again:
             self._reloads.labels("taken").inc()
 

@@ -4,19 +4,19 @@ One layer, written against ASGI itself because every request passes it: who may 
 how much they may send, which headers go back, what is counted and what is logged.
 """
 
-import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 from urllib.parse import urlsplit
 
+import anyio
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
 from pyg_glif.serve._metrics import Metrics
-from pyg_glif.serve._settings import Settings
+from pyg_glif.serve._settings import ServiceSettings
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -58,17 +58,10 @@ _GONE = 499
 
 
 class Guard:
-    """Lets requests through to ``app``, or answers them itself.
+    """Lets requests through to ``app``, or answers them itself."""
 
-    ``direct`` are routes that many ask for: what frameworks do between here and there
-    takes as long as the answer.
-    """
-
-    def __init__(
-        self, app: App, settings: Settings, metrics: Metrics, direct: Mapping[str, App]
-    ) -> None:
+    def __init__(self, app: App, settings: ServiceSettings, metrics: Metrics) -> None:
         self._app, self._settings, self._metrics = app, settings, metrics
-        self._direct = direct
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers one request, and counts and logs the answer."""
@@ -89,7 +82,6 @@ class Guard:
                 message["headers"] = [*found, *_HEADERS, *([] if kept else _NO_STORE)]
             await send(message)
 
-        route = "none"
         method = scope["method"] if scope["method"] in _METHODS else "other"
         path = scope["path"].removeprefix(scope.get("root_path", ""))
         most = MAX_OPEN if path in _OPEN else self._settings.max_bytes
@@ -97,17 +89,14 @@ class Guard:
             refusal = self._refusal(scope, path, most)
             if refusal is not None:
                 await refusal(scope, receive, safely)
-            elif method == "POST" and path in self._direct:
-                route = path
-                await self._direct[path](scope, _limited(receive, most), safely)
             else:
                 await self._app(scope, _limited(receive, most), safely)
         except ClientDisconnect:
             status = _GONE
         finally:
             seconds = time.perf_counter() - start
-            # The pattern, not the path: a path may hold somebody's id.
-            route = getattr(scope.get("route"), "path", route)
+            # The pattern, not the path: a path may hold an id.
+            route = getattr(scope.get("route"), "path", "none")
             self._metrics.request(route, method, status, seconds)
             if _log.isEnabledFor(logging.DEBUG):
                 line = "%s %s %d %.1f ms"
@@ -167,7 +156,11 @@ def _limited(receive: Receive, most: int) -> Receive:
         if complete:  # whoever asks again waits for the end of the connection
             return await receive()
         left = end + size / RATE - time.perf_counter()
-        message = await _in_time(receive, max(left, 0.0))
+        try:
+            with anyio.fail_after(max(left, 0.0)):
+                message = await receive()
+        except TimeoutError:
+            raise HTTPException(408, "the body did not come in time") from None
         complete = not message.get("more_body", False)
         size += len(message.get("body", b""))
         if size > most:
@@ -175,32 +168,6 @@ def _limited(receive: Receive, most: int) -> Receive:
         return message
 
     return limited
-
-
-async def _in_time(receive: Receive, seconds: float) -> Message:
-    """The next part of a body; raises on those who do not send it.
-
-    As 'asyncio.wait_for', which would make a task of what is mostly there already.
-    """
-    task, late = asyncio.current_task(), False
-    assert task is not None
-
-    def interrupt() -> None:
-        nonlocal late
-        late = True
-        task.cancel()
-
-    timer = asyncio.get_running_loop().call_later(seconds, interrupt)
-    try:
-        return await receive()
-    except asyncio.CancelledError:
-        if not late:
-            raise
-        if hasattr(task, "uncancel"):  # from Python 3.11 on
-            task.uncancel()
-        raise HTTPException(408, "the body did not come in time") from None
-    finally:
-        timer.cancel()
 
 
 def _host(header: str) -> str:

@@ -1,15 +1,17 @@
-"""The routes for people."""
+"""Routes for browsers; templates say everything that a page says."""
 
 import asyncio
 import hashlib
+import json
 import os
+import shlex
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import lru_cache
 from importlib.resources import files
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
 
 from fastapi import APIRouter, Request
@@ -17,227 +19,224 @@ from jinja2 import ChoiceLoader, PackageLoader
 from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from pyg_glif.reporting import (
-    ASSETS,
-    Figure,
-    asset,
-    bar_chart,
-    environment,
-    front_chart,
-    histogram,
-    interval_chart,
-    number,
-)
-from pyg_glif.serve._background import Later
+from pyg_glif.reporting import ASSETS, asset, environment
+from pyg_glif.serve._background import BackgroundTask
+from pyg_glif.serve._loaded_fit import LoadedFit
 from pyg_glif.serve._middleware import COOKIE
-from pyg_glif.serve._reference import routes_of
-from pyg_glif.serve._service import Service
-from pyg_glif.serve._state import Desk
-
-# Scripts and styles, by name: nothing else is read, whatever a path says.
-_OWN = ("desk.css", "desk.js")
-_TYPES = {"css": "text/css", "js": "text/javascript"}
-_PAGES = (
-    ("/", "Overview"),
-    ("/people", "People"),
-    ("/what-if", "What if"),
-    ("/newcomer", "Newcomer"),
+from pyg_glif.serve._schemas import resolved
+from pyg_glif.serve._state import monitor_of, state_of
+from pyg_glif.serve._views import (
+    grid_content,
+    grid_figures,
+    grid_words,
+    sample_line,
+    sample_page,
+    stream_figure,
 )
-# People listed at once, and columns up to which a form has a field for each.
-_LISTED, _FIELDS = 50, 64
-_KINDS = ("other settings", "this radius", "served now", "chosen here")
-_UNLIKE = "difference between similar people"
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+router = APIRouter(include_in_schema=False)
+# Scripts and styles, by name: nothing else is read, whatever a path says.
+_OWN = ("service.css", "service.js")
+_TYPES = {"css": "text/css", "js": "text/javascript"}
+_PAGES = {
+    "/": "Overview",
+    "/people": "People",
+    "/what-if": "What if",
+    "/newcomer": "Newcomer",
+}
+# Samples listed at once, and columns up to which a form has a field for each.
+_MAX_LISTED, _MAX_FIELDS = 50, 64
+# A value of each kind of column, for examples.
+_CELLS = {"number": 0.0, "duration": 1.0, "date": "2024-01-31"}
 
 
-def pages(desk: Desk) -> APIRouter:
-    """Pages over a desk."""
-    router = APIRouter(include_in_schema=False)
+@router.get("/")
+async def overview(request: Request) -> Response:
+    """The audit report of the fit."""
+    fit = state_of(request).fit
+    report = fit.audit.ask()
+    if report is None:
+        return _wait(request, "The audit", fit.audit)
+    figures = await asyncio.to_thread(report.figures)
+    counted = [column.name for column in fit.columns if column.counts]
+    return _page(
+        request, "overview.html", report=report, figures=figures, counted=counted
+    )
+
+
+@router.get("/people")
+async def people(request: Request, q: str = "") -> Response:
+    """Fitted samples by id, or those that moved most."""
+    fit, query = state_of(request).fit, q.strip()[:200]
+    rows: list[int] = []
+    if fit.settings.show_people:
+        rows = await asyncio.to_thread(fit.search, query, _MAX_LISTED + 1)
+    return _page(
+        request,
+        "people.html",
+        query=query,
+        lines=[sample_line(fit, row) for row in rows[:_MAX_LISTED]],
+        has_more=len(rows) > _MAX_LISTED,
+        outputs=fit.output_names,
+    )
+
+
+@router.get("/people/{row}")
+async def person(request: Request, row: int) -> Response:
+    """One fitted sample."""
+    fit = state_of(request).fit
+    if not fit.settings.show_people or not 0 <= row < fit.num_samples:
+        raise HTTPException(404, "nobody there")
+    content = await asyncio.to_thread(sample_page, fit, row)
+    return _page(request, "person.html", title=fit.ids[row], **content)
+
+
+@router.get("/what-if")
+async def what_if(request: Request) -> Response:
+    """The grid of other settings, with sliders."""
+    fit = state_of(request).fit
+    grid = fit.what_if.ask()
+    if grid is None:
+        return _wait(request, "The grid of settings", fit.what_if)
+    root = request.scope.get("root_path", "")
+    content = grid_content(fit, grid)
+    content |= {"words": grid_words(fit), "person": f"{root}/people/"}
+    figures = grid_figures(content)
+    return _page(request, "what_if.html", grid=content, figures=figures)
+
+
+@router.get("/newcomer")
+async def newcomer(request: Request) -> Response:
+    """A form for a new sample."""
+    fit = state_of(request).fit
+    columns = [column for column in fit.columns if column.counts]
+    return _page(
+        request,
+        "newcomer.html",
+        columns=columns if len(columns) <= _MAX_FIELDS else [],
+        outputs=fit.output_names,
+        many=fit.num_outputs is not None,
+    )
+
+
+@router.get("/docs")
+async def reference(request: Request) -> Response:
+    """The OpenAPI description, readable without scripts from elsewhere."""
+    fit, url = state_of(request).fit, str(request.base_url).rstrip("/")
+    openapi = request.app.openapi()
+    paths = resolved(openapi["paths"], openapi["components"]["schemas"])
+    return _page(
+        request,
+        "docs.html",
+        title="For programs",
+        token=fit.settings.token is not None,
+        routes=[
+            (method, path, route, _curl(method, f"{url}{path}", fit))
+            for path, methods in paths.items()
+            for method, route in methods.items()
+        ],
+    )
+
+
+@router.get("/monitor")
+async def monitor(request: Request) -> Response:
+    """The state of the monitor."""
+    content = monitor_of(request).to_dict()
+    figures = [stream_figure(content["streams"])] if content["num"] else []
+    return _page(
+        request, "monitor.html", title="Monitor", state=content, figures=figures
+    )
+
+
+@router.get("/login")
+async def login(request: Request) -> Response:
+    """A form for the token."""
+    return _page(request, "login.html", title="Token", failed=False)
+
+
+@router.post("/login")
+async def enter(request: Request) -> Response:
+    """Sets the cookie of a session in exchange for the token."""
+    settings = state_of(request).settings
+    body = (await request.body()).decode("utf-8", "replace")
+    token = parse_qs(body).get("token", [""])[0]
+    if settings.token is None or not settings.is_token(token):
+        await asyncio.sleep(0.5)  # guessing takes time
+        refusal = _page(request, "login.html", title="Token", failed=True)
+        refusal.status_code = 403
+        return refusal
+    root = request.scope.get("root_path", "")
+    response = RedirectResponse(f"{root}/", 303)
+    response.set_cookie(
+        COOKIE,
+        settings.session,
+        path=root or "/",
+        httponly=True,
+        samesite="strict",
+        secure=request.url.scheme == "https",
+    )
+    return response
+
+
+@router.get("/static/{name}")
+async def static(request: Request, name: str) -> Response:
+    """A script or a style."""
+    if name == "vega.js":
+        text = await asyncio.to_thread(_VEGA.wait)
+    elif name in ASSETS:
+        text = asset(name)
+    else:
+        text = _own_file(name) if name in _OWN else None
+    if text is None:
+        raise HTTPException(404, "no such file")
+    tag = f'"{hashlib.sha256(text.encode()).hexdigest()[:32]}"'
+    headers = {"ETag": tag, "Cache-Control": "private, no-cache"}
+    if request.headers.get("if-none-match") == tag:
+        return Response(status_code=304, headers=headers)
+    return Response(text, headers=headers, media_type=_TYPES[name.rpartition(".")[2]])
+
+
+@lru_cache
+def _environment() -> "Environment":
+    """Templates of the service before those of reports."""
     env = environment()
     assert env.loader is not None
     env.loader = ChoiceLoader([PackageLoader("pyg_glif.serve"), env.loader])
-    vega = Later("vega", _vega, threading.Lock())
-
-    shown = _PAGES if desk.monitor is None else (*_PAGES, ("/monitor", "Monitor"))
-
-    def page(request: Request, name: str, here: str = "", **values: Any) -> Response:
-        root = request.scope.get("root_path", "")
-        shared = {
-            "root": root,
-            "static": f"{root}/static",
-            "pages": shown,
-            "here": here,
-            "title": dict(shown).get(here, "Person"),
-            "fit_name": desk.name,
-            "info": desk.service.info,
-            "show_people": desk.settings.show_people,
-        }
-        return HTMLResponse(env.get_template(name).render(**{**shared, **values}))
-
-    def waiting(request: Request, here: str, what: str, error: str | None) -> Response:
-        vega.ask()  # what comes next has charts
-        return page(request, "wait.html", here, what=what, error=error)
-
-    @router.get("/")
-    async def overview(request: Request) -> Response:
-        later = desk.service.audit
-        report = later.ask()
-        if report is None:
-            return waiting(request, "/", "The audit", later.error)
-        return page(
-            request,
-            "overview.html",
-            "/",
-            report=report,
-            facts=_facts(desk.service),
-            figures=await asyncio.to_thread(report.figures),
-            charts=True,
-        )
-
-    @router.get("/people")
-    async def people(request: Request, q: str = "") -> Response:
-        if not desk.settings.show_people:
-            return page(request, "people.html", "/people")
-        service, query = desk.service, q.strip()[:200]
-        rows, said = await asyncio.to_thread(_found, service, query)
-        found = [service.person(row) for row in rows]
-        names = service.output_names
-        return page(
-            request,
-            "people.html",
-            "/people",
-            query=query,
-            found=found,
-            said=said,
-            outputs=[f"{name}, {when}" for name in names for when in _WHEN],
-        )
-
-    @router.get("/people/{row}")
-    async def person(request: Request, row: int) -> Response:
-        service = desk.service
-        if not desk.settings.show_people or not 0 <= row < service.served.num_people:
-            raise HTTPException(404, "nobody there")
-        found = await asyncio.to_thread(service.letter, row)
-        return page(
-            request,
-            "person.html",
-            "/people/",
-            title=service.served.ids[row],
-            charts=True,
-            **found,
-        )
-
-    @router.get("/what-if")
-    async def what_if(request: Request) -> Response:
-        later = desk.service.what_if
-        grid = later.ask()
-        if grid is None:
-            return waiting(request, "/what-if", "The grid of settings", later.error)
-        root = request.scope.get("root_path", "")
-        content = desk.service.grid(grid)
-        content |= {"words": _words(desk.service), "person": f"{root}/people/"}
-        return page(
-            request,
-            "what_if.html",
-            "/what-if",
-            grid=content,
-            figures=_figures(content),
-            charts=True,
-        )
-
-    @router.get("/newcomer")
-    async def newcomer(request: Request) -> Response:
-        service = desk.service
-        return page(
-            request,
-            "newcomer.html",
-            "/newcomer",
-            fields=_fields(service),
-            outputs=service.output_names,
-            many=service.served.num_outputs is not None,
-        )
-
-    @router.get("/docs")
-    async def reference(request: Request) -> Response:
-        url = str(request.base_url).rstrip("/")
-        return page(
-            request,
-            "docs.html",
-            "/docs",
-            title="For programs",
-            token=desk.settings.token is not None,
-            routes=list(routes_of(request.app.openapi(), desk.service, url)),
-        )
-
-    @router.get("/monitor")
-    async def monitor(request: Request) -> Response:
-        if desk.monitor is None:
-            raise HTTPException(404, "there is no monitor. See --monitor")
-        state = desk.monitor.to_dict()
-        figures = [_streams(state["streams"])] if state["num"] else []
-        return page(
-            request,
-            "monitor.html",
-            "/monitor",
-            state=state,
-            figures=figures,
-            rows=_lines(state["streams"]),
-            charts=True,
-        )
-
-    @router.get("/login")
-    async def login(request: Request) -> Response:
-        return page(request, "login.html", failed=False)
-
-    @router.post("/login")
-    async def enter(request: Request) -> Response:
-        body = (await request.body()).decode("utf-8", "replace")
-        given = parse_qs(body).get("token", [""])[0]
-        if desk.settings.token is None or not desk.settings.is_token(given):
-            await asyncio.sleep(0.5)  # guessing takes time
-            failed = page(request, "login.html", failed=True)
-            failed.status_code = 403
-            return failed
-        root = request.scope.get("root_path", "")
-        found = RedirectResponse(f"{root}/", 303)
-        found.set_cookie(
-            COOKIE,
-            desk.settings.session,
-            path=root or "/",
-            httponly=True,
-            samesite="strict",
-            secure=request.url.scheme == "https",
-        )
-        return found
-
-    @router.get("/static/{name}")
-    async def static(request: Request, name: str) -> Response:
-        if name == "vega.js":
-            text = await asyncio.to_thread(vega.wait)
-        elif name in ASSETS:
-            text = asset(name)
-        else:
-            text = _own(name) if name in _OWN else None
-        if text is None:
-            raise HTTPException(404, "no such file")
-        tag = f'"{hashlib.sha256(text.encode()).hexdigest()[:32]}"'
-        headers = {"ETag": tag, "Cache-Control": "private, no-cache"}
-        if request.headers.get("if-none-match") == tag:
-            return Response(status_code=304, headers=headers)
-        return Response(
-            text, headers=headers, media_type=_TYPES[name.rpartition(".")[2]]
-        )
-
-    return router
+    return env
 
 
-_WHEN = ("model", "corrected")
+def _page(request: Request, template: str, **values: Any) -> Response:
+    """A rendered template, with what all pages show."""
+    state, here = state_of(request), request.scope["route"].path
+    root = request.scope.get("root_path", "")
+    shared = {
+        "root": root,
+        "static": f"{root}/static",
+        "pages": _PAGES | ({} if state.monitor is None else {"/monitor": "Monitor"}),
+        "here": here,
+        "title": _PAGES.get(here),
+        "charts": "figures" in values,
+        "fit_name": state.name,
+        "info": state.fit.info,
+        "show_people": state.settings.show_people,
+    }
+    text = _environment().get_template(template).render(**{**shared, **values})
+    return HTMLResponse(text)
+
+
+def _wait(request: Request, what: str, task: BackgroundTask[Any]) -> Response:
+    """The page of a result that is not there yet."""
+    _VEGA.ask()  # the next page has charts
+    return _page(request, "wait.html", what=what, error=task.error)
 
 
 def _vega(stopped: Callable[[], bool]) -> str:
     """The script that draws charts, from a process of its own.
 
-    Putting it together takes seconds, and in this process nobody would be answered
-    meanwhile.
+    Putting it together takes seconds, in which this process would answer nothing.
     """
     code = "import sys, pyg_glif.reporting as p; sys.stdout.write(p.asset('vega.js'))"
     here = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "PYTHONUTF8": "1"}
@@ -246,161 +245,31 @@ def _vega(stopped: Callable[[], bool]) -> str:
     return done.stdout.decode()
 
 
+_VEGA = BackgroundTask("vega", _vega, threading.Lock())
+
+
 @lru_cache
-def _own(name: str) -> str:
-    """A style or script of the desk."""
+def _own_file(name: str) -> str:
+    """A style or script of the service."""
     return (files("pyg_glif.serve") / "static" / name).read_text(encoding="utf-8")
 
 
-def _found(service: Service, query: str) -> tuple[list[int], str]:
-    """People whose id holds a text, or those who moved most; and what was done."""
-    if not query:
-        return service.most_moved[:_LISTED], "Those who moved most."
-    rows = service.served.search(query, _LISTED + 1)
-    count = "Nobody" if not rows else f"{len(rows[:_LISTED])}"
-    more = " first" if len(rows) > _LISTED else ""
-    return rows[:_LISTED], f"{count}{more} whose id contains “{query}”."
-
-
-def _words(service: Service) -> dict[str, Any]:
-    """What the what-if page calls things."""
-    decided = service.decide is not None
-    one = service.served.num_outputs is None
-    return {
-        "kinds": _KINDS,
-        "unlike": _UNLIKE,
-        "kept": "decisions kept" if decided else "share of people not affected",
-        "up": "become yes" if one else "become another",
-        "down": "become no" if one else "",
-    }
-
-
-def _figures(grid: Mapping[str, Any]) -> list[Figure]:
-    """The charts of the what-if page, for the settings of the fit."""
-    words, (tau, lam) = grid["words"], grid["at"]
-    own = grid["points"][tau * len(grid["lams"]) + lam]
-    x, y = words["unlike"], words["kept"]
-    front = [
-        {
-            x: point["unlike"],
-            y: point["kept_or_near"],
-            "kind": _KINDS[int(point["tau"] == own["tau"])],
-            "setting": f"strength {number(point['lam'])}",
-        }
-        for point in grid["points"]
-    ]
-    last = {x: own["unlike"], y: own["kept_or_near"], "setting": "the fit"}
-    front += [{**last, "kind": _KINDS[2]}, {**last, "kind": _KINDS[3]}]
-    found = [
-        Figure(
-            "front",
-            "What is given up for what",
-            "Each point is a setting; the line joins strengths of the radius chosen.",
-            front_chart(front, x, y, kind="kind", order=_KINDS),
-        )
-    ]
-    colors = {words["up"]: "#12a37a"}
-    ways = [("up", 1)]
-    if words["down"]:
-        colors[words["down"]] = "#c65f9e"
-        ways.append(("down", -1))
-    groups = [
-        {"people": sign * one[way], "group": one["group"], "way": words[way]}
-        for one in own["groups"]
-        for way, sign in ways
-    ]
-    if groups:
-        found.append(
-            Figure(
-                "decisions",
-                "Decisions that change",
-                "People whose decision differs from the model's, by group.",
-                bar_chart(groups, "people", "group", color="way", colors=colors),
-            )
-        )
-    edges = grid["edges"]
-    bars = [
-        {"from": edges[k], "to": edges[k + 1], "people": count, "group": "everybody"}
-        for k, count in enumerate(own["bars"])
-    ]
-    title = "how far the output moves"
-    found.append(
-        Figure(
-            "movement",
-            "People affected",
-            "How many people move how far.",
-            histogram(bars, "from", "to", "people", color="group", title=title),
-        )
-    )
-    return found
-
-
-def _facts(service: Service) -> list[tuple[str, Any]]:
-    """What was fitted, in a few lines."""
-    info = service.info
-    near = f"within {number(info['tau'])} {info['unit']}" if info["tau"] else ""
-    if info["k"] is not None:
-        near = f"the {info['k']} nearest{', ' if near else ''}{near}"
-    counted = [one.name for one in service.served.columns if one.counts]
-    return [
-        ("who is similar", near or "everybody"),
-        ("compared by", counted or f"{info['num_features']} features"),
-        ("strength", info["lam"]),
-        ("people without anybody similar", info["num_isolated"]),
-    ]
-
-
-def _lines(streams: Mapping[str, Any]) -> list[list[Any]]:
-    """The same as a table."""
-    keys = ("limit", "p_value", "alarm_at")
-    return [
-        [name, one["num"], one["mean"], *one["interval"], *(one[key] for key in keys)]
-        for name, one in streams.items()
-    ]
-
-
-def _streams(streams: Mapping[str, Any]) -> Figure:
-    """The means that a monitor watches, with their intervals."""
-    rows = [
-        {
-            "mean": one["mean"],
-            "low": one["interval"][0],
-            "high": one["interval"][1],
-            "limit": one["limit"],
-            "of": name,
-            "kind": kind,
-        }
-        for name, one in streams.items()
-        for kind in ("alarm" if one["alarm"] else "no alarm",)
-        if one["num"]
-    ]
-    colors = {"no alarm": "#1f8fd6", "alarm": "#e07b00"}
-    return Figure(
-        "streams",
-        "What is watched",
-        "Points are means by now. Lines hold the true mean at all times at once, if it "
-        "is one and the same number throughout. The upright line is the limit.",
-        interval_chart(rows, "mean", "of", color="kind", colors=colors, limit="limit"),
-    )
-
-
-def _fields(service: Service) -> list[dict[str, Any]]:
-    """Fields of the form for newcomers; none if there would be too many."""
-    columns = [one for one in service.served.columns if one.counts]
-    if len(columns) > _FIELDS:
-        return []
-    found = []
-    for one in columns:
-        kind = "number" if one.kind in ("number", "duration") else "text"
-        kind = "date" if one.kind == "date" else kind
-        found.append(
-            {
-                "name": one.name,
-                "hint": {"duration": "days", "date": "a day"}.get(one.kind, ""),
-                "input": "option" if one.values else kind,
-                "type": kind,
-                "options": one.values,
-                "nullable": one.nullable,
+def _curl(method: str, url: str, fit: LoadedFit) -> str:
+    """A call of a route from a command line, for one sample."""
+    words = ["curl"]
+    if fit.settings.token is not None:
+        words += ["-H", "Authorization: Bearer TOKEN"]
+    if method == "post":
+        width = fit.num_outputs
+        y_hat: Any = 0.5 if width is None else [round(1 / width, 3)] * width
+        body: dict[str, Any] = {"x": [[0.0] * fit.post.n_features_in_]}
+        if fit.columns:
+            row = {
+                column.name: next(iter(column.values), _CELLS.get(column.kind))
+                for column in fit.columns
+                if column.counts
             }
-        )
-    return found
+            body = {"rows": [row]}
+        words += ["-H", "Content-Type: application/json"]
+        words += ["-d", json.dumps({**body, "y_hat": [y_hat]})]
+    return shlex.join([*words, url])

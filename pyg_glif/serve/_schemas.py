@@ -1,7 +1,8 @@
 """Requests and responses. What a fit takes is described by that fit alone."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from pydantic import (
@@ -16,11 +17,9 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from pyg_glif.serve._loaded_fit import ColumnForm, Served
-
-# Faults of one request that are told, the rest are counted; and letters of a name.
+# Faults of one request that are reported, and characters of a name; more are cut.
 _MOST, _LONGEST = 20, 100
-# What the monitor can count, of a length that nobody needs to exceed.
+# An id that the monitor takes, of bounded length.
 _ID = Annotated[str, Field(min_length=1, max_length=200)]
 # ISO 8601, written out: anything else that is read as a date, such as "now", is not.
 _ISO = (
@@ -30,7 +29,18 @@ _ISO = (
 _DATE = Annotated[str, Field(pattern=_ISO)]
 
 
-class Fault(BaseModel):
+@dataclass(frozen=True)
+class ColumnForm:
+    """A column of new samples, as forms and schemas need it."""
+
+    name: str
+    kind: str  # "number", "date", "duration" (days) or "category"
+    counts: bool = True  # whether it is a feature
+    nullable: bool = False
+    values: tuple[Any, ...] = ()  # of categories, those of the fit
+
+
+class FieldFault(BaseModel):
     """One thing that is wrong with a request."""
 
     field: str = Field(description="Where, such as 'rows[0].age'.")
@@ -38,10 +48,10 @@ class Fault(BaseModel):
     msg: str = Field(description="What is expected there.")
 
 
-class Faults(BaseModel):
+class RequestFaults(BaseModel):
     """A request that cannot be used."""
 
-    detail: list[Fault]
+    detail: list[FieldFault]
 
 
 class Refusal(BaseModel):
@@ -51,12 +61,12 @@ class Refusal(BaseModel):
 
 
 class Corrected(BaseModel):
-    """Corrected outputs of newcomers, in the order of the request."""
+    """Corrected outputs of new samples, in the order of the request."""
 
     y_fair: list[float] | list[list[float]] = Field(
         description="Corrected outputs; a newcomer without peers keeps theirs."
     )
-    num_peers: list[int] = Field(
+    num_neighbors: list[int] = Field(
         description="Fitted people who are similar. Where people are not shown, a "
         "lower bound: 0 if the correction is withheld, else the least number that a "
         "correction rests on."
@@ -73,39 +83,41 @@ class Corrected(BaseModel):
     fit: str = Field(description="Which fit answered: the start of its SHA-256.")
 
 
-class Peer(BaseModel):
-    """Somebody who counts, and how much."""
+class NamedNeighbor(BaseModel):
+    """A fitted sample that contributes, and its share."""
 
     id: str
     share: float
 
 
 class Explained(BaseModel):
-    """Why a newcomer gets what they get."""
+    """Explanation of the correction of one new sample."""
 
     y_fair: list[float] | list[list[float]]
-    text: str = Field(description="A letter that names nobody.")
+    text: str = Field(description="An explanation that names nobody.")
     own_share: float | None = Field(
         description="How much of the result is their own output. This and what follows "
         "is null where too few fitted people share it."
     )
-    peers_share: float | None = Field(
+    neighbors_share: float | None = Field(
         description="How much comes from people like them."
     )
     others_share: float | None = Field(
         description="How much comes from people like those."
     )
-    num_peers: int | None = Field(
+    num_neighbors: int | None = Field(
         description="Fitted people who are similar to them, where people are shown."
     )
     num_others: int | None = Field(
         description="Fitted people who are similar to those, where people are shown."
     )
-    peers_mean: list[float] | None = Field(
+    neighbors_mean: list[float] | None = Field(
         description="Average of the model's outputs for peers."
     )
     others_mean: list[float] | None = Field(description="Likewise for the others.")
-    peers: list[Peer] | None = Field(None, description="Only with 'names'.")
+    neighbors: list[NamedNeighbor] | None = Field(
+        None, description="Only with 'names'."
+    )
     notes: list[str]
     fit: str
 
@@ -117,7 +129,7 @@ class Health(BaseModel):
 
 
 class ColumnInfo(BaseModel):
-    """A column that newcomers have."""
+    """A column of new samples."""
 
     name: str
     kind: str
@@ -153,50 +165,49 @@ class Info(BaseModel):
     )
 
 
-class Requests:
-    """The models of requests for one fit: its columns, its width, its outputs."""
-
-    def __init__(self, served: Served, max_rows: int) -> None:
-        checks: Any = {"one_form": model_validator(mode="after")(_one_form)}
-        people = _people(served, max_rows)
-        one = _people(served, 1)
-        config = _config(served)
-        self.correct: type[BaseModel] = create_model(
-            "Newcomers",
-            __config__=config,
-            __validators__=checks,
-            **people,
-            ids=(
-                _listed(_ID, 1, max_rows),
-                Field(None, description="Names of the decisions, for the monitor."),
-            ),
-        )
-        self.explain: type[BaseModel] = create_model(
-            "Explain",
-            __config__=config,
-            __validators__=checks,
-            **one,
-            names=(bool, Field(False, description="Whether to name the peers.")),
-            top=(int, Field(10, ge=1, le=100, description="Peers to name.")),
-        )
-
-
-def _config(served: Served) -> ConfigDict:
-    """Nothing is guessed and nothing is left over; one of two forms of people."""
+def request_models(
+    columns: Sequence[ColumnForm],
+    num_features: int,
+    num_outputs: int | None,
+    max_rows: int,
+) -> tuple[type[BaseModel], type[BaseModel]]:
+    """The models of requests to correct and to explain, for one fit."""
     forms = [{"required": ["x"]}]
-    if served.columns:
+    if columns:
         forms.append({"required": ["rows"]})
     extra: Any = {"oneOf": forms}
-    return ConfigDict(extra="forbid", strict=True, json_schema_extra=extra)
+    # Nothing is guessed and nothing is left over.
+    config = ConfigDict(extra="forbid", strict=True, json_schema_extra=extra)
+    checks: Any = {"one_form": model_validator(mode="after")(_one_form)}
+    correct = create_model(
+        "Newcomers",
+        __config__=config,
+        __validators__=checks,
+        **_sample_fields(columns, num_features, num_outputs, max_rows),
+        ids=(
+            _listed(_ID, 1, max_rows),
+            Field(None, description="Names of the decisions, for the monitor."),
+        ),
+    )
+    explain = create_model(
+        "Explain",
+        __config__=config,
+        __validators__=checks,
+        **_sample_fields(columns, num_features, num_outputs, 1),
+        names=(bool, Field(False, description="Whether to name the peers.")),
+        top=(int, Field(10, ge=1, le=100, description="Peers to name.")),
+    )
+    return correct, explain
 
 
-def _people(served: Served, most: int) -> dict[str, Any]:
-    """The fields that describe people."""
+def _sample_fields(
+    columns: Sequence[ColumnForm], num_features: int, width: int | None, most: int
+) -> dict[str, Any]:
+    """The fields that describe samples."""
     number: Any = FiniteFloat
-    row = _listed(number, served.post.n_features_in_)
-    width = served.num_outputs
+    row = _listed(number, num_features)
     y = number if width is None else _listed(number, width)
-    found: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "x": (
             _listed(row, 1, most),
             Field(None, description="People as rows of the fit's coordinates."),
@@ -206,17 +217,17 @@ def _people(served: Served, most: int) -> dict[str, Any]:
             Field(description="Outputs of the model for them."),
         ),
     }
-    if served.columns:
+    if columns:
         form = create_model(
             "Row",
             __config__=ConfigDict(extra="forbid", strict=True),
-            **{f"c{k}": _cell(one) for k, one in enumerate(served.columns)},
+            **{f"c{k}": _cell(column) for k, column in enumerate(columns)},
         )
-        found["rows"] = (
+        fields["rows"] = (
             _listed(form, 1, most),
             Field(None, description="People by the columns of the table."),
         )
-    return found
+    return fields
 
 
 def _listed(kind: Any, least: int, most: int | None = None) -> Any:
@@ -225,21 +236,22 @@ def _listed(kind: Any, least: int, most: int | None = None) -> Any:
     return Annotated[list[kind], Field(min_length=least, max_length=most)]
 
 
-def _cell(one: ColumnForm) -> Any:
+def _cell(column: ColumnForm) -> Any:
     """Type and field of one column."""
-    if not one.counts:
+    name = column.name
+    if not column.counts:
         anything = Annotated[Any, WithJsonSchema({})]
-        return anything, Field(None, alias=one.name, description="Does not count.")
-    words = {"date": "ISO 8601", "duration": "days"}.get(one.kind, one.kind)
-    told: Any = _DATE if one.kind == "date" else FiniteFloat
-    if one.kind == "category":
+        return anything, Field(None, alias=name, description="Does not count.")
+    words = {"date": "ISO 8601", "duration": "days"}.get(column.kind, column.kind)
+    cell: Any = _DATE if column.kind == "date" else FiniteFloat
+    if column.kind == "category":
         kinds: dict[Any, Any] = {bool: bool, float: FiniteFloat, str: str}
-        told = kinds.get(_common(one.values))
-    if told is None:
-        told = Annotated[Any, AfterValidator(_plain), WithJsonSchema(_ANY_CELL)]
-    elif one.nullable:
-        told = told | None
-    return told, Field(alias=one.name, description=words)
+        cell = kinds.get(_common(column.values))
+    if cell is None:
+        cell = Annotated[Any, AfterValidator(_plain), WithJsonSchema(_ANY_CELL)]
+    elif column.nullable:
+        cell = cell | None
+    return cell, Field(alias=name, description=words)
 
 
 _ANY_CELL = {"type": ["string", "number", "boolean", "null"]}
@@ -259,20 +271,20 @@ def _plain(value: Any) -> Any:
 
 
 def _one_form(self: Any) -> Any:
-    """Raises unless people come in one form, and have an output each."""
+    """Raises unless samples come in one form, and have an output each."""
     values = self.__dict__  # of attributes that are not there, pydantic makes a fuss
     forms = {name: values.get(name) for name in ("x", "rows")}
     given = {name: value for name, value in forms.items() if value is not None}
     if len(given) != 1:
         got = "both" if given else "neither"
         raise _error(f"one of 'x' and 'rows' must be given (got {got})")
-    ((name, people),) = given.items()
-    if len(people) != len(self.y_hat):
-        got = f"{len(self.y_hat)} for {len(people)}"
+    ((name, samples),) = given.items()
+    if len(samples) != len(self.y_hat):
+        got = f"{len(self.y_hat)} for {len(samples)}"
         raise _error(f"'y_hat' must have one entry per row of '{name}' (got {got})")
     ids = values.get("ids")
-    if ids is not None and len(ids) != len(people):
-        got = f"{len(ids)} for {len(people)}"
+    if ids is not None and len(ids) != len(samples):
+        got = f"{len(ids)} for {len(samples)}"
         raise _error(f"'ids' must have one entry per row of '{name}' (got {got})")
     return self
 
@@ -282,28 +294,37 @@ def _error(message: str) -> PydanticCustomError:
     return PydanticCustomError("people", "{message}", {"message": message})
 
 
-def faults(found: Sequence[Any]) -> dict[str, Any]:
-    """What is wrong with a request, of errors of pydantic, without what was sent."""
-    detail = [fault(one["loc"], one["msg"]) for one in found[:_MOST]]
-    if len(found) > _MOST:
-        detail.append(fault((), f"and {len(found) - _MOST} more"))
+def resolved(value: Any, parts: Mapping[str, Any]) -> Any:
+    """A JSON schema with its references replaced by what they refer to."""
+    if isinstance(value, dict):
+        if "$ref" in value:
+            return resolved(parts[value["$ref"].rpartition("/")[2]], parts)
+        return {key: resolved(inner, parts) for key, inner in value.items()}
+    return [resolved(v, parts) for v in value] if isinstance(value, list) else value
+
+
+def faults(errors: Sequence[Any]) -> dict[str, Any]:
+    """Faults of a request, of errors of pydantic, without what was sent."""
+    detail = [fault(error["loc"], error["msg"]) for error in errors[:_MOST]]
+    if len(errors) > _MOST:
+        detail.append(fault((), f"and {len(errors) - _MOST} more"))
     return {"detail": detail}
 
 
 def refused(loc: Sequence[str | int], error: Exception) -> dict[str, Any]:
-    """What the method refuses, as the content of a response.
+    """A refusal of the method, as the content of a response.
 
-    Of an error in our words, the condition; what was got instead was sent.
+    Of an error in our words, the condition alone: the value was sent.
     """
-    found = re.match(r"('[^']*' must .*?)( \(got |$)", str(error), re.DOTALL)
-    msg = "the fit cannot take this request" if found is None else found[1]
+    match = re.match(r"('[^']*' must .*?)( \(got |$)", str(error), re.DOTALL)
+    msg = "the fit cannot take this request" if match is None else match[1]
     return {"detail": [fault(loc, msg)]}
 
 
 def fault(loc: Sequence[str | int], msg: str) -> dict[str, Any]:
     """One fault, with its place as a text."""
     text = ""
-    loc = [one[:_LONGEST] if isinstance(one, str) else one for one in loc]
+    loc = [part[:_LONGEST] if isinstance(part, str) else part for part in loc]
     for part in loc:
         text += f"[{part}]" if isinstance(part, int) else f".{part}"
     return {"field": text.lstrip("."), "loc": ["body", *loc], "msg": msg}

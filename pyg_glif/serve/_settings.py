@@ -1,4 +1,4 @@
-"""What a service may do, and for whom."""
+"""Safety settings and limits of a service."""
 
 import hashlib
 import hmac
@@ -12,7 +12,7 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class ServiceSettings:
     """Safety and limits of a service; the arguments of ``create_app``."""
 
     token: str | None = field(default=None, repr=False)

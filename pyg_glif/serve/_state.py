@@ -1,76 +1,75 @@
-"""The fit in use, the thread that answers, and the watch for a newer fit."""
+"""State of a running service: the fit in use, threads, the watch for newer files."""
 
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
 from torch import Tensor
 
 from pyg_glif.errors import DamagedFileError
 from pyg_glif.fit import TransformInfo
 from pyg_glif.monitoring import TreatmentMonitor
-from pyg_glif.postprocessing import GLIFPostProcessor
 from pyg_glif.serve._batching import Batcher
-from pyg_glif.serve._loaded_fit import Served, identity
+from pyg_glif.serve._loaded_fit import LoadedFit, identity
 from pyg_glif.serve._metrics import Metrics
-from pyg_glif.serve._service import Service
-from pyg_glif.serve._settings import Settings
-from pyg_glif.serve.sample_metadata import Register, RegisterError
+from pyg_glif.serve._settings import ServiceSettings
+from pyg_glif.serve.sample_metadata import ReadMetadata, SampleMetadataError
 
 _log = logging.getLogger("pyg_glif.serve")
-# Errors whose messages hold paths, rows and columns, but no cell of anybody's data.
-_WITHOUT_CELLS = (DamagedFileError, RegisterError, OSError)
+# Errors whose messages hold paths, rows and columns, but no cell of the data.
+_WITHOUT_CELLS = (DamagedFileError, SampleMetadataError, OSError)
 
 
-class Desk:
-    """Everything that a service has beside its routes.
+class AppState:
+    """Everything that outlives a request, as ``app.state.service``.
 
-    A fit is exchanged as a whole: a request keeps the one it began with, and the next
-    one finds the other. Until a newer one is loaded and warm, the old one serves.
+    ``fit`` is exchanged as a whole: a request keeps the one it began with, and the
+    next one finds the other. Until a newer one is loaded and warm, the old one serves.
     """
 
     def __init__(
         self,
         path: Path,
-        people: Callable[[GLIFPostProcessor], Register] | None,
+        metadata: ReadMetadata | None,
         watch: Sequence[Path],
-        settings: Settings,
+        settings: ServiceSettings,
         monitor: TreatmentMonitor | None = None,
     ) -> None:
         self.settings, self.metrics, self.name = settings, Metrics(), path.name
-        self._path, self._people, self._watch = path, people, (path, *watch)
+        self._path, self._metadata, self._watch = path, metadata, (path, *watch)
         self.monitor = monitor
         if monitor is not None:
             self.metrics.watch(monitor)
-        self.batcher = self._at_rest()
-        self._complained: type[Exception] | None = None
+        self.batcher = self._new_batcher()
+        self._last_monitor_error: type[Exception] | None = None
         self.reload_error: str | None = None
         self.is_ready = False
-        self._wanted = asyncio.Event()
+        self._reload_wanted = asyncio.Event()
         self._seen = identity(self._watch)
-        self.service = self._loaded()
-        self.metrics.loaded(self.service.served, again=False)
+        self.fit = self._loaded()
+        self.metrics.loaded(self.fit, again=False)
 
-    def _at_rest(self) -> Batcher:
+    def _new_batcher(self) -> Batcher:
         """Threads that answer, once they are started."""
-        watch = None if self.monitor is None else self._watched
+        watch = None if self.monitor is None else self._record
         return Batcher(self.metrics.batch, watch)
 
-    def _loaded(self) -> Service:
-        """The fit in the file, checked against those it is about."""
-        served = Served(self._path, self._people, self.settings.disclosure)
-        return Service(served, self.settings)
+    def _loaded(self) -> LoadedFit:
+        """The fit in the file, checked against its metadata."""
+        return LoadedFit(self._path, self._metadata, self.settings)
 
-    def _watched(
+    def _record(
         self, ids: Sequence[str | None], y_fair: Tensor, info: TransformInfo
     ) -> None:
-        """Tells the monitor; whatever is wrong with it, people are served.
+        """Hands served samples to the monitor; its errors stop no answer.
 
-        What cannot be counted is told apart by halves from what can: a batch is of
-        many requests, and none of them is to make the monitor miss another.
+        A batch that it refuses is halved until the refused sample is found: a batch is
+        of many requests, and none of them may make the monitor miss another.
         """
         assert self.monitor is not None
         assert info.neighbors is not None
@@ -78,74 +77,86 @@ class Desk:
             self.monitor.watch(y_fair, info, id=ids)
         except Exception as error:
             size = len(y_fair)
-            theirs = isinstance(error, (ValueError, TypeError))
-            if theirs and size > 1 and not isinstance(error, DamagedFileError):
+            is_input = isinstance(error, (ValueError, TypeError))
+            if is_input and size > 1 and not isinstance(error, DamagedFileError):
                 for start, stop in ((0, size // 2), (size // 2, size)):
                     half = replace(info, neighbors=info.neighbors.of(start, stop))
-                    self._watched(ids[start:stop], y_fair[start:stop], half)
+                    self._record(ids[start:stop], y_fair[start:stop], half)
                 return
             self.metrics.unwatched(size)
-            if self._complained is not type(error):
-                self._complained = type(error)
+            if self._last_monitor_error is not type(error):
+                self._last_monitor_error = type(error)
                 name = type(error).__name__
-                _log.error("the monitor cannot count some people (%s)", name)
+                _log.error("the monitor cannot count some samples (%s)", name)
 
     def reload(self) -> None:
         """Has the fit read again now, changed or not; not from another thread."""
-        self._wanted.set()
+        self._reload_wanted.set()
 
     @contextlib.asynccontextmanager
-    async def at_work(self) -> AsyncIterator[None]:
+    async def running(self) -> AsyncIterator[None]:
         """Answers, warms up and watches while inside; finishes before it leaves."""
         self.batcher.start()
         tasks = [asyncio.create_task(self._warm_up())]
-        tasks.append(asyncio.create_task(self._watching()))
+        tasks.append(asyncio.create_task(self._watch_files()))
         try:
             yield
         finally:
             self.is_ready = False
-            self.service.stop()
+            self.fit.stop()
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             await self.batcher.stop()
-            self.batcher = self._at_rest()  # an application may be started again
+            self.batcher = self._new_batcher()  # an application may be started again
 
     async def _warm_up(self) -> None:
-        await asyncio.to_thread(self.service.served.warm_up)
+        await asyncio.to_thread(self.fit.warm_up)
         self.is_ready = True
 
-    async def _watching(self) -> None:
+    async def _watch_files(self) -> None:
         """Looks now and then whether a file was replaced, and takes the new fit."""
         seconds = self.settings.reload_seconds or None
         while True:
             with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._wanted.wait(), seconds)
-            wanted = self._wanted.is_set()
-            self._wanted.clear()
+                await asyncio.wait_for(self._reload_wanted.wait(), seconds)
+            is_wanted = self._reload_wanted.is_set()
+            self._reload_wanted.clear()
             with contextlib.suppress(OSError):  # between two files there may be none
-                found = await asyncio.to_thread(identity, self._watch)
-                if wanted or found != self._seen:
-                    self._seen = found
+                current = await asyncio.to_thread(identity, self._watch)
+                if is_wanted or current != self._seen:
+                    self._seen = current
                     await self._take()
 
     async def _take(self) -> None:
         """Loads and warms up the fit in the file, or keeps the one in use."""
         try:
-            service = await asyncio.to_thread(self._loaded)
-            await asyncio.to_thread(service.served.warm_up)
+            fit = await asyncio.to_thread(self._loaded)
+            await asyncio.to_thread(fit.warm_up)
         except Exception as error:
-            self.reload_error = _told(error)
+            # Messages of other errors may quote the data.
+            name = type(error).__name__
+            is_safe = isinstance(error, _WITHOUT_CELLS)
+            self.reload_error = f"{name}: {error}" if is_safe else name
             self.metrics.refused()
-            _log.error("kept the fit in use, the new one is refused: %s", _told(error))
+            msg = "kept the fit in use, the new one is refused: %s"
+            _log.error(msg, self.reload_error)
             return
-        self.service.stop()
-        self.service, self.reload_error = service, None
-        self.metrics.loaded(service.served, again=True)
-        _log.info("took the fit %s of %s", service.served.fit_id, self._path.name)
+        self.fit.stop()
+        self.fit, self.reload_error = fit, None
+        self.metrics.loaded(fit, again=True)
+        _log.info("took the fit %s of %s", fit.fit_id, self._path.name)
 
 
-def _told(error: Exception) -> str:
-    """An error as logs may have it; messages of others may quote what they found."""
-    name = type(error).__name__
-    return f"{name}: {error}" if isinstance(error, _WITHOUT_CELLS) else name
+def state_of(request: Request) -> AppState:
+    """The state of the application that a request has come to."""
+    state: AppState = request.app.state.service
+    return state
+
+
+def monitor_of(request: Request) -> TreatmentMonitor:
+    """The monitor of the application; raises if there is none."""
+    monitor = state_of(request).monitor
+    if monitor is None:
+        raise HTTPException(404, "there is no monitor. See --monitor")
+    return monitor

@@ -1,7 +1,7 @@
 """Other strengths and radii than those of the fit, and what they would change."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -10,12 +10,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pyg_glif.methods.path import PathPoint, glif_path
-from pyg_glif.serve._loaded_fit import Served
+from pyg_glif.postprocessing import GLIFPostProcessor
 
-#: A person is affected if their output moves by more than this share of the range of
-#: all outputs.
+#: A sample is affected if its output moves by more than this share of the range.
 AFFECTED = 0.01
-#: People named for each setting.
+#: Samples named for each setting.
 MOST_MOVED = 10
 _STRENGTHS = (0.0, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 10.0)
 _RADII = (0.4, 0.55, 0.7, 0.85, 1.0)
@@ -24,27 +23,29 @@ _FINE, _BARS = 400, 20
 
 
 class WhatIf:
-    """The fitted people under a grid of settings; computed when it is made.
+    """The fitted samples under a grid of settings; computed when it is made.
 
     Args:
-        served (Served): The fit.
+        post (GLIFPostProcessor): The fit.
+        sensitive (dict): Sensitive columns by name, one entry per sample.
         decide (callable, optional): Outputs to decisions, whole numbers.
-        stopped (callable): Asked now and then whether nobody wants the result.
+        stopped (callable): Says whether the result is no longer wanted.
     """
 
     def __init__(
         self,
-        served: Served,
+        post: GLIFPostProcessor,
+        sensitive: Mapping[str, Any],
         decide: Callable[[Tensor], Tensor] | None,
         stopped: Callable[[], bool],
     ) -> None:
-        post, self._decide = served.post, decide
+        self._decide = decide
         self._y, graph = post.y_hat_, post.similarity_
         self._row, self._col = graph.edge_index
         self._weight = graph.weights(post.theta_).double()
         self._groups = {
             name: np.unique(np.asarray(value).astype(str), return_inverse=True)
-            for name, value in served.register.attributes.items()
+            for name, value in sensitive.items()
         }
         span = float(self._y.max() - self._y.min())
         self.least, self._span = AFFECTED * span, span or 1.0
@@ -55,7 +56,7 @@ class WhatIf:
         self.at = (len(self.taus) - 1, self.lams.index(float(post.lam)))
         self.points: list[dict[str, Any]] = []
         for tau in self.taus:
-            for point in self._solved(served, graph, tau):
+            for point in self._solved(post, graph, tau):
                 if stopped():
                     return
                 self.points.append(self._judged(point))
@@ -63,16 +64,17 @@ class WhatIf:
 
     @staticmethod
     def _radii(tau: float, sq_dist: Tensor) -> list[float]:
-        """Radii up to that of the fit: beyond it, nobody was searched for."""
+        """Radii up to that of the fit: beyond it, there was no search."""
         if math.isfinite(tau):
             return [tau * factor for factor in _RADII]
         dist = sq_dist.double().sqrt()
         found = [float(dist.quantile(share)) for share in _CAPS[:-1] if len(dist)]
         return [*dict.fromkeys(found), tau]
 
-    def _solved(self, served: Served, graph: Any, tau: float) -> Iterator[PathPoint]:
+    def _solved(
+        self, post: GLIFPostProcessor, graph: Any, tau: float
+    ) -> Iterator[PathPoint]:
         """The outputs for one radius and all strengths."""
-        post = served.post
         theta = post.theta_
         if theta is not None and post.theta is None:  # the decay follows the radius
             theta = theta * (post.tau_ / tau) ** 2
@@ -89,19 +91,19 @@ class WhatIf:
         )
 
     def _judged(self, point: PathPoint) -> dict[str, Any]:
-        """What a setting does to people."""
+        """Effects of a setting on the samples."""
         value = point.value
         moved = (value - self._y).double().reshape(len(value), -1).norm(dim=1)
         apart = (value[self._row] - value[self._col]).double()
         square = apart.reshape(len(apart), -1).square().sum(1)
         total = float(self._weight.sum())
-        unlike = math.sqrt(float(self._weight @ square) / total) if total else 0.0
+        disagreement = math.sqrt(float(self._weight @ square) / total) if total else 0.0
         order = moved.argsort(descending=True, stable=True)[:MOST_MOVED]
         return {
             "tau": point.tau,
             "lam": point.lam,
             "status": point.status.name,
-            "unlike": unlike,
+            "disagreement": disagreement,
             "mean_moved": float(moved.mean()),
             "affected": int((moved > self.least).sum()),
             "fine": torch.histc(moved, _FINE, 0.0, self._span).tolist(),

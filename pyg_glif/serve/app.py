@@ -4,7 +4,7 @@ import contextlib
 import logging
 import traceback
 import warnings
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING
 from pyg_glif._utils.disclosure import MIN_SHARED
 from pyg_glif._utils.optional import require
 from pyg_glif.errors import SimilarityWarning
-from pyg_glif.serve._settings import LOOPBACK, Settings
-from pyg_glif.serve.sample_metadata import Register
+from pyg_glif.serve._settings import LOOPBACK, ServiceSettings
+from pyg_glif.serve.sample_metadata import ReadMetadata, SampleMetadata
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
     from pyg_glif.monitoring import TreatmentMonitor
-    from pyg_glif.postprocessing import GLIFPostProcessor
 
 _log = logging.getLogger("pyg_glif.serve")
 
@@ -27,7 +26,7 @@ _log = logging.getLogger("pyg_glif.serve")
 def create_app(
     fit: str | PathLike[str],
     *,
-    people: "Register | Callable[[GLIFPostProcessor], Register] | None" = None,
+    metadata: SampleMetadata | ReadMetadata | None = None,
     watch: Sequence[str | PathLike[str]] = (),
     monitor: "TreatmentMonitor | None" = None,
     token: str | None = None,
@@ -48,27 +47,27 @@ def create_app(
     Args:
         fit (str or Path): What ``save`` wrote. A fit that is saved there later is
             taken without dropping a request.
-        people (Register or callable, optional): Who the fitted people are, or a
-            function of the loaded post-processor that returns it, called for every
-            new fit. (default: their ids, if the fit has them)
+        metadata (SampleMetadata or callable, optional): Metadata of the fitted samples,
+            or a function of the loaded post-processor that returns it, called for
+            every new fit. (default: their ids, if the fit has them)
         watch (sequence of str or Path): Other files whose change has the fit loaded
-            again, such as those that ``people`` reads. (default: none)
-        monitor (TreatmentMonitor, optional): Counts everybody who is corrected.
+            again, such as those that ``metadata`` reads. (default: none)
+        monitor (TreatmentMonitor, optional): Counts all corrected samples.
             (default: :obj:`None`)
         token (str, optional): What requests must show, 16 characters or more. Do not
             let other machines ask without one. (default: :obj:`None`)
-        show_people (bool): Whether ids, features and scores of the fitted people may
-            be shown, and answers be exact. (default: :obj:`False`)
-        min_shared (int): Where people are not shown, the effective number of fitted
-            people that a correction must rest on; newcomers with fewer keep their
-            output. (default: :obj:`5`)
-        resolution (float): Where people are not shown, the steps in which answers are
-            computed: of the own share, and of the peers' average in standard deviations
-            of the fitted outputs. Zero is exact. See :ref:`disclosure`.
+        show_people (bool): Whether ids, features and outputs of the fitted samples
+            may be shown, and answers be exact. (default: :obj:`False`)
+        min_shared (int): Where samples are not shown, the effective number of
+            fitted samples that a correction must rest on; new samples with fewer keep
+            their output. (default: :obj:`5`)
+        resolution (float): Where samples are not shown, the steps in which answers
+            are computed: of the own share, and of the neighbors' average in standard
+            deviations of the fitted outputs. Zero is exact. See :ref:`disclosure`.
             (default: :obj:`0.02`)
         hosts (sequence of str): Without a token, names by which requests may call the
             service. (default: those of this machine)
-        max_rows (int): Newcomers in a request. (default: :obj:`10000`)
+        max_rows (int): New samples in a request. (default: :obj:`10000`)
         max_bytes (int): Size of a request's body. (default: 16 MiB)
         threshold (float, optional): A single output above it means yes.
             (default: :obj:`0.5` where all outputs are between 0 and 1)
@@ -89,7 +88,7 @@ def create_app(
         >>> with TestClient(app, base_url="http://localhost") as client:
         ...     body = {"x": [[0.1]], "y_hat": [0.0]}
         ...     answer = client.post("/v1/correct", json=body).json()
-        >>> [round(value, 4) for value in answer["y_fair"]], answer["num_peers"]
+        >>> [round(value, 4) for value in answer["y_fair"]], answer["num_neighbors"]
         ([0.4], [2])
     """
     require("fastapi", "pyg_glif.serve", "serve")
@@ -99,13 +98,13 @@ def create_app(
     from fastapi.exceptions import RequestValidationError
     from starlette.responses import JSONResponse, Response
 
-    from pyg_glif.serve._api import RequestFaultError, api, directly
+    from pyg_glif.serve._api import RequestFaultError, add_routes
     from pyg_glif.serve._middleware import Guard
-    from pyg_glif.serve._pages import pages
+    from pyg_glif.serve._pages import router as pages
     from pyg_glif.serve._schemas import faults
-    from pyg_glif.serve._state import Desk
+    from pyg_glif.serve._state import AppState
 
-    settings = Settings(
+    settings = ServiceSettings(
         token=token,
         show_people=show_people,
         min_shared=min_shared,
@@ -116,33 +115,31 @@ def create_app(
         threshold=threshold,
         reload_seconds=reload_seconds,
     )
-    read = (lambda post: people) if isinstance(people, Register) else people
-    desk = Desk(Path(fit), read, [Path(one) for one in watch], settings, monitor)
+    read = (lambda _: metadata) if isinstance(metadata, SampleMetadata) else metadata
+    state = AppState(Path(fit), read, [Path(path) for path in watch], settings, monitor)
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         with warnings.catch_warnings():
-            # Said once per process and to nobody who asks; counted instead.
+            # These warnings would reach no client; they are exported as metrics.
             warnings.simplefilter("ignore", SimilarityWarning)
             warnings.filterwarnings("ignore", message=".*taken by position")
             warnings.filterwarnings("ignore", message=".*the fit has not seen")
-            async with desk.at_work():
+            async with state.running():
                 yield
 
     app = FastAPI(
         title="pyg_glif",
         summary="Corrects the outputs of a model so that similar people fare alike.",
-        version=desk.service.info["version"],
+        version=state.fit.info["version"],
         docs_url=None,  # that page loads scripts from elsewhere; ours does not
         redoc_url=None,
         lifespan=lifespan,
     )
-    app.state.desk = desk
-    app.include_router(api(desk))
-    app.include_router(pages(desk))
-    app.add_middleware(
-        Guard, settings=settings, metrics=desk.metrics, direct=directly(desk)
-    )
+    app.state.service = state
+    add_routes(app, state)
+    app.include_router(pages)
+    app.add_middleware(Guard, settings=settings, metrics=state.metrics)
 
     @app.exception_handler(RequestFaultError)
     async def fault(request: Request, error: RequestFaultError) -> Response:

@@ -27,9 +27,10 @@ from pyg_glif._utils.files import damage_in
 from pyg_glif._utils.json import is_held
 from pyg_glif._utils.validation import check_count, check_kind, check_scalar
 from pyg_glif.audit import AuditContext, AuditReport, Bootstrap, audit
+from pyg_glif.audit.setup import fit_setup, table_setup
 from pyg_glif.explain import Explanation
 from pyg_glif.graph import SimilarityGraph, decay_of, suggest_tau
-from pyg_glif.links import Link, dual_of_people
+from pyg_glif.links import Link, dual_of
 from pyg_glif.model_selection import Guarantee, RiskControl, TuneResult, tune
 from pyg_glif.postprocessing import GLIFPostProcessor
 from pyg_glif.sklearn._input import Form, People, check_takes_text, ids_of
@@ -338,26 +339,18 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             bootstrap=bootstrap,
         )
         scores = {} if y is None else self._scores(y, before, after)
-        report = report.with_facts(num_without_fitted_peers=info.num_isolated, **scores)
-        report = self._told(report).with_people(people.frame)
+        report = report.with_facts(
+            num_without_fitted_neighbors=info.num_isolated, **scores
+        )
+        report = self._told(report).with_features(people.frame)
         ids = ids_of(people.frame)
         return report if ids is None else report.with_ids(ids)
 
     def _told(self, report: AuditReport) -> AuditReport:
         """A report with what was compared, and what was tried."""
-        table, post = self.table_.summary(), self.post_
-        link = "Identity" if post.link is None else type(post.link).__name__
         report = report.with_setup(
-            unit=table.unit,
-            table=table.to_frame().to_dict("records"),
-            sensitive=[str(name) for name in self.table_.sensitive or ()],
-            metric="Euclidean",
-            tau=None if self.k else post.tau_,
-            k=self.k,
-            theta=post.theta_,
-            lam=post.lam,
-            normalization=post.normalization,
-            link=link,
+            **table_setup(self.table_.summary(), self.table_.sensitive or ()),
+            **fit_setup(self.post_._require_fit("audit")),
         )
         return report.with_tradeoff(self.tune_) if hasattr(self, "tune_") else report
 
@@ -634,7 +627,7 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         try:
             stage = rehearsal.stage(partial(self._new_table, seed), self._form, tau)
             y_hat = self._signal(stage.outputs)
-            dual_of_people(link, y_hat)
+            dual_of(link, y_hat)
         except ValueError:
             if self.rehearse:
                 raise
@@ -652,7 +645,7 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         else:
             some = torch.zeros(len(x), dtype=torch.bool)
             some[rows] = True
-            found = graph.among(some)
+            found = graph.subgraph(some)
             # Within a radius there are more peers among more people.
             more = (len(x) - 1) / (len(rows) - 1)
         lap = found.laplacian(theta, self.normalization)

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from sklearn.base import clone
 from sklearn.model_selection import train_test_split
-from torch import Tensor
 
+from pyg_glif._utils.decisions import decisions
 from pyg_glif._utils.warn import warn_caller
 from pyg_glif.model_selection import Guarantee, RiskControl, TunePoint
 from pyg_glif.model_selection.risk_control import Losses
@@ -95,15 +95,11 @@ class _Arrivals:
         """Losses of everybody, in the order in which they come."""
         info = self.fitted(point).transform_info(self._x, self._before)
         after = info.value
-        right = [_decided(p) == self._truth for p in (self._before, after)]
+        right = [decisions(p) == self._truth for p in (self._before, after)]
         lost = right[0].double() - right[1].double()
         assert info.neighbors is not None
         unlike = info.neighbors.disparity(after, threshold=0.5).nan_to_num()
         return {"loss": lost.numpy(), "unlike": unlike.numpy()}
-
-
-def _decided(p: Tensor) -> Tensor:  # [N] or [N, C] -> [N]
-    return (p > 0.5).long() if p.dim() == 1 else p.argmax(1)
 
 
 def _is_by_person(value: Any, num: int) -> bool:

@@ -13,6 +13,7 @@ from sklearn.utils import assert_all_finite, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from torch import Tensor
 
+from pyg_glif._utils.decisions import decisions
 from pyg_glif._utils.validation import check_choice
 from pyg_glif.links import Link, Logit, Softmax
 from pyg_glif.model_selection import RiskControl
@@ -174,8 +175,9 @@ class GLIFClassifier(ClassifierMixin, GLIFEstimator):  # type: ignore[misc]
         Args:
             X (DataFrame or array-like): People, a row each.
         """
-        decided = _decided(self._after(X))
-        return self.classes_[decided]
+        outputs = self._after(X)  # refuses an estimator that is not fitted
+        classes: NDArray[Any] = self.classes_[decisions(outputs).numpy()]
+        return classes
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:  # noqa: N803
         """Probabilities of the classes, a column each.
@@ -271,7 +273,7 @@ class GLIFClassifier(ClassifierMixin, GLIFEstimator):  # type: ignore[misc]
     def _scores(self, y: Any, before: Tensor, after: Tensor) -> dict[str, float]:
         named = {"accuracy_before": before, "accuracy_after": after}
         return {
-            name: float(accuracy_score(y, self.classes_[_decided(p)]))
+            name: float(accuracy_score(y, self.classes_[decisions(p).numpy()]))
             for name, p in named.items()
         }
 
@@ -287,10 +289,3 @@ class GLIFClassifier(ClassifierMixin, GLIFEstimator):  # type: ignore[misc]
             msg = f"'dtype' must take at most {_WIDEST} bytes"
             raise ValueError(f"{msg} (got {dtype.itemsize})")
         self.classes_ = np.array(config["classes"], dtype=dtype)
-
-
-def _decided(p: Tensor) -> NDArray[np.int64]:  # [N] or [N, C] -> [N]
-    """Numbers of the classes of people."""
-    decided: NDArray[np.int64]
-    decided = ((p > 0.5).long() if p.dim() == 1 else p.argmax(1)).numpy()
-    return decided

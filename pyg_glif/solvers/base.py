@@ -10,15 +10,25 @@ import torch
 from torch import Tensor
 
 from pyg_glif._utils.collectives import Collectives
-from pyg_glif._utils.validation import check_choice
+from pyg_glif._utils.validation import (
+    check_choice,
+    check_count,
+    check_finite,
+    check_integer,
+    check_non_negative,
+    check_rank,
+    check_same_rows,
+    check_scalar,
+)
 from pyg_glif._utils.warn import warn_caller
 from pyg_glif.errors import ConvergenceError, ConvergenceWarning
 from pyg_glif.registry import Registered
-from pyg_glif.solvers.balance import Balance
 from pyg_glif.solvers.system import System
 
 # Columns whose largest entry is within these powers of two are solved as they are.
 _MAX_POWER = 100
+# Energies that differ by less than this, relative to the smallest, are called equal.
+_EVEN = 1e-3
 
 
 class SolveStatus(Enum):
@@ -43,37 +53,89 @@ class SolveStatus(Enum):
 
 
 @dataclass(frozen=True, eq=False)
-class Uncertainty:
-    r"""Standard deviations of smoothed outputs under independent noise.
-
-    Everything is in the coordinates in which outputs are averaged, and the same for
-    every output column.
+class Balance:
+    r"""Energies of groups, and the strengths that balance them.
 
     Args:
-        std (Tensor): Standard deviation of everybody's smoothed output.
-        low (Tensor): Lower end of an interval for it, numerical error included.
-        high (Tensor): Upper end.
-        alpha (float): The intervals of everybody hold at once with probability at least
-            ``1 - alpha``; zero where nothing is random.
-        num_probes (int): Random vectors behind the estimate; zero if it is exact.
+        group (Tensor): The label of each group.
+        beta (Tensor): Factor of ``lam`` for each group; the mean over their sizes is 1.
+        energy (Tensor): :math:`E_g`, the energy of each group over its size.
+        ratio (float): Largest energy over the smallest, among groups with an edge; one
+            is perfect balance, and :obj:`inf` a group with an energy of zero beside
+            one that has more.
+        gap (float): Duality gap; its root bounds how far, in all columns together, the
+            outputs are from the balanced ones.
+        num_solves (int): Systems solved on the way.
 
     Shapes:
-        - **std**, **low**, **high:** :math:`(N)`
+        - **group**, **beta**, **energy:** :math:`(G)`
     """
 
-    std: Tensor
-    low: Tensor
-    high: Tensor
-    alpha: float
-    num_probes: int
+    group: Tensor
+    beta: Tensor
+    energy: Tensor
+    ratio: float
+    gap: float
+    num_solves: int
+
+    def __post_init__(self) -> None:
+        check_integer("group", self.group)
+        for name in ("group", "beta", "energy"):
+            value = getattr(self, name)
+            check_rank(name, value, 1)
+            check_same_rows(name, value, "group", self.group)
+        for name in ("beta", "energy"):
+            check_finite(name, getattr(self, name))
+            check_non_negative(name, getattr(self, name))
+        check_scalar("ratio", self.ratio, minimum=1.0, allow_inf=True)
+        check_scalar("gap", self.gap, minimum=0.0)
+        check_count("num_solves", self.num_solves, minimum=0)
+
+    @property
+    def is_balanced(self) -> bool:
+        """Whether the energies agree up to 0.1%.
+
+        If not, groups with a ``beta`` of zero have less energy than the others can
+        have.
+        """
+        return self.ratio <= 1.0 + _EVEN
 
     def __repr__(self) -> str:
-        share = (self.high - self.low) / (2.0 * self.std)
-        worst = float(share.nan_to_num(0.0).max()) if share.numel() else 0.0
+        pairs = zip(self.group.tolist(), self.beta.tolist(), strict=True)
+        beta = ", ".join(f"{label}: {value:.4g}" for label, value in pairs)
+        return f"Balance(ratio={self.ratio:.4g}, beta={{{beta}}})"
+
+
+@dataclass(frozen=True, eq=False)
+class Disagreement:
+    r"""Energies of outputs on the graph of each annotator.
+
+    Args:
+        weight (Tensor): The share :math:`b_a` of each annotator in the graph that was
+            smoothed over; zero where the energy is below what others can have.
+        energy (Tensor): :math:`E_a` of the outputs, for each annotator.
+        average_energy (Tensor): The same if all annotators weigh the same.
+        gap (float): Duality gap of the outputs as they are returned, in the coordinates
+            in which outputs are averaged; its root bounds how far, in all columns
+            together, they are from the optimal ones.
+        num_solves (int): Systems solved on the way.
+
+    Shapes:
+        - **weight**, **energy**, **average_energy:** :math:`(A)`
+    """
+
+    weight: Tensor
+    energy: Tensor
+    average_energy: Tensor
+    gap: float
+    num_solves: int
+
+    def __repr__(self) -> str:
+        weight = ", ".join(f"{value:.4g}" for value in self.weight.tolist())
+        worst, average = float(self.energy.max()), float(self.average_energy.max())
         return (
-            f"{type(self).__name__}(num_people={self.std.numel()}, "
-            f"relative_error={worst:.1g}, alpha={self.alpha:g}, "
-            f"num_probes={self.num_probes})"
+            f"{type(self).__name__}(worst={worst:.4g}, of_average={average:.4g}, "
+            f"weight=[{weight}], gap={self.gap:.1e})"
         )
 
 
@@ -96,11 +158,11 @@ class Solution:
             system is not positive definite. For ``"nrw"`` it rests on an estimated
             eigenvalue.
         solver (str): The solver that did the work. (default: :obj:`""`)
-        balance (Balance, optional): How evenly groups are treated, if that was asked
-            for; the other fields are those of the last solve, for its ``beta``.
+        balance (Balance, optional): Energy of each group, if these were balanced; the
+            other fields are those of the last solve, for its ``beta``.
             (default: :obj:`None`)
-        uncertainty (Uncertainty, optional): Standard deviations, if they were asked
-            for. (default: :obj:`None`)
+        disagreement (Disagreement, optional): Energy of each graph, if there are
+            several. (default: :obj:`None`)
     """
 
     value: Tensor
@@ -110,7 +172,7 @@ class Solution:
     error_bound: Tensor  # [C] float64
     solver: str = ""
     balance: Balance | None = None
-    uncertainty: Uncertainty | None = None
+    disagreement: Disagreement | None = None
 
     def to(self, dtype: torch.dtype, whole: Collectives | None = None) -> "Solution":
         """The solution in another type, the error of the conversion in its bound.

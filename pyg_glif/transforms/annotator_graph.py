@@ -10,11 +10,9 @@ from torch_geometric.data import Data, HeteroData
 from torch_geometric.data.datapipes import functional_transform
 from torch_geometric.transforms import BaseTransform
 
-from pyg_glif._utils.validation import (
-    check_annotators,
-    check_choice,
-)
+from pyg_glif._utils.validation import check_choice
 from pyg_glif.graph import annotator_graph
+from pyg_glif.graph.annotators import check_annotators
 from pyg_glif.transforms.storage import Nodes, check_graph_name, shown_place
 from pyg_glif.typing import Combine
 

@@ -11,7 +11,6 @@ import torch
 
 from pyg_glif._utils.arrays import like, to_labels, to_tensor
 from pyg_glif._utils.validation import (
-    check_attributes,
     check_edges,
     check_group,
     check_labels,
@@ -133,7 +132,6 @@ def test_every_kind_of_whole_number_is_accepted(kind: Any, dtype: str) -> None:
     label = value if isinstance(value, torch.Tensor) else torch.from_numpy(value)
     assert check_labels("label", label, 4).tolist() == [1, 0, 1, 0]
     assert check_group("group", label, 4).tolist() == [1, 0, 1, 0]
-    assert check_attributes("attributes", label, 4).tolist() == [[1], [0], [1], [0]]
     if dtype != "bool":
         assert check_edges(label.view(2, 2), 2).tolist() == [[1, 0], [1, 0]]
         assert check_pairs("pairs", label.view(2, 2)).tolist() == [[1, 0], [1, 0]]
@@ -248,7 +246,7 @@ def test_frames_name_every_missing_value() -> None:
             smooth(frame, Y)
         assert str(caught.value) == (
             "'x' must not have missing values (got 1 in 'a' from row 1, 2 in 'c' from "
-            "row 0). Fill them in, leave these people out, or use "
+            "row 0). Fill them in, drop these rows, or use "
             "'pyg_glif.tables.FairTable'"
         )
     pandas = pytest.importorskip("pandas")

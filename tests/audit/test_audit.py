@@ -47,7 +47,7 @@ def test_measures_match_their_definitions() -> None:
         apart = np.linalg.norm(y[known] - peers, axis=1)
         np.testing.assert_allclose(found.deviation[known, column], apart, atol=1e-12)
         assert not bool(found.deviation[~known].any())
-    deviation = found["peer_deviation"]
+    deviation = found["neighbor_deviation"]
     assert deviation.after.value == pytest.approx(float(apart.mean()))
     assert deviation.change.value == pytest.approx(
         deviation.after.value - deviation.before.value
@@ -171,10 +171,10 @@ def test_people_furthest_from_their_peers() -> None:
     assert worst.after == pytest.approx(tuple(post.y_fair_[7].tolist()))
     W = oracle.fitted_weights(group.x.numpy(), 0.9, 0.5)
     peers = W[7] @ group.y.numpy() / W[7].sum()
-    assert worst.peers_before == pytest.approx(tuple(peers))
+    assert worst.neighbors_before == pytest.approx(tuple(peers))
     peers = W[7] @ post.y_fair_.numpy() / W[7].sum()
-    assert worst.peers_after == pytest.approx(tuple(peers))
-    assert worst.num_peers == int((post.graph_.edge_index[0] == 7).sum())
+    assert worst.neighbors_after == pytest.approx(tuple(peers))
+    assert worst.num_neighbors == int((post.graph_.edge_index[0] == 7).sum())
     assert worst.moved == pytest.approx(float(found.moved[7]))
     for people_, column in ((found.worst_before, 0), (found.worst_after, 1)):
         top = found.deviation[:, column].topk(3).values.tolist()
@@ -194,7 +194,7 @@ def test_a_graph_without_edges() -> None:
     assert found["laplacian_energy"].after.value == 0.0
     assert found.worst_before == ()
     assert found.pairs_after == ()
-    assert "peer_deviation" not in [m.name for m in found.measures]
+    assert "neighbor_deviation" not in [m.name for m in found.measures]
     assert found.facts["num_isolated"] == 19
 
 
@@ -210,8 +210,8 @@ def test_duplicates_treated_unlike() -> None:
     shown = [(p.first, p.second, p.difference_before) for p in found.identical_before]
     assert shown == [(0, 1, 1.0), (0, 2, 1.0)]
     assert found.facts["num_identical"] == 3
-    assert found.facts["num_identical_apart_before"] == 2
-    assert found.facts["num_identical_apart_after"] == 0
+    assert found.facts["num_identical_differing_before"] == 2
+    assert found.facts["num_identical_differing_after"] == 0
 
 
 def test_report_can_be_exported() -> None:
@@ -224,7 +224,7 @@ def test_report_can_be_exported() -> None:
     names = [m["name"] for m in record["measures"]]
     assert names == [m.name for m in found.measures]
     assert "nearest_consistency" not in names
-    assert len(record["people"]["worst_before"]) == 2
+    assert len(record["samples"]["worst_before"]) == 2
     assert record["certificate"]["status"] == "CONVERGED"
     bound = float(post.solution_.error_bound.max())
     assert record["certificate"]["error_bound"] == bound
@@ -232,7 +232,7 @@ def test_report_can_be_exported() -> None:
     for heading in ("# Individual fairness audit", "## Numerical error"):
         assert heading in text
     assert f"| people | {len(group.x)} |" in text
-    assert repr(found) == f"AuditReport(num_people=60, num_measures={len(names)})"
+    assert repr(found) == f"AuditReport(num_samples=60, num_measures={len(names)})"
     with pytest.raises(KeyError, match="'gap' is not one of 'laplacian_energy'"):
         found["gap"]
 
@@ -258,10 +258,10 @@ def test_outputs_as_they_are() -> None:
         assert tuple(one.before) == pytest.approx(tuple(two.before))
         assert (one.after, one.change) == (None, None)
     first, there = both.worst_before[0], alone.worst_before[0]
-    assert (there.index, there.num_peers) == (first.index, first.num_peers)
+    assert (there.index, there.num_neighbors) == (first.index, first.num_neighbors)
     assert there.before == first.before
     assert there.deviation_before == pytest.approx(first.deviation_before)
-    assert (there.after, there.peers_after, there.moved) == (None, None, None)
+    assert (there.after, there.neighbors_after, there.moved) == (None, None, None)
     assert (alone.worst_after, alone.pairs_after, alone.moved) == ((), (), None)
     assert torch.equal(alone.deviation, both.deviation[:, :1])
     record = alone.to_dict()
@@ -309,11 +309,11 @@ def test_plot() -> None:
         ),
         (
             {"sensitive": {"sex": [0] * 60}},
-            "'sex' must hold at least 2 groups (got 1)",
+            "'sex' must take at least two values (got [0] only)",
         ),
         (
             {"variants": list(range(60))},
-            "'variants' must put at least two rows in one group (got 60 groups of",
+            "'variants' must hold a group of at least 2 rows (got 60 groups of one)",
         ),
     ],
 )
@@ -366,10 +366,10 @@ def test_the_correction_sets_no_identical_people_apart(
     rows = y.reshape(40, -1)
     before = (rows[i] != rows[j]).any(1) & twins
     assert found.facts["num_identical"] == int(twins.sum())
-    assert found.facts["num_identical_apart_before"] == int(before.sum())
+    assert found.facts["num_identical_differing_before"] == int(before.sum())
     pairs = set(zip(i[before].tolist(), j[before].tolist(), strict=True))
     after = {(p.first, p.second) for p in found.identical_after}
-    assert len(after) == found.facts["num_identical_apart_after"]
+    assert len(after) == found.facts["num_identical_differing_after"]
     assert after <= pairs
     for verdict in found.verdict:
         if verdict.name == "identical":
@@ -405,7 +405,7 @@ def test_differences_beyond_the_error_are_still_told() -> None:
             num_nearest=None,
             context=AuditContext(error=error),
         )
-        assert found.facts["num_identical_apart_after"] == count
+        assert found.facts["num_identical_differing_after"] == count
         assert len(found.lists.identical_after) == count
     for error, message in (
         (torch.zeros(3), "'error' must have the shape of 'y_after'"),

@@ -23,7 +23,7 @@ from pyg_glif.graph import SimilarityGraph
 from tests import oracles_inductive as oracle
 
 FEW = Bootstrap(num_samples=20)
-GOLDEN = Path(__file__).parent / "golden" / "report_2.json"
+GOLDEN = Path(__file__).parent / "golden" / "report.json"
 
 
 class Scene:
@@ -152,7 +152,7 @@ def test_dyadic_intervals_cover() -> None:
 def test_groups_match_their_definition(scene: Scene) -> None:
     for one in scene.report.groups["sex"]:
         mine = scene.sex == one.group
-        assert one.num_people == mine.sum()
+        assert one.num_samples == mine.sum()
         for y, mean, rate in (
             (scene.y, one.mean_before, one.rate_before),
             (scene.fair, one.mean_after, one.rate_after),
@@ -170,14 +170,14 @@ def test_groups_match_their_definition(scene: Scene) -> None:
 
 def test_everybody_is_in_every_chart(scene: Scene) -> None:
     bins = scene.report.bins
-    for name in ("before_after_by_sex", "moved_by_sex", "num_peers"):
-        assert sum(row["people"] for row in bins[name]) == 80
+    for name in ("before_after_by_sex", "moved_by_sex", "num_neighbors"):
+        assert sum(row["num_samples"] for row in bins[name]) == 80
     for group in "fm":
         rows = [row for row in bins["moved_by_sex"] if row["group"] == group]
         moved = (scene.fair - scene.y)[scene.sex == group]
         for row in rows:
             inside = (moved >= row["from"]) & (moved < row["to"])
-            assert inside.sum() == row["people"]
+            assert inside.sum() == row["num_samples"]
         rows = [r for r in bins["before_after_by_sex"] if r["group"] == group]
         step = np.diff(sorted({r["before"] for r in bins["before_after_by_sex"]})).min()
         for row in rows:
@@ -186,19 +186,19 @@ def test_everybody_is_in_every_chart(scene: Scene) -> None:
                 & (np.abs(scene.fair - row["after"]) <= step / 2 + 1e-12)
                 & (scene.sex == group)
             )
-            assert inside.sum() == row["people"]
+            assert inside.sum() == row["num_samples"]
     degree = (scene.W > 0).sum(1)
-    for row in bins["num_peers"]:
+    for row in bins["num_neighbors"]:
         inside = (degree >= row["from"]) & (degree <= row["to"])
-        assert inside.sum() == row["people"]
+        assert inside.sum() == row["num_samples"]
     dist = np.linalg.norm(scene.x[scene.first] - scene.x[scene.second], axis=1)
-    last = max(row["to"] for row in bins["unlike_by_distance"])
-    for row in bins["unlike_by_distance"]:
+    last = max(row["to"] for row in bins["difference_by_distance"])
+    for row in bins["difference_by_distance"]:
         y = {"before": scene.y, "after": scene.fair}[row["when"]]
         apart = np.abs(y[scene.first] - y[scene.second])
         below = dist <= row["to"] if row["to"] == last else dist < row["to"]
         inside = (dist > 0) & (dist >= row["from"]) & below
-        assert inside.sum() == row["pairs"]
+        assert inside.sum() == row["num_pairs"]
         for key, share in (("median", 0.5), ("p90", 0.9)):
             assert (apart[inside] <= row[key] + 1e-12).mean() >= share
             assert (apart[inside] < row[key] - 1e-12).mean() < share
@@ -207,7 +207,7 @@ def test_everybody_is_in_every_chart(scene: Scene) -> None:
 def test_lists_of_people_and_pairs(scene: Scene) -> None:
     report = scene.report
     (alone,) = report.isolated
-    assert (alone.index, alone.num_peers, alone.peers_before) == (79, 0, None)
+    assert (alone.index, alone.num_neighbors, alone.neighbors_before) == (79, 0, None)
     assert alone.before == alone.after == pytest.approx(scene.y[79])
     apart = np.abs(scene.y[scene.first] - scene.y[scene.second])
     dist = np.linalg.norm(scene.x[scene.first] - scene.x[scene.second], axis=1)
@@ -344,7 +344,7 @@ def golden_report() -> AuditReport:
     made = {"date": "2026-01-01T00:00:00+00:00", "versions": {"pyg_glif": "0"}}
     report = replace(report, made={**made, "data_sha256": "0"})
     people = pd.DataFrame({"age": [30, 30, 40, None], "job": ["a", "b", "b", None]})
-    return report.with_ids(["<script>", "b|c", "c", "d"]).with_people(people)
+    return report.with_ids(["<script>", "b|c", "c", "d"]).with_features(people)
 
 
 def test_a_small_report_is_what_it_was() -> None:
@@ -352,7 +352,7 @@ def test_a_small_report_is_what_it_was() -> None:
     # needs another 'schema_version'.
     record = golden_report().to_dict()
     kept = json.loads(GOLDEN.read_text())
-    assert record["schema_version"] == kept["schema_version"] == 2
+    assert record["schema_version"] == kept["schema_version"] == 3
     assert schema(record) == schema(kept)
     assert close(json.loads(json.dumps(record)), kept)
 
@@ -376,7 +376,7 @@ def test_a_small_report_by_hand() -> None:
     assert found(report, "identical").num_before == 1
     assert [p.index for p in report.isolated] == [3]
     worst = report.worst_before[0]
-    assert (worst.index, worst.before, worst.peers_before) == (0, 0.25, 0.75)
+    assert (worst.index, worst.before, worst.neighbors_before) == (0, 0.25, 0.75)
     (pair, *_) = report.pairs_before
     assert (pair.first, pair.second, pair.distance) == (0, 2, 1.0)
     assert report.differing(pair) == [
@@ -454,10 +454,10 @@ def test_a_long_list_scrolls_by_itself() -> None:
     assert opening.split() == ["table", "long"]
 
 
-def test_a_report_without_people() -> None:
+def test_a_report_without_samples() -> None:
     whole = golden_report()
-    report = whole.without_people()
-    assert report.to_dict()["people"] is None
+    report = whole.without_samples()
+    assert report.to_dict()["samples"] is None
     shown = report.to_markdown() + report._repr_html_() + json.dumps(report.to_dict())
     assert "b|c" not in shown
     assert "script" not in shown
@@ -469,7 +469,7 @@ def test_a_report_without_people_follows_the_disclosure_rule(few: int) -> None:
     x, y = torch.randn(60, 2, generator=rng), torch.rand(60, generator=rng)
     post = GLIFPostProcessor(tau=0.6).fit(x, y)
     sex = ["f"] * few + ["m"] * (60 - few)
-    report = post.audit(threshold=0.5, sensitive={"sex": sex}).without_people()
+    report = post.audit(threshold=0.5, sensitive={"sex": sex}).without_samples()
     content = report.to_dict()
     assert ("sex" in json.dumps(content)) == (few >= 5)
     assert not [name for name in content["facts"] if "largest" in name]
@@ -477,7 +477,7 @@ def test_a_report_without_people_follows_the_disclosure_rule(few: int) -> None:
     bars = [row for rows in content["charts"].values() for row in rows]
     assert bars
     for row in bars:
-        assert row.get("people", row.get("pairs", 0)) not in range(1, 5)
+        assert row.get("num_samples", row.get("num_pairs", 0)) not in range(1, 5)
     assert "lipschitz_ratio_p50" in {one["name"] for one in content["measures"]}
     assert report.to_html().startswith("<!")
     assert report.to_markdown().startswith("# ")
@@ -522,10 +522,10 @@ def test_ids_and_people_belong_to_the_people() -> None:
     report = golden_report()
     with pytest.raises(ValueError, match=r"'ids' must have one entry .*got 1 for 4"):
         report.with_ids(["a"])
-    with pytest.raises(ValueError, match=r"'people' must have one row .*got 1 for 4"):
-        report.with_people(pd.DataFrame({"a": [1]}))
+    with pytest.raises(ValueError, match=r"'features' must have one row .*got 1 for 4"):
+        report.with_features(pd.DataFrame({"a": [1]}))
     with pytest.raises(TypeError, match="'people' must be a frame"):
-        report.with_people([1, 2, 3, 4])
+        report.with_features([1, 2, 3, 4])
     with pytest.raises(AttributeError, match="has no attribute 'worst'"):
         _ = report.worst
 

@@ -121,7 +121,7 @@ def test_the_form_answers_and_names_the_field_that_is_wrong(eyes: Eyes) -> None:
     eyes.until(lambda: eyes.text("#words") != "")
     assert eyes.text("#words").startswith("The output goes from 0.62 to 0.")
     assert not eyes.all("[data-wrong]")
-    eyes.until(lambda: bool(eyes.all("#letter p")))
+    eyes.until(lambda: bool(eyes.all("#explanation p")))
     # A refused request is a complaint of the console, and nothing else is.
     assert [one for one in eyes.complaints() if "422" not in one] == []
 

@@ -37,7 +37,7 @@ def test_audit_of_outputs_as_they_are(shell: Shell, table: Table) -> None:
     assert found["command"] == "audit"
     assert found["tau"] == found["setup"]["tau"] == 0.8
     W, y = neighbours(table, 0.8), table.y
-    assert found["facts"]["num_people"] == 40
+    assert found["facts"]["num_samples"] == 40
     assert found["facts"]["num_edges"] == (W > 0).sum() // 2
     assert found["facts"]["num_isolated"] == (W.sum(1) == 0).sum()
     right = ((y > 0.5) == table.repaid).mean()
@@ -52,7 +52,7 @@ def test_audit_of_outputs_as_they_are(shell: Shell, table: Table) -> None:
     assert value["low"] < gap < value["high"]
     with np.errstate(invalid="ignore"):
         deviation = np.nan_to_num(np.abs(y - W @ y / W.sum(1)))
-    worst = found["people"]["worst_before"][0]
+    worst = found["samples"]["worst_before"][0]
     assert worst["index"] == deviation.argmax()
     assert worst["id"] == table.name[deviation.argmax()]
     assert worst["deviation_before"] == pytest.approx(deviation.max())
@@ -74,7 +74,7 @@ def test_audit_before_and_after(shell: Shell, table: Table) -> None:
     assert found["facts"]["largest_movement"] == pytest.approx(moved.max())
     written = json.loads(Path("smooth.json").read_text())
     assert written["certificate"]["status"] == "CONVERGED"
-    for name in ("measures", "people", "charts", "verdict", "groups"):
+    for name in ("measures", "samples", "charts", "verdict", "groups"):
         assert json.dumps(written[name]) == json.dumps(found[name])
 
 
@@ -87,7 +87,7 @@ def test_reports_say_the_same_in_every_format(shell: Shell, table: Table) -> Non
     assert undated(Path("r.md").read_text()) == undated(text)
     assert text.startswith("# Individual fairness audit\n")
     found = json.loads(Path("r.json").read_text())
-    assert len(found["people"]["worst_before"]) == 3
+    assert len(found["samples"]["worst_before"]) == 3
     cells = Cells()
     cells.feed(Path("r.html").read_text())
     # Facts are no table in the page, and pairs are side by side as well.
@@ -210,9 +210,9 @@ def test_twins_treated_unlike_give_json_that_everybody_reads(shell: Shell) -> No
     np.save("y.npy", np.arange(4.0))
     call = shell("audit", "x.npy", "y.npy", "--tau", 1, "--json")
     assert "Infinity" not in call.out
-    found = call.json["people"]["identical_before"]
+    found = call.json["samples"]["identical_before"]
     assert (found[0]["ids"], found[0]["difference_before"]) == ([0, 3], 3.0)
-    assert call.json["people"]["pairs_before"] == []
+    assert call.json["samples"]["pairs_before"] == []
     assert call.json["facts"]["num_identical"] == 6
 
 

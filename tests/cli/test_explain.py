@@ -36,19 +36,19 @@ def test_a_letter_to_a_fitted_person(fit: Shell) -> None:
     words = ("explain", "fit.safetensors", "--person", "N3", "--json")
     assert "contributors" not in fit(*words).json["letters"][0]
     (letter,) = fit(*words, "--names").json["letters"]
-    assert letter["person"] == "N3"
+    assert letter["sample"] == "N3"
     total = letter["own_share"] * letter["y_hat"]
-    total += letter["peers_share"] * letter["peers_mean"]
+    total += letter["neighbors_share"] * letter["neighbors_mean"]
     total += letter["others_share"] * (letter["others_mean"] or 0.0)
     assert total == pytest.approx(letter["y_fair"], abs=1e-5)
-    assert letter["contributors"][0]["person"].startswith("N")
+    assert letter["contributors"][0]["sample"].startswith("N")
 
 
 def test_a_letter_to_a_newcomer(fit: Shell) -> None:
     words = ("explain", "fit.safetensors", "--new", "new.csv", "--id", "name")
     one = fit(*words, "--person", "N31", "--reasons", "--json").json["letters"]
     every = fit(*words, "--json").json["letters"]
-    assert [letter["person"] for letter in every] == [f"N{i}" for i in range(30, 35)]
+    assert [letter["sample"] for letter in every] == [f"N{i}" for i in range(30, 35)]
     assert one[0]["y_fair"] == every[1]["y_fair"]
     fit(
         "smooth",

@@ -15,7 +15,7 @@ def test_plan_says_what_a_run_takes(shell: Shell) -> None:
     np.save("rows.npy", embedding_like(3000, 16))
     words = ("plan", "rows.npy", "--people", "1e6", "--workers", 10, "--cores", 8)
     found = shell(*words, "--json").json
-    assert found["people"] == 1_000_000
+    assert found["num_samples"] == 1_000_000
     assert 1.0 <= found["exponent"] <= 2.0
     assert found["degree"] == pytest.approx(40, rel=0.3)
     again = shell(*words[:4], "--tau", found["tau"], "--json").json
@@ -28,7 +28,7 @@ def test_plan_says_what_a_run_takes(shell: Shell) -> None:
 def test_plan_needs_enough_people(shell: Shell) -> None:
     np.save("rows.npy", np.zeros((5, 2), np.float32))
     call = shell("plan", "rows.npy", "--people", 100)
-    call.fails(2, "'rows' must hold at least 64 people to plan from (got 5)")
+    call.fails(2, "'rows' must hold at least 64 rows to plan from (got 5)")
 
 
 def test_smooth_in_blocks(shell: Shell, tmp_path: Path) -> None:
@@ -85,4 +85,4 @@ def test_an_address_nobody_answers_at(shell: Shell) -> None:
     words = ("smooth", "x.npy", "x.npy", "--engine", "ray", "--address", "127.0.0.1:9")
     call = shell(*words)
     assert call.code == 1
-    assert "nobody answers" in call.err
+    assert "does not answer" in call.err

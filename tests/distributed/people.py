@@ -38,7 +38,7 @@ CLOUDS = {
 
 
 def degree_radius(x, degree):
-    """A radius at which people have about so many neighbours."""
+    """A radius at which people have about so many neighbors."""
     x = x.astype(np.float64)
     some, norm = x[:: max(1, len(x) // 100)], (x**2).sum(1)
     sq = (some**2).sum(1)[:, None] + norm - 2.0 * some @ x.T

@@ -82,7 +82,7 @@ def test_blocks_hold_everybody_once(people):
     built, _, x, ids, _ = people
     assert built.num_blocks > 4
     assert repr(built) == (
-        f"ShardedDataset(num_people={NUM}, num_features={WIDTH}, "
+        f"ShardedDataset(num_samples={NUM}, num_features={WIDTH}, "
         f"num_blocks={built.num_blocks})"
     )
     place = np.concatenate([built.place(b) for b in range(built.num_blocks)])
@@ -93,7 +93,7 @@ def test_blocks_hold_everybody_once(people):
     assert [one.decode() for one in found] == list(ids)
 
 
-def test_neighbours_are_in_the_same_block_more_often_than_by_chance(people):
+def test_neighbors_are_in_the_same_block_more_often_than_by_chance(people):
     built, graph, _, _, _ = people
     inside = 0
     for block in range(built.num_blocks):
@@ -311,7 +311,8 @@ def test_newcomers_are_corrected_as_by_the_post_processor(
     info = post.transform_info(torch.from_numpy(new), y_new)
     expected = info.value
     index = ShardedIndex.open(folder / f"known-{normalization}")
-    found, counts = index.correct(torch.from_numpy(new), y_new, return_counts=True)
+    x_new = torch.from_numpy(new)
+    found, counts = index.correct(x_new, y_new), index.num_neighbors(x_new)
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-6)
     assert torch.equal(counts, info.num_neighbors)
     assert torch.equal(found[:3], y_new[:3])
@@ -497,7 +498,7 @@ def test_coordinates_that_are_no_numbers_are_named(tmp_path):
     built = ShardedDataset.build(
         tmp_path / "p", tmp_path / "x.npy", distance=OddRow(), block_rows=50
     )
-    assert built.num_people == 200
+    assert built.num_samples == 200
     rows[130] = 5.0
     np.save(tmp_path / "x.npy", rows)
     with pytest.raises(ValueError, match=r"as finite numbers \(got row 130 of"):
@@ -509,7 +510,7 @@ def test_coordinates_that_are_no_numbers_are_named(tmp_path):
 def test_plan_carries_on_what_pruning_leaves(tmp_path, monkeypatch):
     monkeypatch.setattr(planning, "_SIZES", (1000, 2000, 4000, 8000))
     np.save(tmp_path / "x.npy", embedding_like(9000, 32))
-    found = plan(tmp_path / "x.npy", people=80_000, workers=5, cores=4)
+    found = plan(tmp_path / "x.npy", num_samples=80_000, workers=5, cores=4)
     left = [found.left[size] for size in (1000, 2000, 4000, 8000)]
     assert left == sorted(left, reverse=True)
     pairs = {size: share * size**2 for size, share in found.left.items()}
@@ -518,12 +519,12 @@ def test_plan_carries_on_what_pruning_leaves(tmp_path, monkeypatch):
     expected = found.measured * 10**growth / 20 / 0.7
     assert found.search_hours * 3600 == pytest.approx(expected)
     # What it counts depends on the rows alone, not on how busy the machine is.
-    assert plan(tmp_path / "x.npy", people=80_000).left == found.left
+    assert plan(tmp_path / "x.npy", num_samples=80_000).left == found.left
 
 
 def test_plan_without_pruning_grows_by_the_square(tmp_path):
     np.save(tmp_path / "x.npy", isotropic(300, 64))
-    found = plan(tmp_path / "x.npy", people=3000, tau=100.0)
+    found = plan(tmp_path / "x.npy", num_samples=3000, tau=100.0)
     assert (found.exponent, set(found.left)) == (2.0, {300})
 
 
@@ -570,7 +571,7 @@ def test_outputs_must_be_of_the_same_people(people, folder):
         with pytest.raises(ValueError, match=message):
             smooth(graph, path, out=folder / name)
     path = write_scores(folder / "few.parquet", y[1:], ids[1:])
-    with pytest.raises(ValueError, match=f"one row for each of {NUM} people"):
+    with pytest.raises(ValueError, match=f"one row for each of {NUM} samples"):
         smooth(graph, path, out=folder / "few")
 
 
@@ -593,7 +594,7 @@ def test_folders_of_other_versions_and_kinds_are_refused(small):
     graph = search()
     np.save(folder / "other.npy", np.zeros((3, 20), np.float32))
     other = ShardedDataset.build(folder / "q", folder / "other.npy")
-    with pytest.raises(ValueError, match="must be the graph of these people"):
+    with pytest.raises(ValueError, match="must be the graph of this dataset"):
         ShardedGraph.open(folder / "g", other)
     assert json.loads((folder / "g" / "manifest.json").read_text())["data"]["versions"]
     assert graph.num_edges

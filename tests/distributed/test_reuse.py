@@ -94,7 +94,7 @@ def test_a_graph_follows_samples_to_another_folder(tmp_path):
     assert graph.tasks.run == 0
     ShardedDataset.build(tmp_path / "old", 2 * rows)
     index = ShardedIndex.open(fair.store.url)
-    assert index.graph.people.store.url == str(tmp_path / "moved")
+    assert index.graph.dataset.store.url == str(tmp_path / "moved")
 
 
 @pytest.mark.parametrize("how", ["truncated", "flipped", "deleted"])
@@ -130,18 +130,18 @@ class Between(InProcess):
         self._at("after", label)
         return iter(found)
 
-    def together(self, function, arguments):
+    def run_group(self, function, arguments):
         self._at("before", "solve")
-        found = super().together(function, arguments)
+        results = super().run_group(function, arguments)
         self._at("after", "solve")
-        return found
+        return results
 
 
 MINE = a_call(named=False)
 # Stages, and what another call changes for them to matter.
 OTHERS = {
-    "reading people": {"rows": 2.0 * MINE.rows},
-    "sorting people": {"rows": 2.0 * MINE.rows},
+    "reading rows": {"rows": 2.0 * MINE.rows},
+    "sorting rows": {"rows": 2.0 * MINE.rows},
     "writing blocks": {"rows": 2.0 * MINE.rows},
     "check": {"tau": 1.3},
     "radius graph": {"tau": 1.3},
@@ -177,7 +177,7 @@ def test_two_calls_into_one_folder_never_get_each_others(stage, when, mine, tmp_
     assert not differing(run_call(other, tmp_path / "other", out), expected)
 
 
-@pytest.mark.parametrize("stage", ["reading people", "sorting people"])
+@pytest.mark.parametrize("stage", ["reading rows", "sorting rows"])
 def test_rows_that_change_while_they_are_read_are_refused(stage, tmp_path):
     rows, path = a_call().rows, tmp_path / "x.npy"
     np.save(path, rows)
@@ -208,9 +208,9 @@ def folders(tmp_path):
     [
         ("build", "inputs", "not hold what is read .*rows"),
         ("build", ".", "not hold what is read .*rows"),
-        ("build", "graph", "a new folder or one of people .*one of edges"),
-        ("build", "fair", "a new folder or one of people .*one of outputs"),
-        ("build", "app", "a new folder or one of people .*something else"),
+        ("build", "graph", "a new folder or one of dataset .*one of edges"),
+        ("build", "fair", "a new folder or one of dataset .*one of outputs"),
+        ("build", "app", "a new folder or one of dataset .*something else"),
         ("search", "people", "not hold what is read .*people"),
         ("search", "link", "not hold what is read .*people"),
         ("search", ".", "not hold what is read .*people"),

@@ -16,12 +16,12 @@ from experiments import (
     GERMAN,
     Run,
     TabularExperiment,
-    _people,
-    _rivals as rivals,
+    fairlearn_baselines,
+    tabular_config,
 )
-from experiments._arms import AS_IT_IS, ESTIMATOR
-from experiments._people import Split
 from experiments.tabular import TabularTrial
+from experiments.tabular_config import Split
+from experiments.tabular_methods import AS_IT_IS, ESTIMATOR
 from pyg_glif.datasets import Adult
 from tests.experiments.small import RECIPE
 
@@ -146,7 +146,9 @@ def test_outputs_of_training_people_are_of_models_that_did_not_see_them(
             return np.stack([1 - known, known], axis=1)
 
     arm = TabularTrial(SMALL, 0).arms[0]
-    monkeypatch.setitem(_people.MODELS, arm.name, lambda frame, seed: Remembers())
+    monkeypatch.setitem(
+        tabular_config.MODELS, arm.name, lambda frame, seed: Remembers()
+    )
     assert (arm.known() < 0).all()
     assert len(seen) == SMALL.num_folds
 
@@ -208,11 +210,11 @@ def test_promises_are_counted(run: Run) -> None:
 def test_rivals_are_left_out_where_fairlearn_is(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rivals, "have_fairlearn", lambda: False)
+    monkeypatch.setattr(fairlearn_baselines, "have_fairlearn", lambda: False)
     methods = TabularTrial(SMALL, 0).methods()
     assert not [name for name in methods if "Threshold" in name or "Exp" in name]
     without = replace(run, extras={**run.extras, "fairlearn": False})
-    assert rivals.MISSING in ADULT.report([without]).to_markdown()
+    assert fairlearn_baselines.MISSING in ADULT.report([without]).to_markdown()
 
 
 def test_thresholds_even_out_acceptance() -> None:
@@ -221,7 +223,7 @@ def test_thresholds_even_out_acceptance() -> None:
     group = torch.randint(0, 2, (4_000,), generator=generator)
     score = torch.rand(4_000, generator=generator) * (0.6 + 0.4 * group)
     y = (torch.rand(4_000, generator=generator) < score).long()
-    told = rivals.threshold_optimizer(
+    told = fairlearn_baselines.threshold_optimizer(
         score, y, group, score.unsqueeze(1), group.unsqueeze(1), 0
     )
     assert set(told.unique().tolist()) == {-1.0, 1.0}

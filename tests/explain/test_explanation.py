@@ -105,7 +105,11 @@ def test_explain_top() -> None:
     torch.testing.assert_close(whole.dist[:3], top.dist)
     assert len(post.explain_new(group.x_new[:1], top=2).index) == 2
     assert len(top.to_markdown(names=True).splitlines()) == 5
-    assert (top.peers, top.others, top.own) == (whole.peers, whole.others, whole.own)
+    assert (top.neighbors, top.others, top.own) == (
+        whole.neighbors,
+        whole.others,
+        whole.own,
+    )
 
 
 def test_explain_is_exact_whatever_the_solver_of_the_fit() -> None:
@@ -116,7 +120,7 @@ def test_explain_is_exact_whatever_the_solver_of_the_fit() -> None:
 
 def test_explanation_repr() -> None:
     found = Explanation(torch.tensor([1, 2]), torch.tensor([0.5, 0.25]), torch.ones(2))
-    expected = "Explanation(num_people=2, total=0.7500, error_bound=0.0e+00)"
+    expected = "Explanation(num_samples=2, total=0.7500, error_bound=0.0e+00)"
     assert repr(found) == expected
 
 

@@ -1,4 +1,4 @@
-"""Letters: numbers that add up, differences and reasons against NumPy, no names."""
+"""Explanations: numbers that add up, differences and reasons by NumPy, no names."""
 
 import json
 from pathlib import Path
@@ -12,8 +12,8 @@ from hypothesis import given, settings, strategies as st
 
 from pyg_glif import GLIFPostProcessor
 from pyg_glif._utils.disclosure import MIN_SHARED
-from pyg_glif.explain.explanation import whole_percents
 from pyg_glif.links import Logit
+from pyg_glif.reporting.words import whole_percents
 from pyg_glif.solvers import CG
 from pyg_glif.tables import FairTable
 from tests import oracles_inductive as oracle
@@ -78,20 +78,20 @@ def test_numbers_add_up_to_the_result(scene: Scene, i: int) -> None:
     peers = scene.W[i] > 0
     others = ~peers & (np.arange(NUM) != i) & (R[i] > 1e-13)
     y = scene.y.numpy()
-    for part, which in ((why.peers, peers), (why.others, others)):
+    for part, which in ((why.neighbors, peers), (why.others, others)):
         assert part.share == pytest.approx(R[i][which].sum(), abs=1e-6)
         mean = (R[i] * logit(y))[which].sum() / R[i][which].sum()
         assert logit(part.mean) == pytest.approx(mean, abs=1e-4)
-    assert why.num_peers == peers.sum()
+    assert why.num_neighbors == peers.sum()
     assert why.own_share == pytest.approx(R[i, i], abs=1e-6)
-    assert why.own.share + why.peers.share + why.others.share == pytest.approx(
+    assert why.own.share + why.neighbors.share + why.others.share == pytest.approx(
         1, abs=1e-12
     )
     total = sum(part.share * logit(part.mean) for part in why.parts.values())
     assert total == pytest.approx(logit(why.y_fair), abs=1e-5)
     assert why.y_hat == pytest.approx(y[i])
     assert why.y_fair == pytest.approx(float(scene.post.y_fair_[i]))
-    assert why.person == f"P{i}"
+    assert why.sample == f"P{i}"
 
 
 def test_numbers_add_up_for_newcomers(scene: Scene) -> None:
@@ -102,13 +102,13 @@ def test_numbers_add_up_for_newcomers(scene: Scene) -> None:
         rows = slice(at, at + 1)
         why = scene.post.explain_new(x[rows], y_hat_new=y[rows], features=new[rows])
         assert why.y_fair == pytest.approx(float(fair[at]))
-        assert why.person is None
+        assert why.sample is None
         total = sum(p.share * logit(p.mean) for p in why.parts.values() if p.share)
         assert total == pytest.approx(logit(why.y_fair), abs=1e-5)
         shares = [part.share for part in why.parts.values()]
         assert sum(shares) == pytest.approx(1.0, abs=1e-12)
         dist = torch.cdist(x[rows], scene.x)[0]
-        assert why.num_peers == int((dist <= 0.8).sum())
+        assert why.num_neighbors == int((dist <= 0.8).sum())
         assert why.closest is not None
         bare = scene.post.explain_new(x[rows])
         assert (bare.y_hat, bare.y_fair, bare.reasons, bare.closest) == (None,) * 4
@@ -161,7 +161,7 @@ def test_what_the_closest_differ_in(scene: Scene) -> None:
         if sum(differing):
             one = told[name]
             assert one.num_differing == sum(differing)
-            assert one.theirs == pytest.approx(theirs[name].mean())
+            assert one.others == pytest.approx(theirs[name].mean())
             spread = scene.frame[name].std(ddof=0)
             assert one.size == pytest.approx(abs(theirs[name].mean() - value) / spread)
     assert (theirs["job"] != mine["job"]).sum() == (
@@ -195,27 +195,27 @@ def test_reasons_are_effects_that_higher_scored_peers_have_more_of(
     assert reasons.startswith("What sets you apart from the")
 
 
-def test_a_letter_names_nobody(scene: Scene) -> None:
+def test_a_text_names_no_other_sample(scene: Scene) -> None:
     why = scene.post.explain("P7")
-    letter = why.to_text(reasons=True) + why._repr_html_() + why.to_markdown()
-    letter += json.dumps(why.to_dict()) + why.to_frame().to_csv()
-    letter = letter.replace('"P7"', "").replace("P7", "")
-    assert not [name for name in scene.frame.index if f"{name}" in letter.split()]
+    text = why.to_text(reasons=True) + why._repr_html_() + why.to_markdown()
+    text += json.dumps(why.to_dict()) + why.to_frame().to_csv()
+    text = text.replace('"P7"', "").replace("P7", "")
+    assert not [name for name in scene.frame.index if f"{name}" in text.split()]
     assert "contributors" not in why.to_dict()
     named = why.to_dict(names=True)["contributors"]
-    assert {one["person"] for one in named} <= set(scene.frame.index)
+    assert {one["sample"] for one in named} <= set(scene.frame.index)
     assert why.to_frame(names=True)["share"].sum() == pytest.approx(1.0)
-    assert named[0]["person"] in why.to_text(names=True)
+    assert named[0]["sample"] in why.to_text(names=True)
 
 
 def test_fewer_than_a_crowd_are_not_described() -> None:
     x = pd.DataFrame({"age": [1.0, 1.1, 1.2, 1.3, 1.4]})
     y = np.array([0.1, 0.9, 0.9, 0.9, 0.9])
     why = GLIFPostProcessor(tau=1.0).fit(x, y).explain(0)
-    assert (why.num_peers, why.num_higher) == (4, 4)
+    assert (why.num_neighbors, why.num_higher) == (4, 4)
     assert why.closest is why.reasons is None
-    assert why.peers_mean == pytest.approx(0.9)
-    assert why.to_dict()["peers_mean"] is None
+    assert why.neighbors_mean == pytest.approx(0.9)
+    assert why.to_dict()["neighbors_mean"] is None
     assert "average 0" not in why.to_text()
     assert why.to_frame().empty  # two scores and the own share would tell the average
     more = GLIFPostProcessor(tau=1.0).fit(pd.concat([x, x]), np.concatenate([y, y]))
@@ -251,7 +251,7 @@ def test_several_outputs() -> None:
     x, y = torch.zeros(3, 1), torch.tensor([[0.9, 0.1], [0.0, 1.0], [0.0, 1.0]])
     post = GLIFPostProcessor(tau=1.0, theta=0.0).fit(x, y)
     why = post.explain(0)
-    assert why.peers_mean == (0.0, 1.0)
+    assert why.neighbors_mean == (0.0, 1.0)
     assert why.to_text().startswith(
         "Your scores went: 0 from 0.90 to 0.45; 1 from 0.10"
     )
@@ -268,7 +268,7 @@ def test_descriptions_are_saved_and_forgotten(scene: Scene, tmp_path: Path) -> N
     loaded.forget(["P0", "P1"])
     why = loaded.explain("P9")
     assert why.closest is not None
-    assert why.person == "P9"
+    assert why.sample == "P9"
     kept = loaded.fit_.sample_info.features
     assert kept.row(0) == {
         name: None if value != value else value
@@ -296,7 +296,7 @@ def test_a_fit_is_described_by_its_named_columns() -> None:
         ),
     ],
 )
-def test_letters_reject(scene: Scene, call: Any, message: str) -> None:
+def test_explanations_reject(scene: Scene, call: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         call(scene.post)
 

@@ -313,7 +313,7 @@ def test_fair_radius_graph_in_fair_space(generator):
     fair, _ = fair_radius_graph(x, 3.0, distance=distance)
     expected, _ = brute_force_edges(distance.embed(x).double().numpy(), 3.0)
     assert np.array_equal(fair.numpy(), expected)
-    # Moving people along the sensitive directions changes nobody's neighbours.
+    # Moving people along the sensitive directions changes nobody's neighbors.
     moved = x + torch.randn(300, 3, generator=generator) @ basis
     again, _ = fair_radius_graph(moved, 3.0, distance=distance)
     assert torch.equal(fair, again)

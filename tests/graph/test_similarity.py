@@ -227,7 +227,7 @@ def test_some_people_have_the_graph_that_a_search_among_them_finds(
     x = torch.randint(4, (size, 3), generator=generator).double()
     batch = None if whole else torch.arange(size) % 2
     some = torch.rand(size, generator=generator) < 0.6
-    graph = SimilarityGraph.search(x, radius, batch=batch).among(some)
+    graph = SimilarityGraph.search(x, radius, batch=batch).subgraph(some)
     alone = None if batch is None else batch[some]
     expected = SimilarityGraph.search(x[some], radius, batch=alone)
     assert torch.equal(graph.edge_index, expected.edge_index)
@@ -237,14 +237,14 @@ def test_some_people_have_the_graph_that_a_search_among_them_finds(
     assert torch.equal(smaller.edge_index, expected.within(radius / 2).edge_index)
 
 
-def test_nearest_people_cannot_be_taken_from_among_more():
+def test_subgraph_rejects_graphs_of_nearest_neighbors():
     graph = SimilarityGraph.nearest(torch.tensor([[0.0], [1.0], [3.0]]), 1)
     message = (
-        "'among' must be called on a graph of a radius (got one of the 1 nearest). "
+        "'subgraph' must be called on a radius graph (got 1 nearest neighbors). "
         "Search anew"
     )
     with pytest.raises(ValueError, match=re.escape(message)):
-        graph.among(torch.tensor([True, True, False]))
+        graph.subgraph(torch.tensor([True, True, False]))
 
 
 EDGES = torch.tensor([[0, 0, 1, 2], [1, 2, 0, 0]])

@@ -1,4 +1,4 @@
-"""Shared neighbours against dense matrices and scikit-learn."""
+"""Shared neighbors against dense matrices and scikit-learn."""
 
 import numpy as np
 import pytest

@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings, strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from pyg_glif.distances import CallableDistance, SensitiveSubspace
 from pyg_glif.graph import fair_radius_graph, suggest, suggest_tau
@@ -144,6 +144,9 @@ def test_suggest_tau_refuses_distances_beyond_float64():
     tied=st.booleans(),
     seed=st.integers(0, 10**6),
 )
+@example(52, 3, 0.5, 1, False, 206)
+@example(18, 3, 0.3, 2, False, 54)
+@example(30, 20, 0.5, 2, False, 455)
 def test_coverage_is_reached_and_no_sooner(
     num_nodes, num_features, coverage, least, tied, seed
 ):
@@ -184,14 +187,14 @@ def test_coverage_respects_batch_and_distance(generator):
     message = "'coverage' must be at most 0.666667 for these rows (got 1)"
     with pytest.raises(ValueError, match="for these rows") as caught:
         suggest_tau(x[:3], coverage=1.0, batch=lonely)
-    rest = "The others have fewer than 'min_neighbors' people"
+    rest = "The others have fewer than 'min_neighbors' neighbors"
     assert str(caught.value) == f"{message}. {rest}"
 
 
 def test_coverage_from_a_sample(generator, monkeypatch):
     x = torch.randn(3000, 4, generator=generator)
-    monkeypatch.setattr(suggest, "_ALL_PEOPLE", 2000)
-    monkeypatch.setattr(suggest, "_SOME_PEOPLE", 1500)
+    monkeypatch.setattr(suggest, "_ALL_NODES", 2000)
+    monkeypatch.setattr(suggest, "_SAMPLED_NODES", 1500)
     manhattan = CallableDistance(lambda a, b: (a.unsqueeze(1) - b).abs().sum(2))
     for distance in (None, manhattan):
         tau = suggest_tau(x, coverage=0.8, min_neighbors=2, distance=distance)

@@ -30,9 +30,9 @@ def test_edge_weights() -> None:
     assert edge_weights(sq_dist, 0.5).tolist() == pytest.approx(expected, rel=1e-15)
     assert edge_weights(sq_dist, 0.0).tolist() == [1.0, 1.0, 1.0]
     expected = np.exp(-1e-4 * sq_dist.numpy()).tolist()
-    assert edge_weights(sq_dist).tolist() == pytest.approx(expected, rel=1e-15)
+    assert edge_weights(sq_dist, 1e-4).tolist() == pytest.approx(expected, rel=1e-15)
     assert edge_weights(torch.tensor([1e4]), 1.0).tolist() == [0.0]
-    assert edge_weights(torch.empty(0)).shape == (0,)
+    assert edge_weights(torch.empty(0), tau=1.0).shape == (0,)
 
 
 def test_decay_of() -> None:

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 from scipy import sparse
-from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import spsolve
 
 from pyg_glif import edge_weights, fair_radius_graph
@@ -12,7 +11,7 @@ from pyg_glif.functional import glif_smooth
 from pyg_glif.graph import SimilarityGraph
 from pyg_glif.graph.weights import DECAY
 from pyg_glif.links import Logit, Softmax
-from pyg_glif.methods.path import PathPoint, _Components, glif_path
+from pyg_glif.methods.path import PathPoint, glif_path
 from pyg_glif.solvers import CG, Auto, Cholesky, SolveStatus
 from pyg_glif.typing import Normalization
 from tests import oracles
@@ -97,7 +96,7 @@ def test_glif_path_of_a_large_graph_equals_single_solves(generator):
         alone = glif_smooth(
             y_hat,
             edge_index[:, keep],
-            edge_weights(sq_dist[keep]),
+            edge_weights(sq_dist[keep], tau=point.tau),
             lam=point.lam,
             solver=Auto(rtol=1e-9),
         )
@@ -112,23 +111,11 @@ def test_glif_path_without_radii_uses_every_edge(generator):
     (point,) = glif_path(y_hat[:, 0], edge_index, sq_dist, lams=[1.0])
     assert point.tau == math.inf
     assert point.value.shape == (50,)
-    expected = glif_smooth(y_hat[:, 0], edge_index, edge_weights(sq_dist), lam=1.0)
+    weight = edge_weights(sq_dist, tau=math.inf)
+    expected = glif_smooth(y_hat[:, 0], edge_index, weight, lam=1.0)
     torch.testing.assert_close(point.value, expected, rtol=0, atol=1e-5)
     assert str(point) == "PathPoint(tau=inf, lam=1, value=[50], status=CONVERGED)"
     assert isinstance(point, PathPoint)
-
-
-def test_components_grow_with_the_radius(generator):
-    z = torch.randn(90, 3, generator=generator, dtype=torch.float64)
-    square = (z.unsqueeze(1) - z).square().sum(2).fill_diagonal_(math.inf)
-    square[square > 1.5] = math.inf
-    components = _Components(square)
-    for reach in (0.0, 0.05, 0.1, 0.2, 0.4, 1.0, math.inf):
-        near = (square <= reach).numpy() & np.isfinite(square.numpy())
-        _, expected = connected_components(near)
-        found = components.up_to(reach).numpy()
-        same = found[:, None] == found
-        assert np.array_equal(same, expected[:, None] == expected)
 
 
 def test_glif_path_sorts_its_grid_and_drops_repetitions(generator):
@@ -190,7 +177,13 @@ def test_glif_path_of_a_similarity_graph_brings_its_own(generator):
     assert point.tau == 1.0
     edge_index, sq_dist = fair_radius_graph(z, 1.0, batch=batch)
     (plain,) = glif_path(
-        y_hat, edge_index, sq_dist, lams=[1.0], normalization="density", batch=batch
+        y_hat,
+        edge_index,
+        sq_dist,
+        lams=[1.0],
+        taus=[1.0],
+        normalization="density",
+        batch=batch,
     )
     torch.testing.assert_close(point.value, plain.value)
     with pytest.raises(ValueError, match="'sq_dist' must be None when 'edge_index'"):
@@ -234,7 +227,7 @@ def test_glif_path_with_a_link(generator):
     y_hat = y_hat.softmax(1)
     link = Softmax()
     for point in glif_path(y_hat, edge_index, sq_dist, lams=[0.1, 2.0], link=link):
-        weight = edge_weights(sq_dist)
+        weight = edge_weights(sq_dist, tau=math.inf)
         expected = glif_smooth(y_hat, edge_index, weight, lam=point.lam, link=link)
         torch.testing.assert_close(point.value, expected, atol=1e-5, rtol=0)
 
@@ -326,7 +319,7 @@ def test_path_solves_strengths_that_rounding_hides() -> None:
 def test_large_graphs_solve_all_strengths_together(
     normalization: str | None, theta: float | None
 ) -> None:
-    """Beyond the dense sizes, against SciPy's direct solver."""
+    """Against SciPy's direct solver."""
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(2200, 2, generator=generator, dtype=torch.float64)
     y = torch.randn(2200, 2, generator=generator, dtype=torch.float64)

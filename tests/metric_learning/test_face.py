@@ -160,7 +160,8 @@ def test_face_agrees_with_infairness_on_a_list_of_groups(
         (
             torch.eye(3),
             torch.tensor([4, 5, 6]),
-            "'group' must put at least two rows in one group (got 3 groups of one row)",
+            "'group' must hold a group of at least 2 rows (got 3 groups of one). "
+            "Rows are compared with those of the same number",
         ),
         (
             torch.ones(3, 3),

@@ -61,7 +61,7 @@ def test_group_gap_class(generator: torch.Generator) -> None:
         (
             torch.ones(2),
             torch.tensor([1, 1]),
-            "'attribute' must hold at least 2 groups (got 1)",
+            "'attribute' must take at least two values (got [1] only)",
         ),
         (
             torch.ones(2),

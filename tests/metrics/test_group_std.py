@@ -94,7 +94,7 @@ def test_group_std_class_is_differentiable() -> None:
             torch.ones(3),
             torch.tensor([0, 1, 2]),
             "'group' must hold a group of at least 2 rows (got 3 groups of one). "
-            "Call 'update' on batches that split groups, then 'compute'",
+            "Rows are compared with those of the same number",
         ),
         (
             torch.ones(3),

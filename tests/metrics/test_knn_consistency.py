@@ -95,14 +95,14 @@ def test_only_who_lacks_near_ones_is_searched_for(
     y = torch.rand(60, generator=generator)
     expected = knn_deviation(x, y, 2)
     module = import_module("pyg_glif.graph.knn")
-    search, searched = module.embedded_nearest, []
+    search, searched = module._embedded_nearest, []
 
     def count(points: Any, *args: Any, others: Any, **kwargs: Any) -> Any:
         searched.append(others.num_nodes)
         return search(points, *args, others=others, **kwargs)
 
     graph, nearest = SimilarityGraph.search(x, 3.0), SimilarityGraph.nearest(x, 2)
-    monkeypatch.setattr(module, "embedded_nearest", count)
+    monkeypatch.setattr(module, "_embedded_nearest", count)
     torch.testing.assert_close(knn_deviation(x, y, 2, graph=graph), expected)
     assert searched == [5]
     # What is no search of these rows within a radius is of no use, and of no harm.

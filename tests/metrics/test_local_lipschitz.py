@@ -135,7 +135,7 @@ PAIR = torch.tensor([[0, 1], [1, 0]])
             PAIR,
             torch.ones(3),
             {},
-            "'sq_dist' must have one entry per edge (got 3 for 2 edges)",
+            "'sq_dist' must have one entry per edge (got shape (3,) for 2)",
         ),
         (
             PAIR,

@@ -80,7 +80,7 @@ def test_prediction_consistency_flags() -> None:
 
 NO_PAIR = (
     "'group' must hold a group of at least 2 rows (got {} groups of one). "
-    "Call 'update' on batches that split groups, then 'compute'"
+    "Rows are compared with those of the same number"
 )
 
 

@@ -706,10 +706,10 @@ def test_no_number_of_a_stream_may_be_out_of_the_world(value: float) -> None:
             )
 
 
-def test_drift_reference_of_mutual_neighbours_is_refused() -> None:
+def test_drift_reference_of_mutual_neighbors_is_refused() -> None:
     x = torch.arange(30.0).unsqueeze(1)
     post = GLIFPostProcessor(k=3, mutual=True).fit(x, x[:, 0])
-    with pytest.raises(ValueError, match="must not have mutual neighbours"):
+    with pytest.raises(ValueError, match="must not have mutual neighbors"):
         DriftReference.of(post)
     few = GLIFPostProcessor(tau=1.0).fit(x[:5], x[:5, 0])
     with pytest.raises(ValueError, match="'post' must have at least 10 rows"):

@@ -1,6 +1,5 @@
 """People who leave: the fit is that without them, and nothing of them is left."""
 
-
 import numpy as np
 import pytest
 import torch

@@ -44,7 +44,8 @@ class Reader(HTMLParser):
 
 
 def page(**options: Any) -> str:
-    figure = Figure("one", EVIL, EVIL, {"mark": EVIL, "n": float("nan")})
+    spec = {"mark": EVIL, "n": float("nan")}
+    figure = Figure("one", EVIL, EVIL, draw=lambda: spec)
     values = {"name": EVIL, "rows": [[EVIL, 1.5], [None, 2]], "figure": figure}
     return environment().from_string(PAGE).render(**values, charts=True, **options)
 

@@ -42,7 +42,7 @@ class Numbers:
         outer = weights(self.x_new, self.x, TAU, THETA)
         return update(W, outer, self.y_new[:, None], f, lam, None)[:, 0]
 
-    def num_peers(self) -> list[int]:
+    def num_neighbors(self) -> list[int]:
         """How many fitted people are near each newcomer."""
         near: list[int] = (weights(self.x_new, self.x, TAU, 0.0) > 0).sum(1).tolist()
         return near

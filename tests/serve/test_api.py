@@ -25,7 +25,7 @@ def test_correct_gives_the_formula(client: TestClient, known: Numbers) -> None:
     assert found.status_code == 200
     answer = found.json()
     np.testing.assert_allclose(answer["y_fair"], known.corrected(), rtol=1e-6)
-    assert answer["num_peers"] == known.num_peers()
+    assert answer["num_neighbors"] == known.num_neighbors()
     assert answer["y_fair"][-1] == known.y_new[-1]  # nobody is near: exactly theirs
     assert answer["notes"] == []
     assert answer["fit"] == client.get("/v1/info").json()["fit"]
@@ -223,7 +223,7 @@ def test_health_and_metrics(client: TestClient, known: Numbers) -> None:
         return after[name] - before.get(name, 0.0)
 
     assert grew("pyg_glif_newcomers_total") == len(known.y_new)
-    alone = known.num_peers().count(0)
+    alone = known.num_neighbors().count(0)
     assert grew("pyg_glif_newcomers_isolated_total") == alone >= 1
     moved = np.abs(known.corrected() - known.y_new).sum()
     assert grew("pyg_glif_movement_sum") == pytest.approx(moved, rel=1e-5)

@@ -8,8 +8,8 @@ import pytest
 
 from pyg_glif import GLIFPostProcessor
 from pyg_glif.cli import main
-from pyg_glif.cli.serve import add_arguments, read_register
-from pyg_glif.serve import Register, create_app
+from pyg_glif.cli.serve import add_arguments, read_metadata
+from pyg_glif.serve import SampleMetadata, create_app
 
 
 def fails(capsys: pytest.CaptureFixture[str], *words: object) -> str:
@@ -54,7 +54,7 @@ def test_bad_options(
     message = fails(capsys, kept, "--people", people, "--id", "nam")
     assert message.endswith("Did you mean 'name'?")
     message = fails(capsys, fit, "--people", people)
-    assert "must have one entry per fitted person (got 90 for 80)" in message
+    assert "must have one entry per fitted sample (got 90 for 80)" in message
 
 
 def test_people_of_another_fit_are_refused(
@@ -103,17 +103,17 @@ def test_a_refused_file_of_people_is_not_quoted(
     words = ["--people", str(people), "--id", "name", "--attributes", "sex"]
     args = parser().parse_args([str(table[1]), *words])
 
-    def read(post: GLIFPostProcessor) -> Register:
-        return read_register(args, post)
+    def read(post: GLIFPostProcessor) -> SampleMetadata:
+        return read_metadata(args, post)
 
-    app = create_app(table[1], people=read, watch=[people])
+    app = create_app(table[1], metadata=read, watch=[people])
     content = _spoiled(table[0], kind)
     if kind == "row":
         content += f"{SECRET},f,30,clerk,0.5\n".encode()
     people.write_bytes(content)
     with caplog.at_level(logging.DEBUG):
-        asyncio.run(app.state.desk._take())
-    told = f"{app.state.desk.reload_error} {caplog.text}"
+        asyncio.run(app.state.service._take())
+    told = f"{app.state.service.reload_error} {caplog.text}"
     assert SECRET not in told
     where = {
         "output": "column 'score' in line 5",
@@ -126,15 +126,15 @@ def test_a_refused_file_of_people_is_not_quoted(
 def test_messages_of_unknown_errors_are_not_logged(
     fit: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    answers = iter([Register()])
+    answers = iter([SampleMetadata()])
 
-    def people(post: GLIFPostProcessor) -> Register:
+    def metadata(post: GLIFPostProcessor) -> SampleMetadata:
         for one in answers:
             return one
         raise KeyError(SECRET)
 
-    desk = create_app(fit, people=people).state.desk
-    asyncio.run(desk._take())
-    assert desk.reload_error == "KeyError"
+    state = create_app(fit, metadata=metadata).state.service
+    asyncio.run(state._take())
+    assert state.reload_error == "KeyError"
     assert "KeyError" in caplog.text
     assert SECRET not in caplog.text

@@ -117,9 +117,9 @@ def test_corrections_rest_on_five_samples_in_effect(
     assert (np.abs(fair - want) <= bound)[~few].all()
     assert np.mean(fair[~few] != y[~few]) > 0.9
     # Neither counts nor any sample's own distance or score.
-    keys = {"y_fair", "num_peers", "withheld", "certificate", "notes", "fit"}
+    keys = {"y_fair", "num_neighbors", "withheld", "certificate", "notes", "fit"}
     assert set(answer) == keys
-    assert answer["num_peers"] == np.where(few, 0, 5).tolist()
+    assert answer["num_neighbors"] == np.where(few, 0, 5).tolist()
     assert set(answer["certificate"]) == {"own_share"}
     own = np.array(answer["certificate"]["own_share"])
     np.testing.assert_allclose(own[few], 1.0)
@@ -191,18 +191,18 @@ def test_explanations_tell_no_more_than_corrections(
         told = protected.post("/v1/explain", json=body).json()
         correct = protected.post("/v1/correct", json=body).json()
         assert told["y_fair"] == correct["y_fair"]
-        assert (told["num_peers"], told["num_others"]) in ((None, None), (0, 0))
+        assert (told["num_neighbors"], told["num_others"]) in ((None, None), (0, 0))
         assert "The 5 closest" not in told["text"]
         assert not any(f" {n} p" in told["text"] for n in range(1, 200))
         if correct["withheld"][0]:
             assert told["own_share"] == 1.0
             assert "Too few people like you were found" in told["text"]
             continue
-        for name in ("own_share", "peers_share", "others_share"):
+        for name in ("own_share", "neighbors_share", "others_share"):
             if told[name] is not None:
                 steps = told[name] / STEP
                 assert steps == pytest.approx(round(steps), abs=1e-9)
-        for name in ("peers_mean", "others_mean"):
+        for name in ("neighbors_mean", "others_mean"):
             if told[name] is not None:
                 shown += 1
                 steps = told[name][0] / (STEP * spread)
@@ -221,7 +221,7 @@ def test_exact_answers_are_a_setting(
     assert (info["min_shared"], info["resolution"]) == (None, None)
     want = scene.own * y + (1 - scene.own) * scene.mean
     np.testing.assert_allclose(answer["y_fair"], want, rtol=1e-6)
-    assert answer["num_peers"] == (scene.w > 0).sum(1).tolist()
+    assert answer["num_neighbors"] == (scene.w > 0).sum(1).tolist()
 
 
 def test_the_description_and_the_info_say_what_applies(protected: TestClient) -> None:

@@ -192,7 +192,7 @@ def test_before_the_token_bodies_are_small(
 
 def test_the_session_is_found_among_other_cookies(fit: Path) -> None:
     app = create_app(fit, token=TOKEN)
-    session = app.state.desk.settings.session
+    session = app.state.service.settings.session
     with served(app) as port:
         for cookies, status in [
             (f"pyg_glif_session={session}", b"200"),
@@ -225,7 +225,7 @@ def test_whoever_leaves_while_sending_is_no_failure(
             with connected(port) as link:
                 link.sendall(text + b"{")
                 time.sleep(0.05)  # the head is read, and the rest of the body awaited
-        found = app.state.desk.metrics
+        found = app.state.service.metrics
         until(lambda: found.text().count(b'_count{method="POST"') == len(GONE))
     assert b'status="500"' not in found.text()
     assert found.text().count(b'status="499"} ') >= len(GONE)
@@ -237,6 +237,8 @@ def test_silent_connections_make_room(
     fit: Path, protocol: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pyg_glif.serve.network.MAX_CONNECTIONS", 8)
+    # The fixture 'port' may still be in a hurry.
+    monkeypatch.setattr("pyg_glif.serve._middleware.PATIENCE", 30.0)
     app = create_app(fit)
     body = b'{"x": [[0, 0, 0]], "y_hat": [0.5]}'
     kind = ["Content-Type: application/json", f"Content-Length: {len(body)}"]

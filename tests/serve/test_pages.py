@@ -15,7 +15,7 @@ from starlette.testclient import TestClient
 
 from pyg_glif import GLIFPostProcessor
 from pyg_glif.monitoring import TreatmentMonitor
-from pyg_glif.serve import Register, create_app
+from pyg_glif.serve import SampleMetadata, create_app
 from tests.serve.conftest import HERE, QUIET
 from tests.serve.people import Numbers
 
@@ -24,11 +24,11 @@ TOKEN = "0123456789abcdef-token"
 PAGES = ("/", "/people", "/people/3", "/what-if", "/newcomer", "/docs")
 
 
-def register(table: Path) -> Register:
+def metadata_of(table: Path) -> SampleMetadata:
     """Who the people of the table are."""
     people = pandas.read_csv(table)
     attributes = {"sex": people["sex"].to_numpy()}
-    return Register(list(people["name"]), people[["age", "job"]], attributes)
+    return SampleMetadata(list(people["name"]), people[["age", "job"]], attributes)
 
 
 def settled(client: TestClient, path: str) -> Any:
@@ -45,7 +45,7 @@ def settled(client: TestClient, path: str) -> Any:
 def test_people_are_shown_only_if_that_was_asked_for(
     table: tuple[Path, Path], shown: bool
 ) -> None:
-    app = create_app(table[1], people=register(table[0]), show_people=shown)
+    app = create_app(table[1], metadata=metadata_of(table[0]), show_people=shown)
     paths = ["/", "/people", "/people?q=person", "/what-if", "/newcomer"]
     paths += ["/v1/audit", "/v1/what-if", "/v1/info"]
     body = {"rows": [{"age": 30, "job": "clerk"}], "y_hat": [0.5], "names": True}
@@ -59,13 +59,13 @@ def test_people_are_shown_only_if_that_was_asked_for(
         assert names == set(paths) - {"/", "/newcomer", "/v1/info"}
         assert one.status_code == 200
         assert "person 3" in one.text
-        assert named.json()["peers"][0]["id"].startswith("person")
+        assert named.json()["neighbors"][0]["id"].startswith("person")
     else:
         assert names == set()
         assert one.status_code == 404
         assert named.status_code == 403
     assert told.status_code == 200
-    assert "peers" not in told.json()
+    assert "neighbors" not in told.json()
     assert not re.search(r"person \d", told.json()["text"])
     # What fitted people are like is told where they are shown, and only on average.
     assert ("The 5 closest" in told.json()["text"]) == shown
@@ -74,12 +74,12 @@ def test_people_are_shown_only_if_that_was_asked_for(
 def test_shares_of_an_explanation_make_up_the_result(
     client: TestClient, known: Numbers
 ) -> None:
-    for body, peers in zip(known.bodies(), known.num_peers(), strict=True):
+    for body, peers in zip(known.bodies(), known.num_neighbors(), strict=True):
         found = client.post("/v1/explain", json=body).json()
-        shares = [found[f"{who}_share"] for who in ("own", "peers", "others")]
+        shares = [found[f"{who}_share"] for who in ("own", "neighbors", "others")]
         assert sum(shares) == pytest.approx(1.0, abs=1e-6)
-        assert found["num_peers"] == peers
-        means = [body["y_hat"], found["peers_mean"], found["others_mean"]]
+        assert found["num_neighbors"] == peers
+        means = [body["y_hat"], found["neighbors_mean"], found["others_mean"]]
         parts = [(m, share) for m, share in zip(means, shares, strict=True) if share]
         rebuilt = sum(share * mean[0] for mean, share in parts)
         assert found["y_fair"][0] == pytest.approx(rebuilt, abs=1e-5)
@@ -88,7 +88,7 @@ def test_shares_of_an_explanation_make_up_the_result(
 def test_pages_have_no_script_or_style_of_their_own(
     table: tuple[Path, Path],
 ) -> None:
-    app = create_app(table[1], people=register(table[0]), show_people=True)
+    app = create_app(table[1], metadata=metadata_of(table[0]), show_people=True)
     with TestClient(app, base_url=HERE) as client:
         for path in (*PAGES, "/login"):
             text = settled(client, path).text
@@ -103,12 +103,18 @@ def test_pages_have_no_script_or_style_of_their_own(
 
 
 def test_files_are_those_of_the_pages_and_no_others(client: TestClient) -> None:
-    found = client.get("/static/desk.js")
+    found = client.get("/static/service.js")
     assert found.headers["content-type"].startswith("text/javascript")
     tag = found.headers["etag"]
-    again = client.get("/static/desk.js", headers={"If-None-Match": tag})
+    again = client.get("/static/service.js", headers={"If-None-Match": tag})
     assert (again.status_code, again.content) == (304, b"")
-    for name in ("../_guard.py", "%2e%2e%2f_guard.py", "..%2fapp.py", "desk.html", "x"):
+    for name in (
+        "../_guard.py",
+        "%2e%2e%2f_guard.py",
+        "..%2fapp.py",
+        "service.html",
+        "x",
+    ):
         assert client.get(f"/static/{name}").status_code == 404
 
 
@@ -194,7 +200,7 @@ def test_what_cannot_be_counted_makes_the_monitor_miss_nothing_else(
     kinds = rng.choice(
         ["good", "named", "empty id", "wild"], 120, p=[0.4, 0.4, 0.1, 0.1]
     )
-    near, bodies = np.flatnonzero(known.num_peers()), []
+    near, bodies = np.flatnonzero(known.num_neighbors()), []
     for k, kind in enumerate(kinds):
         some = rng.choice(near, rows)  # an isolated one has no disparity to be wrong
         body = {"x": known.x_new[some].tolist(), "y_hat": known.y_new[some].tolist()}
@@ -243,7 +249,7 @@ def test_a_monitor_that_is_broken_stops_nobody(
 def test_without_a_tolerance_the_overview_says_what_to_compare_one_with(
     table: tuple[Path, Path],
 ) -> None:
-    app = create_app(table[1], people=register(table[0]))
+    app = create_app(table[1], metadata=metadata_of(table[0]))
     with TestClient(app, base_url=HERE) as client:
         text = settled(client, "/").text
         verdict = settled(client, "/v1/audit").json()["verdict"]

@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 
 from pyg_glif import GLIFPostProcessor
 from pyg_glif.links import Logit
-from pyg_glif.serve import Register, create_app
+from pyg_glif.serve import SampleMetadata, create_app
 from pyg_glif.tables import FairTable
 from tests.serve.conftest import HERE, QUIET
 from tests.serve.people import Numbers
@@ -84,7 +84,7 @@ def test_methods_that_are_made_up_are_counted_as_one(fit: Path) -> None:
         client.request(f"MADE{k}", "/v1/info")
         client.request(f"MADE{k}", "/v1/correct")
     client.request("PATCH", "/v1/info")
-    text = app.state.desk.metrics.text().decode()
+    text = app.state.service.metrics.text().decode()
     labels = set(re.findall(r'method="(\w+)"', text))
     assert labels == {"other", "PATCH"}
 
@@ -219,8 +219,8 @@ def test_logs_hold_neither_features_nor_ids(
     fit: Path, known: Numbers, caplog: pytest.LogCaptureFixture
 ) -> None:
     ids = [f"secret{k}" for k in range(len(known.y))]
-    app = create_app(fit, people=Register(ids=ids), show_people=True)
-    app.state.desk.service.served.correct = None  # whatever asks for it fails
+    app = create_app(fit, metadata=SampleMetadata(ids=ids), show_people=True)
+    app.state.service.fit.correct = None  # whatever asks for it fails
     with (
         caplog.at_level(logging.DEBUG),
         TestClient(app, base_url=HERE, raise_server_exceptions=False) as client,

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from pyg_glif import GLIFPostProcessor
-from pyg_glif.serve._loaded_fit import Served
+from pyg_glif.serve._loaded_fit import LoadedFit
 from tests.serve.people import LAM, Numbers
 
 
@@ -34,8 +34,8 @@ def test_a_fit_and_its_name_are_of_one_file(
     monkeypatch.setattr(GLIFPostProcessor, "load", replaced)
     if times == 99:
         with pytest.raises(OSError, match="must stay the same while it is read"):
-            Served(path)
+            LoadedFit(path)
         return
-    served = Served(path)
+    served = LoadedFit(path)
     assert served.post.lam == LAM + times
     assert hashlib.sha256(path.read_bytes()).hexdigest().startswith(served.fit_id)

@@ -6,8 +6,8 @@ import torch
 
 from pyg_glif import GLIFPostProcessor
 from pyg_glif.graph.weights import DECAY
-from pyg_glif.serve import Register
-from pyg_glif.serve._loaded_fit import Served
+from pyg_glif.serve import SampleMetadata
+from pyg_glif.serve._loaded_fit import LoadedFit
 from pyg_glif.serve._what_if import AFFECTED, WhatIf
 from tests.oracles_inductive import fitted_weights
 from tests.serve.people import LAM, TAU, Numbers
@@ -24,8 +24,8 @@ def test_every_setting_is_solved_and_judged_as_the_formula_says(
     post = GLIFPostProcessor(tau=TAU, lam=LAM)  # the decay follows the radius
     post.fit(torch.from_numpy(known.x), torch.from_numpy(known.y)).save(path)
     sex = np.arange(len(known.y)) % 2
-    served = Served(path, lambda post: Register(attributes={"sex": sex}))
-    grid = WhatIf(served, decide, lambda: False)
+    served = LoadedFit(path, lambda post: SampleMetadata(sensitive={"sex": sex}))
+    grid = WhatIf(served.post, served.metadata.sensitive, decide, lambda: False)
     assert len(grid.points) == len(grid.taus) * len(grid.lams)
     assert grid.taus[grid.at[0]] == TAU
     assert grid.lams[grid.at[1]] == LAM
@@ -41,7 +41,7 @@ def test_every_setting_is_solved_and_judged_as_the_formula_says(
         assert point["mean_moved"] == pytest.approx(moved.mean(), abs=1e-6)
         assert point["affected"] == (moved > AFFECTED * span).sum()
         apart = (W * (f[:, None] - f[None]) ** 2).sum() / W.sum()
-        assert point["unlike"] == pytest.approx(apart**0.5, abs=1e-6)
+        assert point["disagreement"] == pytest.approx(apart**0.5, abs=1e-6)
         up, down = (f > 0.5) & (known.y <= 0.5), (f <= 0.5) & (known.y > 0.5)
         assert point["kept"] == pytest.approx(1 - (up | down).mean())
         wanted = [
@@ -70,7 +70,7 @@ def test_nearest_people_have_limits_in_place_of_radii(
     path = tmp_path / "fit.safetensors"
     post = GLIFPostProcessor(k=5, lam=0.0)
     post.fit(torch.from_numpy(known.x), torch.from_numpy(known.y)).save(path)
-    grid = WhatIf(Served(path), None, lambda: False)
+    grid = WhatIf(LoadedFit(path).post, {}, None, lambda: False)
     assert grid.taus[-1] == float("inf")
     assert grid.lams[grid.at[1]] == 0.0
     point = grid.points[grid.at[0] * len(grid.lams) + grid.at[1]]
@@ -79,5 +79,5 @@ def test_nearest_people_have_limits_in_place_of_radii(
 
 def test_it_stops_when_nobody_wants_it(fit: Path) -> None:
     asked = iter([False, False, True])
-    grid = WhatIf(Served(fit), decide, lambda: next(asked))
+    grid = WhatIf(LoadedFit(fit).post, {}, decide, lambda: next(asked))
     assert len(grid.points) == 2

@@ -176,11 +176,11 @@ def test_an_audit_compares_model_and_correction() -> None:
     ours = fitted()
     report = ours.audit(NEW, TRUTH)
     model = ours.estimator_
-    assert report.facts["num_people"] == 40
+    assert report.facts["num_samples"] == 40
     assert report.facts["accuracy_before"] == accuracy_score(TRUTH, model.predict(NEW))
     assert report.facts["accuracy_after"] == accuracy_score(TRUTH, ours.predict(NEW))
     alone = (ours.num_neighbors(NEW) == 0).sum()
-    assert report.facts["num_without_fitted_peers"] == alone
+    assert report.facts["num_without_fitted_neighbors"] == alone
     p, men = ours.predict_proba(NEW)[:, 1], (NEW["sex"] == "m").to_numpy()
     gap = report["gap_by_sex"].after
     assert gap is not None

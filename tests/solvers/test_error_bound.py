@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from pyg_glif import glif_smooth
+from pyg_glif import glif_smooth, glif_solve
 from pyg_glif.errors import ConvergenceError, ConvergenceWarning
 from pyg_glif.fit._inductive import GroundedOperator, Ties
 from pyg_glif.laplacian import LaplacianOperator
@@ -20,8 +20,8 @@ from pyg_glif.solvers import (
     Solution,
     Solver,
     SolveStatus,
-    smooth,
 )
+from pyg_glif.solvers.implicit import smooth
 from pyg_glif.typing import Normalization
 from tests import oracles_exact as exact
 from tests.problems import random_graph
@@ -53,14 +53,13 @@ def solve(
 ) -> Solution:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        return glif_smooth(
+        return glif_solve(
             y,
             edge_index,
             weight,
             lam=lam,
             normalization=normalization,
             solver=solver,
-            return_solution=True,
         )
 
 
@@ -211,7 +210,7 @@ def test_error_bound_is_the_residual_on_ordinary_problems(
     problem = random_graph(3000, 0.02)
     y = torch.randn(3000, 8, generator=generator, dtype=torch.float64)
     lap = LaplacianOperator(problem.edge_index, problem.edge_weight)
-    found = glif_smooth(y, lap, lam=10.0, solver=CG(), return_solution=True)
+    found = glif_solve(y, lap, lam=10.0, solver=CG())
     assert bool((found.error_bound <= 1.01 * found.residual).all())
     assert bool((found.error_bound > found.residual).all())
 
@@ -225,7 +224,7 @@ def test_scale_of_outputs_does_not_matter(
     y[:, 1] *= scale
     lap = LaplacianOperator(problem.edge_index, problem.edge_weight)
     for solver in (CG(rtol=1e-10), Cholesky(rtol=1e-10)):
-        found = glif_smooth(y, lap, lam=3.0, solver=solver, return_solution=True)
+        found = glif_solve(y, lap, lam=3.0, solver=solver)
         if scale > 1e-320:  # below there are not digits enough to compare
             alone = glif_smooth(y[:, 1:] / scale, lap, lam=3.0, solver=solver)
             again = found.value[:, 1:] / scale
@@ -278,9 +277,7 @@ def test_error_bound_holds_on_cuda(solver: str, lam: float) -> None:
 def test_error_bound_of_float32_covers_the_rounding() -> None:
     y = torch.tensor([[0.1], [0.3]], dtype=torch.float64).float()
     edge_index = torch.tensor([[0, 1], [1, 0]])
-    found = glif_smooth(
-        y, edge_index, lam=1.0, solver=Cholesky(rtol=1e-12), return_solution=True
-    )
+    found = glif_solve(y, edge_index, lam=1.0, solver=Cholesky(rtol=1e-12))
     W = np.array([[0.0, 1.0], [1.0, 0.0]])
     assert_bound_holds(found, exact.smooth(W, y.double().numpy(), 1.0, None))
     assert 1e-10 < float(found.error_bound) < 1e-7

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from pyg_glif.errors import ConvergenceError, ConvergenceWarning
-from pyg_glif.functional import glif_smooth
+from pyg_glif.functional import glif_smooth, glif_solve
 from pyg_glif.laplacian import LaplacianOperator
 from pyg_glif.solvers import (
     CG,
@@ -41,14 +41,13 @@ def smooth(
     solver: Solver,
     normalization: Normalization = None,
 ) -> Solution:
-    return glif_smooth(
+    return glif_solve(
         y_hat,
         problem.edge_index,
         problem.edge_weight.to(y_hat.dtype),
         lam=lam,
         normalization=normalization,
         solver=solver,
-        return_solution=True,
     )
 
 
@@ -163,7 +162,7 @@ def test_wide_blocks_equal_their_columns(generator: torch.Generator) -> None:
 def test_cg_uses_a_starting_point(generator: torch.Generator) -> None:
     problem = random_graph(300, 0.05)
     y_hat = torch.randn(300, 2, generator=generator, dtype=torch.float64)
-    from pyg_glif.solvers import smooth as solve
+    from pyg_glif.solvers.implicit import smooth as solve
 
     lap = LaplacianOperator(problem.edge_index, problem.edge_weight)
     lam = torch.tensor(3.0)

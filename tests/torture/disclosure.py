@@ -11,9 +11,9 @@ import torch
 from numpy.typing import NDArray
 
 from pyg_glif import GLIFPostProcessor
-from pyg_glif._utils.disclosure import Disclosure
 from pyg_glif.links import Logit
-from pyg_glif.serve._loaded_fit import Served
+from pyg_glif.serve._loaded_fit import LoadedFit
+from pyg_glif.serve._settings import ServiceSettings
 
 from .harness import Campaign, Case
 
@@ -99,7 +99,7 @@ def _shares(
     """What can be told from shares, counts and averages is of five in effect."""
     rest = np.delete(np.arange(len(weight)), i)
     others = np.setdiff1d(rest, peers)
-    parts = {"peers": weight[peers], "others": weight[others]}
+    parts = {"neighbors": weight[peers], "others": weight[others]}
     for name, part in parts.items():
         keys = (f"{name}_share", f"num_{name}", f"{name}_mean")
         if part.any() and any(told[key] is not None for key in keys):
@@ -132,7 +132,7 @@ def _difference(case: Case, one: dict[str, Any], cells: Any, weight: Any) -> Non
     case.count("features")
     known = cells.notna().to_numpy()
     case.check(one["num_unknown"] == (~known).sum(), "gaps are miscounted", str(one))
-    theirs = one["theirs"]
+    theirs = one["others"]
     if theirs is None:
         return
     if isinstance(theirs, str):
@@ -158,13 +158,15 @@ def _answers(case: Case, post: GLIFPostProcessor, x: NDArray[np.float64]) -> Non
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "fit.safetensors"
         post.save(path)
-        served = Served(path, None, Disclosure(least, step))
+        served = LoadedFit(
+            path, None, ServiceSettings(min_shared=least, resolution=step)
+        )
     info = post.transform_info(q, y)
     answer = served.correct(q, y)
     case.check(
-        set(answer.to_dict()) == {"y_fair", "num_peers", "withheld", "certificate"}
+        set(answer.to_dict()) == {"y_fair", "num_neighbors", "withheld", "certificate"}
         # A bound that says no more than whether the correction is withheld.
-        and answer.to_dict()["num_peers"]
+        and answer.to_dict()["num_neighbors"]
         == [0 if few else least for few in answer.to_dict()["withheld"]],
         "an answer tells more",
         str(answer.to_dict()),
@@ -172,11 +174,11 @@ def _answers(case: Case, post: GLIFPostProcessor, x: NDArray[np.float64]) -> Non
     for k in range(20):
         case.count("answers")
         few = _effective(info.neighbors.weight[info.neighbors.row == k].numpy()) < least
-        own = answer.told["own_share"][k]
+        own = answer.facts["own_share"][k]
         case.check(
-            few == answer.told["withheld"][k],
+            few == answer.facts["withheld"][k],
             "withheld otherwise",
-            f"{few} for {answer.told['withheld'][k]}",
+            f"{few} for {answer.facts['withheld'][k]}",
         )
         case.check(not few or answer.y_fair[k] == float(y[k]), "few are told")
         case.check(abs(own / step - round(own / step)) < _SLACK or own == 1.0, "digits")

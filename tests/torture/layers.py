@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch_geometric import EdgeIndex
 
 from experiments.baselines import inform_debias
-from pyg_glif import GLIFConv, LaplacianLoss, glif_smooth, laplacian_penalty
+from pyg_glif import GLIFConv, LaplacianLoss, glif_smooth, glif_solve, laplacian_penalty
 from pyg_glif.solvers import CG, Auto
 
 from .harness import Campaign, Case, default_dtype
@@ -191,14 +191,13 @@ def _columns(case: Case) -> None:
     solver = case.pick([Auto(), CG(), CG(preconditioner=None), CG(deflate=True)])
     context = f"{kind} {y.shape}, lam={lam:.1e}, {form}, {solver}"
     try:
-        found = glif_smooth(
+        found = glif_solve(
             torch.from_numpy(y),
             edges,
             weight,
             lam=lam,
             normalization=form,
             solver=solver,
-            return_solution=True,
         )
     except Exception as error:
         case.refused(error, f"columns ({kind})")

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from pyg_glif import glif_smooth
+from pyg_glif import glif_smooth, glif_solve
 from pyg_glif.errors import ConvergenceError, ConvergenceWarning
 from pyg_glif.links import Link, Log, Logit, Softmax
 from pyg_glif.solvers import (
@@ -199,9 +199,7 @@ def _smooth(
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
-            found = glif_smooth(
-                torch.from_numpy(y), edges, weight, return_solution=True, **options
-            )
+            found = glif_solve(torch.from_numpy(y), edges, weight, **options)
     except Exception as error:
         case.refused(error, doing)
         return None

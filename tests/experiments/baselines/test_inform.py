@@ -261,7 +261,7 @@ def test_failure_to_converge_raises() -> None:
             1.0,
             torch.ones(3),
             ValueError,
-            "'edge_weight' must have one entry per edge (got 3 for 2 edges)",
+            "'edge_weight' must have one entry per edge (got shape (3,) for 2)",
         ),
         (
             torch.zeros(2),

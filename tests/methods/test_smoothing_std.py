@@ -5,9 +5,10 @@ import pytest
 import torch
 from hypothesis import given, settings, strategies as st
 
-from pyg_glif import GLIFConv, GLIFPostProcessor, glif_smooth
+from pyg_glif import GLIFConv, GLIFPostProcessor, glif_smooth, glif_solve
 from pyg_glif.links import Logit
-from pyg_glif.solvers import CG, Auto, Cholesky, CoordinateDescent, Noise
+from pyg_glif.methods import Noise, smoothing_std
+from pyg_glif.solvers import CG, Auto, Cholesky, CoordinateDescent
 from tests import oracles
 from tests.postprocessing.people import people
 from tests.problems import PROBLEMS, random_graph
@@ -43,7 +44,7 @@ def test_precision_matches_the_formula(name, solver, normalization):
     std = _std(problem.num_nodes)
     y = np.random.default_rng(1).normal(size=(problem.num_nodes, 2))
     lam = 0.8
-    found = glif_smooth(
+    found = glif_solve(
         torch.tensor(y),
         problem.edge_index,
         problem.edge_weight,
@@ -51,7 +52,6 @@ def test_precision_matches_the_formula(name, solver, normalization):
         normalization=normalization,
         solver=SOLVERS[solver],
         y_std=torch.tensor(std),
-        return_solution=True,
     )
     exact = _kernel(problem.dense(), lam, normalization, std) @ y
     error = np.linalg.norm(found.value.numpy() - exact, axis=0)
@@ -126,7 +126,7 @@ def test_standard_errors_are_exact_for_few_people(normalization, weighted):
     problem, lam = random_graph(80, 0.2), 0.3
     std = _std(80) if weighted else np.ones(80)
     noise = np.linspace(0.1, 2.0, 80)
-    found = glif_smooth(
+    found = smoothing_std(
         torch.zeros(80, dtype=torch.float64),
         problem.edge_index,
         problem.edge_weight,
@@ -135,8 +135,7 @@ def test_standard_errors_are_exact_for_few_people(normalization, weighted):
         solver=CG(rtol=1e-10),
         y_std=torch.tensor(std) if weighted else None,
         variance=torch.tensor(noise),
-        return_solution=True,
-    ).uncertainty
+    )
     K = _kernel(problem.dense(), lam, normalization, std)
     exact = np.sqrt((K**2) @ noise)
     np.testing.assert_allclose(found.std, exact, rtol=1e-7)
@@ -151,14 +150,13 @@ def test_standard_errors_are_differentiable():
     noise = torch.tensor([0.5, 1.0, 2.0], dtype=torch.float64, requires_grad=True)
 
     def run(lam, noise):
-        return glif_smooth(
+        return smoothing_std(
             torch.zeros(3, dtype=torch.float64),
             edge_index,
             lam=lam,
             variance=noise,
             solver=Cholesky(rtol=1e-14),
-            return_solution=True,
-        ).uncertainty.std
+        ).std
 
     assert torch.autograd.gradcheck(run, (lam, noise))
 
@@ -174,15 +172,14 @@ def _coverage(problem, lam, alpha, probes, repeats):
             alpha=alpha,
             generator=torch.Generator().manual_seed(seed),
         )
-        found = glif_smooth(
+        found = smoothing_std(
             torch.zeros(100, dtype=torch.float64),
             problem.edge_index,
             problem.edge_weight,
             lam=lam,
             variance=noise,
             solver=Cholesky(),
-            return_solution=True,
-        ).uncertainty
+        )
         inside = (found.low.numpy() <= exact) & (exact <= found.high.numpy())
         held += bool(inside.all())
         widest = max(widest, float(((found.high - found.low) / found.std).max()))
@@ -207,13 +204,12 @@ def test_intervals_are_no_wider_than_they_must_be():
             alpha=0.3,
             generator=torch.Generator().manual_seed(seed),
         )
-        found = glif_smooth(
+        found = smoothing_std(
             torch.zeros(1, dtype=torch.float64),
             torch.empty(2, 0, dtype=torch.long),
             normalization="nrw",  # for which no bounds are known beforehand
             variance=noise,
-            return_solution=True,
-        ).uncertainty
+        )
         held += bool(found.low <= 1.0 <= found.high)
     assert abs(held / 300 - 0.7) < 3 * (0.3 * 0.7 / 300) ** 0.5
 
@@ -223,7 +219,7 @@ def test_intervals_are_no_wider_than_they_must_be():
 def test_known_bounds_hold_whatever_the_probes(seed, lam):
     problem, std = random_graph(40, 0.2, seed=seed), _std(40, seed)
     noise = np.random.default_rng(seed).uniform(0.1, 2.0, 40)
-    found = glif_smooth(
+    found = smoothing_std(
         torch.zeros(40, dtype=torch.float64),
         problem.edge_index,
         problem.edge_weight,
@@ -233,8 +229,7 @@ def test_known_bounds_hold_whatever_the_probes(seed, lam):
         variance=Noise(
             variance=torch.tensor(noise), exact_up_to=0, num_probes=1, alpha=1e-9
         ),
-        return_solution=True,
-    ).uncertainty
+    )
     exact = np.sqrt((_kernel(problem.dense(), lam, None, std) ** 2) @ noise)
     assert (found.low.numpy() <= exact * (1 + 1e-9)).all()
     assert (exact <= found.high.numpy() * (1 + 1e-9)).all()
@@ -354,13 +349,8 @@ def test_bad_input_is_refused():
         glif_smooth(y, edges, y_std=torch.ones(2))
     with pytest.raises(ValueError, match="'normalization' must be one of"):
         glif_smooth(y, edges, y_std=1.0, normalization="nrw")
-    with pytest.raises(ValueError, match="'return_solution' must be True"):
-        glif_smooth(y, edges, variance=1.0)
     with pytest.raises(ValueError, match="'variance' must be non-negative"):
-        glif_smooth(y, edges, variance=-1.0, return_solution=True)
-    groups = torch.tensor([0, 0, 1])
-    with pytest.raises(ValueError, match="'y_std' must be None with balance=True"):
-        glif_smooth(y, edges, y_std=1.0, groups=groups, balance=True)
+        smoothing_std(y, edges, variance=-1.0)
     for alpha in (0.0, 1.0):
         with pytest.raises(ValueError, match="'alpha' must be"):
             Noise(alpha=alpha)

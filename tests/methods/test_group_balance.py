@@ -6,9 +6,10 @@ import pytest
 import torch
 from hypothesis import given, settings, strategies as st
 
-from pyg_glif import glif_smooth
+from pyg_glif import GLIFConv, glif_smooth
 from pyg_glif.laplacian import LaplacianOperator
 from pyg_glif.links import Logit
+from pyg_glif.methods import smooth_balanced
 from pyg_glif.solvers import CG, Cholesky
 
 _EXACT = Cholesky(rtol=1e-12)
@@ -36,14 +37,12 @@ def _group_laplacians(weight, group):
 def _smooth(weight, group, y, lam, **options):
     edge_index = torch.tensor(np.stack(np.nonzero(weight)))
     value = torch.tensor(weight[np.nonzero(weight)])
-    return glif_smooth(
+    return smooth_balanced(
         torch.tensor(y),
         edge_index,
         value,
         lam=lam,
         groups=torch.tensor(group),
-        balance=True,
-        return_solution=True,
         **{"solver": _EXACT, **options},
     )
 
@@ -158,9 +157,7 @@ def test_no_beta_balances_a_group_that_is_treated_alike_already():
     edge_index = torch.tensor([[0, 1, 2, 3], [1, 0, 3, 2]])
     y = torch.tensor([1.0, 1.0, 0.0, 3.0], dtype=torch.float64)
     groups = torch.tensor([0, 0, 1, 1])
-    found = glif_smooth(
-        y, edge_index, groups=groups, balance=True, return_solution=True
-    )
+    found = smooth_balanced(y, edge_index, groups=groups)
     assert found.balance.beta.tolist() == [0.0, 2.0]
     assert not found.balance.is_balanced
     assert found.balance.ratio == float("inf")
@@ -171,9 +168,7 @@ def test_people_and_groups_without_edges_stay_out_of_it():
     edge_index = torch.tensor([[0, 1, 2, 3], [1, 0, 3, 2]])
     y = torch.tensor([0.0, 1.0, 0.0, 3.0, 5.0], dtype=torch.float64)
     groups = torch.tensor([4, 4, 7, 7, 9])
-    found = glif_smooth(
-        y, edge_index, lam=20.0, groups=groups, balance=True, return_solution=True
-    )
+    found = smooth_balanced(y, edge_index, lam=20.0, groups=groups)
     assert found.value[4] == 5.0
     assert found.balance.group.tolist() == [4, 7, 9]
     assert found.balance.beta[2] == 1.0
@@ -186,12 +181,10 @@ def test_people_and_groups_without_edges_stay_out_of_it():
 
 def test_outputs_alike_everywhere_are_balanced():
     edge_index = torch.tensor([[0, 1], [1, 0]])
-    found = glif_smooth(
+    found = smooth_balanced(
         torch.ones(3),
         edge_index,
         groups=torch.tensor([0, 1, 1]),
-        balance=True,
-        return_solution=True,
     )
     assert found.value.tolist() == [1.0, 1.0, 1.0]
     assert (found.balance.ratio, found.balance.gap) == (1.0, 0.0)
@@ -233,15 +226,13 @@ def test_gradients_take_the_shares_as_given():
     outputs = torch.tensor(y, requires_grad=True)
     lam = torch.tensor(5.0, dtype=torch.float64, requires_grad=True)
     probe = torch.linspace(-1, 1, 12, dtype=torch.float64).unsqueeze(1)
-    found = glif_smooth(
+    found = smooth_balanced(
         outputs,
         edges,
         value,
         lam=lam,
         groups=torch.tensor(group),
-        balance=True,
         solver=_EXACT,
-        return_solution=True,
     )
     (probe * found.value).sum().backward()
     ends = found.balance.beta[torch.tensor(group)]
@@ -279,21 +270,15 @@ def test_balance_refuses_what_it_cannot_do():
     edge_index, y = torch.tensor([[0, 1], [1, 0]]), torch.tensor([0.0, 1.0])
     groups = torch.tensor([0, 1])
     with pytest.raises(ValueError, match="'groups' must be given for balance=True"):
-        glif_smooth(y, edge_index, balance=True)
+        GLIFConv(balance=True)(y, edge_index)
+    with pytest.raises(ValueError, match="'y_std' must be None with balance=True"):
+        GLIFConv(balance=True)(y, edge_index, groups=groups, y_std=torch.ones(4))
     with pytest.raises(ValueError, match=r"'groups' must have one entry per row"):
-        glif_smooth(y, edge_index, groups=groups[:1], balance=True)
+        smooth_balanced(y, edge_index, groups=groups[:1])
     with pytest.raises(ValueError, match="'normalization' must be"):
-        glif_smooth(y, edge_index, groups=groups, balance=True, normalization="nrw")
+        smooth_balanced(y, edge_index, groups=groups, normalization="nrw")
     with pytest.raises(ValueError, match="'definition' must be"):
-        glif_smooth(y, edge_index, groups=groups, balance=True, definition="thirds")
-
-
-def test_groups_alone_do_nothing():
-    weight, group, y = _problem(23)
-    edges = torch.tensor(np.stack(np.nonzero(weight)))
-    groups = torch.tensor(group)
-    with_groups = glif_smooth(torch.tensor(y), edges, groups=groups)
-    torch.testing.assert_close(with_groups, glif_smooth(torch.tensor(y), edges))
+        smooth_balanced(y, edge_index, groups=groups, definition="thirds")
 
 
 def test_reweighted_operator_is_the_weighted_laplacian():

@@ -1,4 +1,4 @@
-"""Methods of fairlearn, which look at groups: what do they do to individuals?"""
+"""Methods of fairlearn for groups, as baselines."""
 
 import warnings
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ def exponentiated_gradient(
     max_iter: int,
     seed: int,
 ) -> Tensor:  # [N] yes and no as 1 and -1 for each version
-    """Demographic parity by reductions; the same coin for all versions of a person."""
+    """Demographic parity by reductions; the same coin for all versions of a sample."""
     reductions = require("fairlearn.reductions", _FEATURE, "benchmark")
     name = "sample_weight"
     if hasattr(model, "steps"):

@@ -1,4 +1,4 @@
-// The desk's own behaviour: it waits, moves sliders and asks about newcomers.
+// The service's own behaviour: it waits, moves sliders and asks about newcomers.
 (function () {
   "use strict";
 
@@ -57,7 +57,7 @@
     const served = grid.points[grid.at[0] * grid.lams.length + grid.at[1]];
     const rows = [];
     const add = (point, kind) => rows.push({
-      x: point.unlike, y: point.kept_or_near, kind: kind, setting: "strength " + short(point.lam) + ", radius " + short(point.tau),
+      x: point.disagreement, y: point.kept_or_near, kind: kind, setting: "strength " + short(point.lam) + ", radius " + short(point.tau),
     });
     for (const point of grid.points) {
       add(point, point.tau === chosen.tau ? grid.words.kinds[1] : grid.words.kinds[0]);
@@ -215,7 +215,7 @@
   function answered(body, found) {
     const before = body.y_hat[0], after = found.y_fair[0];
     // Where people are not shown, nobody is counted.
-    const peers = found.num_peers ? found.num_peers[0] : null;
+    const peers = found.num_neighbors ? found.num_neighbors[0] : null;
     const withheld = found.withheld && found.withheld[0];
     const who = peers === null ? "people" : peers + (peers === 1 ? " person" : " people");
     byId("words").textContent = withheld
@@ -230,19 +230,19 @@
     fact(list, "corrected", short(after));
     if (peers !== null) fact(list, "similar people", short(peers));
     for (const note of found.notes) fact(list, "note", note);
-    byId("letter").replaceChildren();
+    byId("explanation").replaceChildren();
     byId("answer").hidden = false;
   }
 
   function explained(found) {
-    const letter = document.createElement("div");
-    letter.className = "letter";
+    const box = document.createElement("div");
+    box.className = "explanation";
     for (const text of found.text.split(/\n\s*\n/)) {
       const part = document.createElement("p");
       part.textContent = text;
-      letter.append(part);
+      box.append(part);
     }
-    byId("letter").replaceChildren(letter);
+    byId("explanation").replaceChildren(box);
   }
 
   function newcomer() {

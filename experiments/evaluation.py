@@ -1,4 +1,4 @@
-"""How decisions about people in a table are judged, whatever method made them."""
+"""Evaluation of decisions on a table, independent of the method behind them."""
 
 import math
 from dataclasses import dataclass
@@ -18,13 +18,13 @@ NUM_BINS = 15
 
 
 @dataclass(frozen=True, eq=False)
-class JudgedPeople:
-    """People whose truth is known, and who of them is similar to whom.
+class EvaluatedSamples:
+    """Labelled samples and their similar pairs.
 
     Args:
-        y (torch.Tensor): The truth, 0 or 1, ``[N]``.
+        y (torch.Tensor): Labels, 0 or 1, ``[N]``.
         group (torch.Tensor): The group of each, 0 or 1, ``[N]``.
-        pairs (dict): By the name of a metric, pairs of similar people of different
+        pairs (dict): By the name of a metric, pairs of similar samples of different
             groups, ``[2, P]``.
     """
 
@@ -32,24 +32,24 @@ class JudgedPeople:
     group: Tensor
     pairs: dict[str, Tensor]
 
-    def first(self, num_people: int) -> "JudgedPeople":
-        """Some of them, for methods that cannot take all."""
+    def first(self, num_samples: int) -> "EvaluatedSamples":
+        """The first samples, for methods that cannot take all."""
         pairs = {
-            name: found[:, (found < num_people).all(dim=0)]
-            for name, found in self.pairs.items()
+            name: pairs[:, (pairs < num_samples).all(dim=0)]
+            for name, pairs in self.pairs.items()
         }
-        return JudgedPeople(self.y[:num_people], self.group[:num_people], pairs)
+        return EvaluatedSamples(self.y[:num_samples], self.group[:num_samples], pairs)
 
     def measure(
         self, outputs: Tensor, *, alone: float = math.nan, scores: bool = True
     ) -> dict[str, float]:
-        """What tables show; NaN where a method has no answer.
+        """Measures of the tables; NaN where a method has no answer.
 
         Args:
-            outputs (torch.Tensor): Log-odds of each person in the first column, and
-                of the same person as somebody of another group in the others, ``[N,
-                1 + T]``. Above zero is a yes.
-            alone (float): Share of people whom nobody was similar to.
+            outputs (torch.Tensor): Log-odds of each sample in the first column, of
+                its counterfactual variants in the others, ``[N, 1 + T]``. Above zero
+                is a positive decision.
+            alone (float): Share of isolated samples.
             scores (bool): Whether outputs are scores; if not, only their signs count.
         """
         if outputs.isnan().any():
@@ -66,8 +66,8 @@ class JudgedPeople:
             ),
             "flip_consistency": float((yes == yes[:, :1]).all(dim=1).double().mean()),
             **{
-                f"unlike_{name}": unlike(yes[:, 0], found)
-                for name, found in self.pairs.items()
+                f"unlike_{name}": disagreement(yes[:, 0], pairs)
+                for name, pairs in self.pairs.items()
             },
             "acceptance_gap": float(group_gap(yes[:, 0], self.group)),
             "true_positive_gap": float(
@@ -77,7 +77,7 @@ class JudgedPeople:
         }
 
 
-def unlike(yes: Tensor, pairs: Tensor) -> float:  # [N], [2, P]
+def disagreement(yes: Tensor, pairs: Tensor) -> float:  # [N], [2, P]
     """Share of the pairs whose decisions differ; NaN if there is no pair."""
     if pairs.size(1) == 0:
         return math.nan
@@ -87,7 +87,7 @@ def unlike(yes: Tensor, pairs: Tensor) -> float:  # [N], [2, P]
 def pairs_within(
     z: Tensor, tau: float, group: Tensor, progress: bool | None
 ) -> Tensor:  # -> [2, P]
-    """Pairs of people within a radius, of different groups, each once."""
+    """Pairs of different groups within a radius, each once."""
     pairs = SimilarityGraph.search(z, tau, progress=progress).edge_index
     return pairs[:, _mixed(pairs, group)]
 
@@ -95,7 +95,7 @@ def pairs_within(
 def nearest_pairs(
     z: Tensor, num_pairs: int, group: Tensor, progress: bool | None
 ) -> Tensor:  # -> [2, P]
-    """So many pairs of people of different groups: the nearest, and their ties."""
+    """The nearest ``num_pairs`` pairs of different groups, and their ties."""
     degree = 4.0 * max(num_pairs, 1) / len(z)
     while True:
         tau = suggest_tau(z, min(degree, len(z) - 1))
@@ -110,7 +110,7 @@ def nearest_pairs(
 
 
 def _mixed(pairs: Tensor, group: Tensor) -> Tensor:  # [2, E] -> [E]
-    """Which edges join different groups, one direction of each."""
+    """Mask of edges between different groups, one direction of each."""
     return (pairs[0] < pairs[1]) & (group[pairs[0]] != group[pairs[1]])
 
 

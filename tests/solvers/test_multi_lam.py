@@ -4,7 +4,8 @@ import numpy as np
 import torch
 from hypothesis import given, settings, strategies as st
 
-from pyg_glif.solvers import SolveStatus, solve_parts
+from pyg_glif.solvers import SolveStatus
+from pyg_glif.solvers.multi_lam import solve_parts
 from tests import oracles
 
 

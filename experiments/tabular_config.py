@@ -1,4 +1,4 @@
-"""People in tables: settings, splits, models, and the same people as somebody else."""
+"""Settings, splits, models and counterfactual variants of experiments on tables."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,31 +24,30 @@ _RECIPE = Recipe(64, 300, 3e-3, batch_size=500, weight_decay=1e-4)
 
 @dataclass(frozen=True)
 class TabularConfig:
-    r"""Settings of an experiment on a table of people.
+    r"""Settings of an experiment on a table.
 
     Args:
         dataset (str): ``"adult"`` or ``"german"``.
-        variant (str): ``"uci"``, or ``"invented"`` for people who do not exist.
+        variant (str): ``"uci"``, or ``"invented"`` for synthetic samples.
         sensitive (tuple of str): Columns that must not count.
         revealing (tuple of str): Columns that give them away; dropped with them in
             one row.
         equivalent (dict): Values of other columns that are to count as one.
         ignore (tuple of str): Columns that no model and no metric is given.
-        limit (int or float, optional): So many people, or this share of them.
+        limit (int or float, optional): Number or share of samples.
             (default: all)
-        test_share (float): People who arrive after the fit.
-        num_folds (int): Parts of the training people for their own outputs.
-        radius (float): Within which two people are similar, in log-odds: the pairs
-            that are judged.
-        target_degree (float): Mean number of neighbours of the radius graphs.
-        k (int): Neighbours of the graph of the nearest.
-        lams (tuple of float): Strengths of GLIF that are tried on training people.
-        max_loss (float): Accuracy that may be lost on training people.
+        test_share (float): Share of new samples, which are not part of the fit.
+        num_folds (int): Folds of the out-of-fold outputs of training samples.
+        radius (float): Radius of the evaluated pairs, in log-odds.
+        target_degree (float): Mean number of neighbors of the radius graphs.
+        k (int): Neighbors in the k-nearest graph.
+        lams (tuple of float): Strengths of GLIF that are tried on training samples.
+        max_loss (float): Accuracy that may be lost on training samples.
         promise (float, optional): ``max_loss`` of the estimator.
             (default: the estimator's own)
-        num_slow (int): People of the IF-constraints.
+        num_slow (int): Samples of the IF-constraints.
         lipschitz (tuple of float): Constants that are tried there.
-        num_rival (int): Training people of networks and of ExponentiatedGradient.
+        num_rival (int): Training samples of networks and of ExponentiatedGradient.
         max_iter (int): Models that ExponentiatedGradient may fit.
         recipe (Recipe): How networks are trained.
         penalties (tuple of float): Weights of the Laplacian loss that are tried.
@@ -79,16 +78,16 @@ class TabularConfig:
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Training people and newcomers, the latter also as somebody else.
+    """Training samples, and new samples with their counterfactual variants.
 
     Args:
-        train (pandas.DataFrame): Training people, all columns that count.
-        versions (list): Newcomers as they are, then as others: the sensitive columns,
-            and what goes with them, changed.
-        y (torch.Tensor): The truth of training people.
-        y_new (torch.Tensor): That of newcomers.
-        group (torch.Tensor): Group of training people, 0 or 1.
-        groups (torch.Tensor): That of newcomers in each version, ``[M, 1 + T]``.
+        train (pandas.DataFrame): Training samples, all columns that count.
+        versions (list): New samples, then their variants: the sensitive columns, and
+            what goes with them, changed.
+        y (torch.Tensor): Labels of training samples.
+        y_new (torch.Tensor): Labels of new samples.
+        group (torch.Tensor): Group of training samples, 0 or 1.
+        groups (torch.Tensor): Group of new samples in each version, ``[M, 1 + T]``.
     """
 
     train: "pd.DataFrame"
@@ -111,8 +110,8 @@ class Split:
             order = order[: round(config.limit * share)]
         num_new = round(config.test_share * len(order))
         new, known = order[:num_new], order[num_new:]
-        people = frame.iloc[new.numpy()].reset_index(drop=True)
-        versions = [people, *dataset.twins(people)]
+        new_frame = frame.iloc[new.numpy()].reset_index(drop=True)
+        versions = [new_frame, *dataset.twins(new_frame)]
         train = frame.iloc[known.numpy()].reset_index(drop=True)
         groups = torch.stack([_group(config, version) for version in versions], dim=1)
         return cls(train, versions, y[known], y[new], _group(config, train), groups)
@@ -148,5 +147,5 @@ def _read(config: TabularConfig) -> Any:
 
 def _group(config: TabularConfig, frame: "pd.DataFrame") -> Tensor:  # [N]
     """1 for men, 0 for women."""
-    told = frame[config.sensitive[0]].astype(str).str.lower()
-    return torch.tensor(told.str.match("man|male").to_numpy()).long()
+    values = frame[config.sensitive[0]].astype(str).str.lower()
+    return torch.tensor(values.str.match("man|male").to_numpy()).long()

@@ -1,4 +1,4 @@
-"""One model of an experiment on a table, and what is done about it."""
+"""Methods that are compared on one model of an experiment on a table."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -9,16 +9,16 @@ import torch
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from torch import Tensor
 
-import experiments._rivals as rivals
-from experiments._judging import (
-    JudgedPeople,
+from experiments import fairlearn_baselines
+from experiments.evaluation import (
+    EvaluatedSamples,
     log_odds,
     nearest_pairs,
     pairs_within,
 )
-from experiments._people import MODELS, Split, TabularConfig
 from experiments.experiment import Method
 from experiments.records import Record
+from experiments.tabular_config import MODELS, Split, TabularConfig
 from pyg_glif.baselines import lipschitz_projection
 from pyg_glif.graph import suggest_tau
 from pyg_glif.model_selection import tune
@@ -32,18 +32,18 @@ if TYPE_CHECKING:
 #: Rows that the report refers to.
 AS_IT_IS = "as it is"
 ESTIMATOR = "GLIFClassifier"
-#: Columns that a model is not given; what makes people similar.
+#: Columns that a model is not given; scale of the fair distance.
 Dropped = tuple[str, ...]
 Scale = Literal["effect", "standard"]
 
 
-class Arm:
-    """One model, and what is done about it.
+class ModelComparison:
+    """Comparison of methods on one model.
 
     Args:
         name (str): Its name in tables.
         config (TabularConfig): Settings.
-        split (Split): Training people and newcomers.
+        split (Split): Training samples and new samples.
         seed (int): Of the model and the folds.
         progress (bool, optional): Whether to show progress bars.
 
@@ -64,7 +64,7 @@ class Arm:
         self._made: dict[Any, Any] = {}
 
     def methods(self) -> Mapping[str, Method]:
-        """What is compared on this model, the model itself first."""
+        """Methods on this model, the model itself first."""
         columns = self.config.sensitive
         more = (*columns, *self.config.revealing)
         named = ", ".join(more)
@@ -83,7 +83,7 @@ class Arm:
         for name, options in smoothed.items():
             rows[name] = partial(self.smoothed, name, **options)
         rows[ESTIMATOR] = self.estimator
-        if rivals.have_fairlearn():
+        if fairlearn_baselines.have_fairlearn():
             rows["ThresholdOptimizer"] = self.thresholds
             rows["ExponentiatedGradient"] = self.reduced
         rows["IF-constraints"] = self.projected
@@ -96,12 +96,12 @@ class Arm:
     def record(
         self, method: str, outputs: Tensor, setting: Any = None, **known: Any
     ) -> Record:
-        """What is measured of the outputs for newcomers in all versions."""
+        """Measures of the outputs for new samples in all versions."""
         metrics = self.judged.measure(outputs, **known)
         return Record(self.label(method), setting or {}, metrics, chosen=True)
 
     def once(self, key: Any, make: Callable[[], Any]) -> Any:
-        """What was made before, or is made now."""
+        """A cached value, made at the first call."""
         if key not in self._made:
             self._made[key] = make()
         return self._made[key]
@@ -117,18 +117,18 @@ class Arm:
         return model.predict_proba(frame.drop(columns=list(dropped)))[:, 1]
 
     def outputs(self, dropped: Dropped = ()) -> Tensor:  # [M, 1 + T]
-        """Log-odds of newcomers in all versions."""
+        """Log-odds of new samples in all versions."""
 
         def ask() -> Tensor:
             versions = self.split.versions
-            told = [torch.tensor(self.predict(dropped, each)) for each in versions]
-            return log_odds(torch.stack(told, dim=1))
+            outputs = [torch.tensor(self.predict(dropped, each)) for each in versions]
+            return log_odds(torch.stack(outputs, dim=1))
 
-        found: Tensor = self.once(("outputs", dropped), ask)
-        return found
+        outputs: Tensor = self.once(("outputs", dropped), ask)
+        return outputs
 
     def known(self, dropped: Dropped = ()) -> Tensor:  # [N]
-        """Log-odds of training people by models that did not see them."""
+        """Out-of-fold log-odds of training samples."""
 
         def ask() -> Tensor:
             train = self.split.train.drop(columns=list(dropped))
@@ -137,16 +137,16 @@ class Arm:
             )
             model = MODELS[self.name](train, self.seed)
             labels = self.split.y.numpy()
-            told = cross_val_predict(
+            outputs = cross_val_predict(
                 model, train, labels, cv=folds, method="predict_proba"
             )
-            return log_odds(torch.tensor(told[:, 1]))
+            return log_odds(torch.tensor(outputs[:, 1]))
 
-        found: Tensor = self.once(("known", dropped), ask)
-        return found
+        known: Tensor = self.once(("known", dropped), ask)
+        return known
 
     def places(self, scale: Scale, dropped: Dropped = ()) -> tuple[Tensor, Tensor]:
-        """Coordinates of training people and of newcomers: who is similar."""
+        """Fair coordinates of training samples and of new samples."""
 
         def locate() -> tuple[Tensor, Tensor]:
             table = FairTable(
@@ -159,30 +159,30 @@ class Arm:
             z = table.fit_transform(self.split.train, model)
             return z, table.transform(self.split.versions[0])
 
-        found: tuple[Tensor, Tensor] = self.once(("places", scale, dropped), locate)
-        return found
+        places: tuple[Tensor, Tensor] = self.once(("places", scale, dropped), locate)
+        return places
 
     @property
-    def judged(self) -> JudgedPeople:
-        """Newcomers, and who of them is similar in either metric."""
+    def judged(self) -> EvaluatedSamples:
+        """New samples with their similar pairs in either metric."""
 
-        def look() -> JudgedPeople:
+        def look() -> EvaluatedSamples:
             group = self.split.groups[:, 0]
             z, other = self.places("effect")[1], self.places("standard")[1]
             near = pairs_within(z, self.config.radius, group, self.progress)
             also = nearest_pairs(other, near.size(1), group, self.progress)
             pairs = {"effect": near, "standard": also}
-            return JudgedPeople(self.split.y_new, group, pairs)
+            return EvaluatedSamples(self.split.y_new, group, pairs)
 
-        found: JudgedPeople = self.once("judged", look)
-        return found
+        evaluated: EvaluatedSamples = self.once("judged", look)
+        return evaluated
 
     def plain(self, name: str, dropped: Dropped) -> Iterable[Record]:
         """The model, with or without the columns."""
         yield self.record(name, self.outputs(dropped))
 
     def averaged(self) -> Iterable[Record]:
-        """Everybody gets the mean of all versions of themselves."""
+        """The mean over all versions of each sample."""
         outputs = self.outputs()
         mean = outputs.mean(dim=1, keepdim=True).expand_as(outputs)
         yield self.record("mean with one's twins", mean)
@@ -196,7 +196,7 @@ class Arm:
         k: int | None = None,
         normalization: Any = None,
     ) -> Iterable[Record]:
-        """GLIF, newcomers against training people, strength chosen on the latter."""
+        """GLIF by the inductive step, its strength chosen on training samples."""
         config, y = self.config, self.known(dropped)
         z, z_new = self.places(scale, dropped)
         tau = suggest_tau(z, config.target_degree) if k is None else None
@@ -215,7 +215,7 @@ class Arm:
             progress=self.progress,
         )
         post = GLIFPostProcessor(**found.settings(), progress=self.progress)
-        outputs = self.outputs(dropped)  # a column for each version of a person
+        outputs = self.outputs(dropped)  # a column for each version of a sample
         post.fit(z, y.unsqueeze(1).expand(-1, outputs.size(1)))
         info = post.transform_info(z_new, outputs)
         fair = info.value
@@ -246,18 +246,18 @@ class Arm:
             {"lam": post.lam, "radius": post.tau_},
             alone=float((peers == 0).mean()),
         )
-        # What its choice said of so many newcomers before they came.
+        # The interval that the choice gave for so many new samples.
         choice = corrected.tune_
         low, high = choice.loss_interval(len(split.y_new))
         said = {"told_loss": choice.best.loss, "told_low": low, "told_high": high}
         yield replace(found, metrics={**found.metrics, **said})
 
     def projected(self) -> Iterable[Record]:
-        """The IF-constraints, on some newcomers and all versions of them at once."""
+        """The IF-constraints, on some new samples and all versions of them at once."""
         config, num = self.config, self.config.num_slow
         z, z_new = (places[:num] for places in self.places("effect"))
         y = self.known()[:num]
-        trial = JudgedPeople(self.split.y[:num], self.split.group[:num], {})
+        trial = EvaluatedSamples(self.split.y[:num], self.split.group[:num], {})
 
         def accuracy(outputs: Tensor) -> float:
             return trial.measure(outputs.unsqueeze(1))["accuracy"]
@@ -281,9 +281,9 @@ class Arm:
             yield Record(label, setting, judged.measure(outputs), chosen=True)
 
     def reduced(self) -> Iterable[Record]:
-        """Demographic parity by weights of training people."""
+        """Demographic parity by weights of training samples."""
         split, some = self.split, slice(self.config.num_rival)
-        told = rivals.exponentiated_gradient(
+        told = fairlearn_baselines.exponentiated_gradient(
             MODELS[self.name](split.train, self.seed),
             split.train[some],
             split.y[some],
@@ -296,7 +296,7 @@ class Arm:
 
     def thresholds(self) -> Iterable[Record]:
         """Demographic parity by thresholds for each group."""
-        told = rivals.threshold_optimizer(
+        told = fairlearn_baselines.threshold_optimizer(
             self.known().sigmoid(),
             self.split.y,
             self.split.group,

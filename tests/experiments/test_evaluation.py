@@ -5,13 +5,13 @@ import pytest
 import torch
 from hypothesis import given, settings, strategies as st
 
-from experiments._judging import (
+from experiments.evaluation import (
     NUM_BINS,
-    JudgedPeople,
+    EvaluatedSamples,
+    disagreement,
     log_odds,
     nearest_pairs,
     pairs_within,
-    unlike,
 )
 from tests import oracles_decisions as oracles
 
@@ -38,7 +38,7 @@ def test_measures_match_their_definitions(
     expected = oracles.pairs(z.numpy(), tau, group.numpy())
     assert set(zip(*found.tolist(), strict=True)) == expected
     assert found.size(1) == len(expected)
-    told = JudgedPeople(y, group, {"near": found}).measure(outputs, alone=0.25)
+    told = EvaluatedSamples(y, group, {"near": found}).measure(outputs, alone=0.25)
     own, truth, side = outputs[:, 0].numpy(), y.numpy(), group.numpy()
     yes = own > 0
     assert told["accuracy"] == pytest.approx(np.mean(yes == truth))
@@ -48,7 +48,7 @@ def test_measures_match_their_definitions(
     assert told["calibration_error"] == pytest.approx(error, abs=1e-6)
     flip = oracles.flip_consistency(outputs.numpy())
     assert told["flip_consistency"] == pytest.approx(flip)
-    assert told["unlike_near"] == pytest.approx(oracles.unlike(own, expected))
+    assert told["unlike_near"] == pytest.approx(oracles.disagreement(own, expected))
     gap = yes[side == 1].mean() - yes[side == 0].mean()
     assert told["acceptance_gap"] == pytest.approx(gap)
     good = truth == 1
@@ -59,27 +59,31 @@ def test_measures_match_their_definitions(
 
 def test_decisions_without_scores_have_no_auc() -> None:
     _, outputs, y, group = some_people(1)
-    told = JudgedPeople(y, group, {}).measure(outputs.sign(), scores=False)
+    told = EvaluatedSamples(y, group, {}).measure(outputs.sign(), scores=False)
     assert math.isnan(told["auc"])
     assert math.isnan(told["calibration_error"])
     assert math.isnan(told["alone"])
-    assert told["accuracy"] == JudgedPeople(y, group, {}).measure(outputs)["accuracy"]
+    assert (
+        told["accuracy"] == EvaluatedSamples(y, group, {}).measure(outputs)["accuracy"]
+    )
 
 
 def test_no_pairs_no_answer() -> None:
-    assert math.isnan(unlike(torch.ones(3), torch.empty(2, 0, dtype=torch.long)))
+    assert math.isnan(disagreement(torch.ones(3), torch.empty(2, 0, dtype=torch.long)))
 
 
 def test_outputs_that_are_none_are_refused() -> None:
     _, outputs, y, group = some_people(1)
     outputs[3, 1] = math.nan
     with pytest.raises(ValueError, match=r"'outputs' must be finite \(got NaN\)"):
-        JudgedPeople(y, group, {}).measure(outputs)
+        EvaluatedSamples(y, group, {}).measure(outputs)
 
 
 def test_the_first_people_keep_the_pairs_among_them() -> None:
     z, _, y, group = some_people(2)
-    all_of_them = JudgedPeople(y, group, {"near": pairs_within(z, 0.3, group, None)})
+    all_of_them = EvaluatedSamples(
+        y, group, {"near": pairs_within(z, 0.3, group, None)}
+    )
     some = all_of_them.first(30)
     expected = oracles.pairs(z[:30].numpy(), 0.3, group[:30].numpy())
     assert set(zip(*some.pairs["near"].tolist(), strict=True)) == expected

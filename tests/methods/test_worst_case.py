@@ -6,13 +6,20 @@ import pytest
 import torch
 from hypothesis import given, settings, strategies as st
 
-from pyg_glif import glif_smooth, glif_worst_case
+from pyg_glif import glif_smooth
 from pyg_glif.laplacian import LaplacianOperator
 from pyg_glif.links import Logit
+from pyg_glif.methods import smooth_worst_case
 from pyg_glif.solvers import Cholesky, CoordinateDescent
 from tests import oracles
 
 _EXACT = Cholesky(rtol=1e-12)
+
+
+def worst_case(*args, **kwargs):
+    """Value and energies of :func:`smooth_worst_case`."""
+    solution = smooth_worst_case(*args, **kwargs)
+    return solution.value, solution.disagreement
 
 
 def _annotators(seed, count, n=16, share=0.3):
@@ -56,7 +63,7 @@ def test_worst_case_is_the_convex_program(normalization, count, lam):
     ]
     program = cp.Minimize(cp.sum_squares(f - y) + lam * worst)
     cp.Problem(program, limits).solve(solver=cp.CLARABEL)
-    value, found = glif_worst_case(
+    value, found = worst_case(
         torch.tensor(y),
         [_graph(W) for W in weights],
         lam=lam,
@@ -82,11 +89,11 @@ def test_gap_bounds_the_error_and_the_worst_is_no_worse(seed, count, lam, rough,
     graphs = [_graph(W) for W in weights]
     y_hat = torch.tensor(y, dtype=dtype)
     y = y_hat.double().numpy()
-    exact, best = glif_worst_case(y_hat.double(), graphs, lam=lam, solver=_EXACT)
+    exact, best = worst_case(y_hat.double(), graphs, lam=lam, solver=_EXACT)
     # Solves that end early, and rounding to the precision of the outputs, are part of
     # the gap.
     solver = CoordinateDescent(epochs=5) if rough else _EXACT
-    value, found = glif_worst_case(y_hat, graphs, lam=lam, solver=solver)
+    value, found = worst_case(y_hat, graphs, lam=lam, solver=solver)
     assert value.dtype == dtype
     value = value.double()
     apart = float(torch.linalg.vector_norm(value - exact))
@@ -110,7 +117,7 @@ def test_average_is_beside_the_worst_case():
         torch.tensor(y), *_graph(sum(weights) / 3), lam=2.0, solver=_EXACT
     )
     laps = [oracles.laplacian(W, None) for W in weights]
-    _, found = glif_worst_case(
+    _, found = worst_case(
         torch.tensor(y), [_graph(W) for W in weights], lam=2.0, solver=_EXACT
     )
     expected = _energies(laps, value.numpy())
@@ -122,11 +129,11 @@ def test_average_is_beside_the_worst_case():
 def test_one_annotator_is_ordinary_smoothing_and_isolated_people_stay():
     y = torch.rand(4, dtype=torch.float64)
     edges = torch.tensor([[0, 1], [1, 0]])
-    value, found = glif_worst_case(y, [edges], lam=0.7, solver=_EXACT)
+    value, found = worst_case(y, [edges], lam=0.7, solver=_EXACT)
     torch.testing.assert_close(value, glif_smooth(y, edges, lam=0.7, solver=_EXACT))
     assert torch.equal(value[2:], y[2:])
     assert found.weight.tolist() == [1.0]
-    alike, none = glif_worst_case(torch.ones(4), [edges, edges.flip(0)])
+    alike, none = worst_case(torch.ones(4), [edges, edges.flip(0)])
     assert torch.equal(alike, torch.ones(4))
     assert none.gap < 1e-12
 
@@ -135,11 +142,11 @@ def test_link_and_forms_of_graphs():
     weights, _ = _annotators(5, 2)
     y = torch.rand(16, dtype=torch.float64)
     graphs = [_graph(W) for W in weights]
-    value, _ = glif_worst_case(y, graphs, link=Logit(), solver=_EXACT)
-    odds, _ = glif_worst_case(Logit().to_dual(y), graphs, solver=_EXACT)
+    value, _ = worst_case(y, graphs, link=Logit(), solver=_EXACT)
+    odds, _ = worst_case(Logit().to_dual(y), graphs, solver=_EXACT)
     torch.testing.assert_close(value, odds.sigmoid())
     laps = [LaplacianOperator(*graph, num_nodes=16) for graph in graphs]
-    again, _ = glif_worst_case(y, laps, link=Logit(), solver=_EXACT)
+    again, _ = worst_case(y, laps, link=Logit(), solver=_EXACT)
     torch.testing.assert_close(value, again)
 
 
@@ -147,7 +154,7 @@ def test_gradient_is_that_of_the_mixture():
     weights, y = _annotators(7, 2)
     y = torch.tensor(y, requires_grad=True)
     graphs = [_graph(W) for W in weights]
-    value, found = glif_worst_case(y, graphs, lam=1.0, solver=_EXACT)
+    value, found = worst_case(y, graphs, lam=1.0, solver=_EXACT)
     value.square().sum().backward()
     W = sum(float(b) * W for b, W in zip(found.weight, weights, strict=True))
     K = np.linalg.inv(oracles.system(W, 1.0, None))
@@ -159,10 +166,10 @@ def test_bad_input_is_refused():
     y = torch.zeros(3)
     edges = torch.tensor([[0, 1], [1, 0]])
     with pytest.raises(ValueError, match="'graphs' must have one graph at least"):
-        glif_worst_case(y, [])
+        worst_case(y, [])
     with pytest.raises(ValueError, match="'normalization' must be one of"):
-        glif_worst_case(y, [edges], normalization="nrw")
+        worst_case(y, [edges], normalization="nrw")
     with pytest.raises(ValueError, match="'lam' must be non-negative"):
-        glif_worst_case(y, [edges], lam=-1.0)
+        worst_case(y, [edges], lam=-1.0)
     with pytest.raises(ValueError, match="'y_hat' must be finite"):
-        glif_worst_case(y * torch.nan, [edges])
+        worst_case(y * torch.nan, [edges])
