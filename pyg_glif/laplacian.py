@@ -16,7 +16,7 @@ normalization  :math:`v_{ij}`                           :math:`a_i`
                (1/\tilde d_i + 1/\tilde d_j)/2`         \tilde w_{ij} / \tilde d_i`
 =============  =======================================  ==============================
 
-A node without neighbours has a zero row in each of them: it is returned unchanged.
+A node without neighbors has a zero row in each of them: it is returned unchanged.
 """
 
 import math
@@ -41,7 +41,7 @@ from pyg_glif._utils.validation import (
 )
 from pyg_glif.typing import Normalization
 
-#: Weight of everybody with themselves, as the authors have it (``W_ii = 1``).
+#: Weight of every node with itself, as the authors have it (``W_ii = 1``).
 SELF_WEIGHT = 1.0
 
 
@@ -79,8 +79,8 @@ class LaplacianOperator:
         tensor([-3.,  3.,  0.])
     """
 
-    #: Sums over all people; of several processes that share a graph, over theirs.
-    whole: Collectives = Collectives()
+    #: Reductions over all nodes, also over those that other processes hold.
+    collectives: Collectives = Collectives()
 
     def __init__(
         self,
@@ -199,7 +199,7 @@ class LaplacianOperator:
 
     @property
     def longest_row(self) -> int:
-        """The largest number of neighbours that a node has."""
+        """The largest number of neighbors that a node has."""
         return int(self.pattern.rowptr.diff().max()) if self.num_nodes else 0
 
     @property
@@ -209,13 +209,13 @@ class LaplacianOperator:
         The entry :math:`\lambda v_{ij}` that a solver works with, scale included, is
         the exact one up to a factor of at most :math:`(1 + 2^{-53})^n`, or one over it.
         """
-        given = self._repeats + 2  # repeated edges added, the mean of both directions
+        weight = self._repeats + 2  # repeated edges added, the mean of both directions
         if self.normalization is None:
-            return given
+            return weight
         longest = self.longest_row
-        deg = given + longest
+        deg = weight + longest
         scale = deg + self._mean_roundings
-        half = given + deg + 12  # the weight, and a root of the degree at both ends
+        half = weight + deg + 12  # the weight, and a root of the degree at both ends
         if self.normalization == "density":
             return half + scale
         return half + 2 * (half + longest + 4) + scale
@@ -287,8 +287,8 @@ class LaplacianOperator:
     def to_dense(self) -> Tensor:  # [N, N] float64
         """The Laplacian as a dense matrix, differentiable."""
         dense = torch.diag(self.diagonal)
-        at = (self.pattern.row, self.pattern.col)
-        return dense.index_put(at, -self.off_diagonal)
+        ends = (self.pattern.row, self.pattern.col)
+        return dense.index_put(ends, -self.off_diagonal)
 
     def quadratic(self, f: Tensor) -> Tensor:  # [N] -> 0-d, [N, C] -> [C]
         r"""Energy :math:`f^\top \mathbf{L} f` of each column, by differences.
@@ -313,7 +313,7 @@ class LaplacianOperator:
             self.deg,
             normalization,
             row_sum=self.pattern.row_sum,
-            ends=lambda node: (node[row], self.whole.seen(node)[col]),
+            ends=lambda node: (node[row], self.collectives.with_halo(node)[col]),
         )
 
 
@@ -322,8 +322,8 @@ def _checked_batch(batch: Tensor, pattern: Pattern) -> Tensor:
     batch = check_batch(batch, pattern.num_nodes).to(pattern.row.device)
     crosses = batch[pattern.row] != batch[pattern.col]
     if bool(crosses.any()):
-        at = int(crosses.nonzero()[0])
-        edge = (int(pattern.row[at]), int(pattern.col[at]))
+        first = int(crosses.nonzero()[0])
+        edge = (int(pattern.row[first]), int(pattern.col[first]))
         msg = "'batch' must put both ends of every edge into one graph"
         raise ValueError(f"{msg} (got edge {edge} between two)")
     return batch

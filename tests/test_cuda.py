@@ -347,7 +347,7 @@ CASES: dict[str, Callable[[People], Any]] = {
         baselines.lipschitz_projection(p.x, p.score, 0.3).value
     ),
     "lipschitz_violations": lambda p: (
-        metrics.lipschitz_violations(p.x, p.score, 0.3).by_person
+        metrics.lipschitz_violations(p.x, p.score, 0.3).by_sample
     ),
     "local_weights": lambda p: graph.SimilarityGraph.nearest(p.x, 3).weights(),
     "local_lipschitz": lambda p: (
@@ -389,11 +389,11 @@ NO_CALL = {
     "Contribution", "Difference", "Fit", "FitSummary", "GroupTreatment", "Interval",
     "NeighborIndex", "NeighborPairs",
     "Lists", "Verdict",
-    "Jacobi", "Link", "LipschitzRatios", "LogisticFit", "Measure", "MetricFit", "Pair",
+    "Link", "LipschitzRatios", "LogisticFit", "Measure", "MetricFit", "Pair",
     "PathPoint", "Person", "Projection", "Solution", "SolveStatus", "Solver",
     "SubspaceFit", "System", "TransformInfo", "TunePoint", "TuneResult", "Violations",
-    "Certificate", "Disagreement", "NearbyBound", "Noise", "NoiseRoot", "Sensitivity",
-    "Uncertainty", "noise_root", "own_shares", "smooth_worst_case",
+    "AnnotatorEnergies", "Certificate", "NearbyBound", "Noise", "NoiseRoot",
+    "Sensitivity", "Uncertainty", "noise_root", "own_shares", "smooth_worst_case",
     "WorstCase", "free_directions", "smooth", "smooth_outputs",
     "solve_parts",
     "Guarantee", "RiskControl", "RiskTest",

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from pyg_glif.datasets._files import Transform
-from pyg_glif.datasets._tabular import Frame, PeopleDataset, read_people
+from pyg_glif.datasets._tabular import Frame, TabularDataset, read_checked_table
 
 FILE = "german.csv.gz"
 #: What the codes of the source mean, by its documentation.
@@ -78,7 +78,7 @@ CODES = {
 }
 
 
-class German(PeopleDataset):
+class German(TabularDataset):
     r"""Borrowers of a German bank, and who repaid.
 
     *Statlog German credit* (`Hofmann, 1994
@@ -174,7 +174,7 @@ class German(PeopleDataset):
         """The table, in words."""
         words = {name: tuple(codes) for name, codes in CODES.items()}
         words[self.outcome] = ("1", "2")
-        table = read_people(self.find(FILE), self.numbers, words)
+        table = read_checked_table(self.find(FILE), self.numbers, words)
         for name, codes in CODES.items():
             table[name] = table[name].map(codes).astype("category")
         table[self.outcome] = (table[self.outcome] == "1").astype("int64")

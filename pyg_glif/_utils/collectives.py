@@ -1,4 +1,4 @@
-"""Sums over all people, for code that may hold only some of them."""
+"""Sums over all nodes, for code that may hold only some of them."""
 
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar, overload
@@ -10,9 +10,9 @@ _T = TypeVar("_T")
 
 
 class Collectives:
-    """Everybody is here: what a process holds is all there is.
+    """Reductions over all nodes; here one process holds all of them.
 
-    Where people are spread over processes that run the same code, a subclass asks the
+    Where nodes are spread over processes that run the same code, a subclass asks the
     others. All of them must then call the same methods in the same order.
     """
 
@@ -24,21 +24,17 @@ class Collectives:
         """Largest of what every process holds, entry by entry."""
         return x
 
-    def seen(self, x: Tensor) -> Tensor:  # [N, ...] -> [N + H, ...]
-        """Rows of the people here, then those of others whom they have edges to."""
-        return x
-
     def norm(self, x: Tensor) -> Tensor:  # [N, C] -> [C]
-        """Norm of each column over all people."""
+        """Norm of each column over all nodes."""
         out: Tensor = torch.linalg.vector_norm(x, dim=0)
         return out
 
-    def folded(self, x: Tensor) -> Tensor:  # [N, C] -> [M, C]
-        """Columns with the same norms as those of all people."""
+    def with_halo(self, x: Tensor) -> Tensor:  # [N, ...] -> [N + H, ...]
+        """Rows of the nodes here, then those of their neighbors elsewhere."""
         return x
 
-    def reached(self, num_iter: int, iterate: Callable[[], Tensor]) -> None:
-        """Hears how far a solver is, and may ask for the point it has reached."""
+    def report(self, num_iter: int, iterate: Callable[[], Tensor]) -> None:
+        """Takes note of an iteration, and of how to get the point it has reached."""
 
 
 class once(Generic[_T]):  # noqa: N801  (used as a decorator)
@@ -63,6 +59,6 @@ class once(Generic[_T]):  # noqa: N801  (used as a decorator)
     def __get__(self, instance: object | None, owner: type) -> "once[_T] | _T":
         if instance is None:
             return self
-        found = self._function(instance)
-        instance.__dict__[self._name] = found
-        return found
+        value = self._function(instance)
+        instance.__dict__[self._name] = value
+        return value

@@ -32,7 +32,7 @@ from pyg_glif.audit.measures import (
 )
 from pyg_glif.audit.pair_stats import (
     Attribute,
-    Disagreement,
+    DisagreementRule,
     PairTreatment,
     SampleTreatment,
     group_rates,
@@ -200,7 +200,7 @@ def audit(
     pairs = PairTreatment(graph, y, error)
     y = settled(y, error, threshold)
     samples = SampleTreatment(lap, y, error)
-    disagreement = Disagreement.of(y, threshold, difference)
+    disagreement = DisagreementRule.of(y, threshold, difference)
     decision, num_neighbors = disagreement.decision, samples.num_neighbors
     draw = Draws(bootstrap)
     measures = [*edge_measures(lap, outputs, graph)]

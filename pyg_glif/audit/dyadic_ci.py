@@ -25,16 +25,16 @@ from torch import Tensor
 from pyg_glif.audit.audit_report import Estimate
 
 
-class Pairs(NamedTuple):
+class NeighborDyads(NamedTuple):
     """Pairs of neighbors, each once, the smaller row first."""
 
     first: Tensor  # [P]
     second: Tensor  # [P]
     dist: Tensor  # [P]
 
-    def only(self, which: Tensor | slice) -> "Pairs":
+    def only(self, which: Tensor | slice) -> "NeighborDyads":
         """Some of the pairs."""
-        return Pairs(*(part[which] for part in self))
+        return NeighborDyads(*(part[which] for part in self))
 
     def sums(self, value: Tensor, num_samples: int) -> Tensor:  # [P] -> [N]
         """Sums of a value over the pairs of each sample."""
@@ -44,7 +44,7 @@ class Pairs(NamedTuple):
 
 
 def share_of(
-    disagrees: Tensor, pairs: Pairs, num_samples: int, level: float
+    disagrees: Tensor, pairs: NeighborDyads, num_samples: int, level: float
 ) -> Estimate:
     """Share of disagreeing pairs, with its interval."""
     size = disagrees.numel()

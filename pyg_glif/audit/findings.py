@@ -11,7 +11,7 @@ from pyg_glif.audit.audit_report import Estimate, Measure, Verdict
 from pyg_glif.audit.dyadic_ci import share_of, wilson
 from pyg_glif.audit.pair_stats import (
     Attribute,
-    Disagreement,
+    DisagreementRule,
     GroupRate,
     PairTreatment,
 )
@@ -20,7 +20,7 @@ from pyg_glif.reporting import counted, number, percent
 
 def pair_verdicts(
     pairs: PairTreatment,
-    disagreement: Disagreement,
+    disagreement: DisagreementRule,
     attributes: Mapping[str, Attribute],
     num_samples: int,
     level: float,

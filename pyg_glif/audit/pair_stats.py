@@ -26,7 +26,7 @@ from pyg_glif.audit.audit_report import (
     ListedSample,
     Output,
 )
-from pyg_glif.audit.dyadic_ci import Pairs, wilson
+from pyg_glif.audit.dyadic_ci import NeighborDyads, wilson
 from pyg_glif.graph import SimilarityGraph
 from pyg_glif.laplacian import LaplacianOperator
 
@@ -62,7 +62,7 @@ class Attribute:
 
 
 @dataclass(frozen=True, eq=False)
-class Disagreement:
+class DisagreementRule:
     """Rule by which the outputs of two neighbors disagree."""
 
     decision: Tensor | None  # [T, N]
@@ -71,7 +71,7 @@ class Disagreement:
     @classmethod
     def of(
         cls, y: Tensor, threshold: float | None, difference: float | None
-    ) -> "Disagreement":
+    ) -> "DisagreementRule":
         """By decisions, or by a difference if it is given or if there are none."""
         decision = None
         if y.size(2) > 1 or threshold is not None:
@@ -101,7 +101,7 @@ class PairTreatment:
         row, col = graph.edge_index.to(y.device)
         once = row < col
         dist = graph.sq_dist.to(y.device)[once].double().sqrt()
-        self.y, self.pairs = y, Pairs(row[once], col[once], dist)
+        self.y, self.pairs = y, NeighborDyads(row[once], col[once], dist)
         first, second = self.pairs.first, self.pairs.second
         # By column: gathered rows of many outputs would not fit.
         square = y.new_zeros(len(y), dist.numel())

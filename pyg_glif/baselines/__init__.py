@@ -1,4 +1,4 @@
-"""What GLIF is compared with: other ways to treat similar people alike."""
+"""Baselines: other methods for individual fairness."""
 
 import lazy_loader
 

@@ -66,7 +66,7 @@ class WorkingSet:
         self.ends: Index = np.empty((2, 0), np.int64)  # [2, M], nodes
         self.radius: Array = np.empty(0)  # [M]
         self.u: Array = np.empty((0, y.shape[1]))  # [M, C]
-        # Squared rounding errors of all entries of y: nothing below can be told.
+        # Squared rounding errors of all entries of y: nothing smaller is significant.
         self._floor = y.size * float(np.abs(y).max() * 1e-14) ** 2
 
     def objective(self, f: Array) -> float:
@@ -133,7 +133,9 @@ class WorkingSet:
             if error <= max(precision * self.objective(self.f), self._floor):
                 break
             after = self._line_search(state, self._newton_step(state))
-            if after is None:  # rounding: no better point can be told from this one
+            if (
+                after is None
+            ):  # rounding: no better point can be distinguished from this one
                 break
             state = after
         return state

@@ -1,6 +1,6 @@
-"""Which outputs are too far apart, and which people coincide?
+"""Pairs of outputs that are too far apart, and groups of duplicates.
 
-Both are looked for among all pairs, in tiles, and decided in float64.
+Both are searched among all pairs, in tiles, and decided in float64.
 """
 
 from typing import NamedTuple
@@ -12,14 +12,14 @@ from torch import Tensor
 
 from pyg_glif.graph.pairwise import EmbeddedDistances, PairDistances, slices
 
-_PER_ROW = 4  # pairs of one person that a scan reports
+_PER_ROW = 4  # pairs of one row that a scan reports
 _TINY = torch.finfo(torch.float64).tiny
 
 
 class Violated(NamedTuple):
     """Pairs that break their constraint, and what they say about all pairs."""
 
-    pairs: NDArray[np.int64]  # [2, K], first < second; the worst few of each person
+    pairs: NDArray[np.int64]  # [2, K], first < second; the worst few of each row
     radius: NDArray[np.float64]  # [K], L d_ij
     excess: float  # max ||f_i - f_j|| - L d_ij over the pairs that were decided
     shrink: float  # min L d_ij / ||f_i - f_j||, at most 1
@@ -72,7 +72,7 @@ class Scan:
                 forgiven_radius = pairs.radius + forgiven
                 forgiving = min(forgiving, float((forgiven_radius / away).min()))
                 found.append(_worst(pairs, 4 * size))
-        return Violated(*_worst_of_people(found), excess, shrink, forgiving, complete)
+        return Violated(*_worst_of_rows(found), excess, shrink, forgiving, complete)
 
     def _decide(
         self, gaps: EmbeddedDistances, rows: slice, cols: slice, everything: bool
@@ -116,19 +116,19 @@ def _worst(pairs: _Pairs, limit: int) -> _Pairs:
     return pairs.take(index)
 
 
-def _worst_of_people(
+def _worst_of_rows(
     found: list[_Pairs],
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Pairs and radii of the pairs that are among the worst of either person."""
+    """Pairs and radii of the pairs that are among the worst of either row."""
     if not found:
         return np.empty((2, 0), np.int64), np.empty(0)
     i, j, radius, apart = (
         torch.cat(parts).cpu().numpy() for parts in zip(*found, strict=True)
     )
     keep = np.zeros(len(i), bool)
-    for person in (i, j):
-        order = np.lexsort((radius - apart, person))
-        ranked = person[order]
+    for end in (i, j):
+        order = np.lexsort((radius - apart, end))
+        ranked = end[order]
         first = np.searchsorted(ranked, ranked)
         keep[order[np.arange(len(order)) - first < _PER_ROW]] = True
     return np.stack([i[keep], j[keep]]), radius[keep]
@@ -137,7 +137,7 @@ def _worst_of_people(
 def coinciding_groups(
     dists: PairDistances, num_rows: int, tile_size: int
 ) -> NDArray[np.int64]:  # [N], from 0 without gaps
-    """Labels of people, equal where a chain of zero distances links them."""
+    """Labels of rows, equal where a chain of zero distances links them."""
     if isinstance(dists, EmbeddedDistances):
         label: Tensor = torch.unique(dists.z, dim=0, return_inverse=True)[1]
         return label.cpu().numpy()

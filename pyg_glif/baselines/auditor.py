@@ -1,4 +1,4 @@
-"""Finds, for every person, a comparable input that the model treats differently."""
+"""Search for comparable inputs that a model treats differently."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,13 +23,13 @@ from pyg_glif.distances import FairDistance
 
 
 class WorstCase(NamedTuple):
-    """What an :class:`Auditor` found, row by row.
+    """Result of an :class:`Auditor`, row by row.
 
     Attributes:
         x: The worst inputs found, ``[N, F]``.
-        gain: How much worse than at the people's own features, ``[N]``, in the unit
+        gain: How much worse than at the original features, ``[N]``, in the unit
             of what was maximised.
-        sq_dist: Squared fair distance from the people's own features, ``[N]``.
+        sq_dist: Squared fair distance from the original features, ``[N]``.
     """
 
     x: Tensor
@@ -39,7 +39,7 @@ class WorstCase(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Auditor:
-    r"""Searches near each person for the input that a model treats worst.
+    r"""Searches near each sample for the input that a model treats worst.
 
     .. math::
         \mathbf{x}^{\prime} \approx \arg\max_{\mathbf{x}^{\prime}} \;
@@ -47,14 +47,14 @@ class Auditor:
         d(\mathbf{x}, \mathbf{x}^{\prime})^2
 
     where :math:`g` is what should not grow, :math:`d` a fair distance and
-    :math:`\lambda` the price of moving away from the person, SenSeI's dual
+    :math:`\lambda` the price of moving away from the sample, SenSeI's dual
     variable (not the smoothing strength ``lam`` of GLIF). First come steps along
     the directions in which the distance does not change, which are free; then
     steps in all directions, which are charged. Both are steps of Adam, which start
     with a random shift of at most one learning rate per coordinate, because the
-    change of an output has no gradient at the person.
+    change of an output has no gradient at the sample.
 
-    The best point seen is kept for each row, the person's own features included, so
+    The best point seen is kept for each row, the original features included, so
     an audit never finds less than zero. Rows do not influence each other if
     :math:`g` treats them apart.
 
@@ -66,7 +66,7 @@ class Auditor:
 
     Free directions have no price, and the worst case along them may be infinitely far
     away: there, number of steps and learning rate are what bounds the search, to
-    about their product in each direction. Choose it like the spread of the people's
+    about their product in each direction. Choose it like the spread of the samples'
     features in the sensitive subspace.
 
     Example:
@@ -105,7 +105,7 @@ class Auditor:
             gain (callable): Maps inputs :math:`(N, F)` to values :math:`(N)`,
                 differentiably; row :math:`i` of its input is the candidate for row
                 :math:`i` of ``x``.
-            x (torch.Tensor): Features of the people.
+            x (torch.Tensor): Features of the samples.
             distance (FairDistance): Which inputs are comparable. It needs an embedding.
             dual (float or torch.Tensor): Price :math:`\lambda \ge 0` of squared fair
                 distance.

@@ -78,7 +78,7 @@ def lipschitz_projection(
     tile_size: int = 256,
     progress: bool | None = None,
 ) -> Projection:
-    r"""The nearest outputs that treat similar people similarly, for all pairs.
+    r"""Nearest outputs with a Lipschitz condition on all pairs.
 
     .. math::
         \min_{\mathbf{F}} \sum_i \| \mathbf{f}_i - \hat{\mathbf{y}}_i \|_2^2
@@ -88,17 +88,17 @@ def lipschitz_projection(
 
     the global individual fairness that the
     `paper <https://arxiv.org/abs/2110.13796>`_ compares with (eq. 2.3,
-    "IF-constraints"). Hardly more constraints than people are active at the solution.
+    "IF-constraints"). Hardly more constraints than samples are active at the solution.
     So the problem is solved for a working set, all pairs are searched in tiles for
     those that it breaks, the worst ones join the set, idle ones leave it, and so on
     until a feasible point and a lower bound meet. Memory grows with the number of
-    people, not of pairs.
+    samples, not of pairs.
 
     Args:
         x (torch.Tensor): Features, float32 or float64.
         y_hat (torch.Tensor): Outputs, float32 or float64.
         lipschitz (float): The constant :math:`L \ge 0`, outputs per distance. Zero
-            gives everybody the mean, infinity changes nothing.
+            gives all samples the mean, infinity changes nothing.
         distance (FairDistance, optional): Fair distance. It need not obey the
             triangle inequality. (default: Euclidean)
         rtol (float, optional): Relative duality gap to reach: the objective is at
@@ -115,11 +115,11 @@ def lipschitz_projection(
         - **input:** features :math:`(N, F)`, outputs :math:`(N)` or :math:`(N, C)`
         - **output:** :class:`Projection`
 
-    Constants are always feasible, so there is a solution, and only one. People at
+    Constants are always feasible, so there is a solution, and only one. Samples at
     distance zero get the same output. The mean output stays. All work is done in
     float64; no gradient reaches the inputs. The outputs returned are shrunk towards
     their mean by the tiny factor that makes every pair feasible, up to rounding to
-    the dtype of ``y_hat``. Only where some people are so close to each other that this
+    the dtype of ``y_hat``. Only where some samples are so close to each other that this
     would cost more than ``rtol``, pairs may exceed their limit, by at most
     ``max(1e-3 * rtol, 1e-10)`` times the largest :math:`|\hat{y} - \text{mean}|`;
     ``max_violation`` says by how much.
@@ -137,7 +137,7 @@ def lipschitz_projection(
         >>> round(fair.max_violation, 6), round(fair.duality_gap, 6)
         (0.0, 0.0)
     """
-    given, x = y_hat, check_features("x", x).detach()
+    original, x = y_hat, check_features("x", x).detach()
     y_hat = check_outputs("y_hat", y_hat).detach()
     check_same_rows("y_hat", y_hat, "x", x)
     lipschitz = check_scalar("lipschitz", lipschitz, minimum=0.0, allow_inf=True)
@@ -146,13 +146,13 @@ def lipschitz_projection(
     check_count("tile_size", tile_size)
     dists = pair_distances(x, distance)
     if math.isinf(lipschitz):
-        return _unchanged(y_hat, like(given, y_hat.clone()))
+        return _unchanged(y_hat, like(original, y_hat.clone()))
     problem = ConstraintGeneration(dists, y_hat, lipschitz, tile_size)
     num_iter = problem.solve(rtol, max_iter, progress)
     nodes, value = problem.rounded()
     pairs, multipliers = problem.active()
     return Projection(
-        like(given, value),
+        like(original, value),
         problem.max_violation(value),
         problem.gap(nodes),
         pairs.size(1),

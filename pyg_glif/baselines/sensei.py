@@ -75,7 +75,7 @@ class RobustTerm(nn.Module):
         model: Callable[[Tensor], Tensor],
         generator: torch.Generator | None,
     ) -> WorstCase:
-        """Audits ``model`` in evaluation mode, its gradients left alone."""
+        """Audits ``model`` in evaluation mode, without a change of its gradients."""
         with frozen(model, self.distance), evaluating(model):
             return self.auditor.search(
                 gain,
@@ -120,7 +120,7 @@ class SenSeIRegularizer(RobustTerm):
         - \lambda \, d(\mathbf{x}_b, \mathbf{x}^{\prime})^2 ,
 
     whose gradient is that of SenSeI's transport-based regulariser: the largest mean
-    change of output if people may be moved by a mean squared fair distance of
+    change of output if samples may be moved by a mean squared fair distance of
     :math:`\epsilon`. It is added to an ordinary loss. An
     :class:`~pyg_glif.baselines.Auditor` finds :math:`\mathbf{x}^{\prime}`. The price
     :math:`\lambda` of squared fair distance is the buffer ``dual``; after each audit
@@ -155,7 +155,7 @@ class SenSeIRegularizer(RobustTerm):
 
     Outputs are compared as the model returns them; for a classifier let it return
     logits. They are compared in evaluation mode, so that dropout does not pass for
-    unfairness, and running statistics are left alone. Gradients reach the model's
+    unfairness, and running statistics do not change. Gradients reach the model's
     parameters, through both outputs, and nothing else.
 
     Example:
@@ -194,7 +194,7 @@ class SenSeIRegularizer(RobustTerm):
             model (callable): A module, or any differentiable function of rows. A
                 module is audited in evaluation mode; parameters, their gradients and
                 modes are left as they were.
-            x (torch.Tensor): Features of the people.
+            x (torch.Tensor): Features of the samples.
             generator (torch.Generator, optional): Source of the first, random shifts.
                 (default: one seeded with zero)
 

@@ -84,7 +84,7 @@ class SenSRLoss(RobustTerm):
             model (callable): A module, or any differentiable function of rows. A
                 module is audited in evaluation mode; parameters, their gradients and
                 modes are left as they were.
-            x (torch.Tensor): Features of the people.
+            x (torch.Tensor): Features of the samples.
             y (torch.Tensor): Their labels.
             generator (torch.Generator, optional): Source of the first, random shifts.
                 (default: one seeded with zero)

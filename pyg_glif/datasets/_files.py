@@ -50,8 +50,8 @@ class LocalDataset(InMemoryDataset):  # type: ignore[misc]
         with warnings.catch_warnings():
             if force_reload:
                 # PyG before 2.7 advises to reload even those who do.
-                told = "The `pre_transform` argument differs"
-                warnings.filterwarnings("ignore", told)
+                message = "The `pre_transform` argument differs"
+                warnings.filterwarnings("ignore", message)
             super().__init__(
                 None if self._root is None else str(self._root),
                 transform,

@@ -1,4 +1,4 @@
-"""People who do not exist, with the columns of the census."""
+"""Synthetic table with the columns of the census."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -37,18 +37,18 @@ _FREQUENT = {
 _PENALTY = 0.9
 
 
-def invent_people(
-    num_people: int, generator: torch.Generator
+def synthetic_census(
+    num_rows: int, generator: torch.Generator
 ) -> Any:  # a frame of pandas
-    """A census of people who do not exist; ``?`` marks what is unknown of them.
+    """A random table with the columns of the census; ``?`` marks unknown values.
 
     Ages, schooling, families, work and gains are drawn one after the other; ``income``
-    (1 or 0) from a logistic model of all of them, which does women wrong.
+    (1 or 0) from a logistic model of all of them, which is biased against women.
     """
     import pandas as pd
 
     def uniform() -> Tensor:
-        return torch.rand(num_people, generator=generator, dtype=torch.float64)
+        return torch.rand(num_rows, generator=generator, dtype=torch.float64)
 
     def pick(shares: Sequence[float]) -> Tensor:  # -> [N] positions
         bounds = torch.tensor(shares, dtype=torch.float64).cumsum(0)
@@ -92,7 +92,7 @@ def invent_people(
             return "Wife" if she else "Husband"
         return "Own-child" if child else "Unmarried" if apart else "Not-in-family"
 
-    people = zip(
+    families = zip(
         *(t.tolist() for t in (woman, married, divorced, at_home)), strict=True
     )
     status = torch.where(married, 0, torch.where(divorced, 1, 2))
@@ -109,7 +109,7 @@ def invent_people(
             "education": [_SCHOOLING[i][0] for i in schooling.tolist()],
             "marital_status": [statuses[i] for i in status.tolist()],
             "occupation": [_OCCUPATIONS[i] for i in work.tolist()],
-            "relationship": [family(*person) for person in people],
+            "relationship": [family(*row) for row in families],
             "race": words(_FREQUENT["race"]),
             "sex": ["Female" if she else "Male" for she in woman.tolist()],
             "native_country": words(_FREQUENT["native_country"]),

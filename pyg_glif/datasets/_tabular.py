@@ -1,4 +1,4 @@
-"""Tables of people with a yes-or-no outcome: frames, and the same as tensors."""
+"""Tables with a binary outcome, as frames and as tensors."""
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
@@ -17,8 +17,8 @@ Frame = Any
 Series = Any
 
 
-class PeopleDataset(BuiltDataset):
-    """People in rows: a frame of columns as they are, and their tensors.
+class TabularDataset(BuiltDataset):
+    """Base of tables: a frame of the columns as they are, and tensors of it.
 
     A subclass says which columns its table has, and :meth:`_read` gives it as a frame
     of them, of the outcome (1 or 0) and of whatever else describes a row.
@@ -73,7 +73,7 @@ class PeopleDataset(BuiltDataset):
     @staticmethod
     @abstractmethod
     def twins(frame: Frame) -> list[Frame]:
-        """The same people, all else equal, as somebody of another group."""
+        """The same rows with another group, all else equal."""
 
     @abstractmethod
     def _read(self) -> Frame:
@@ -84,10 +84,10 @@ class PeopleDataset(BuiltDataset):
         """Groups and splits, a tensor each."""
 
 
-def read_people(
+def read_checked_table(
     path: Path, numbers: Sequence[str], words: Mapping[str, Sequence[str] | None]
 ) -> Frame:
-    """A compressed CSV file of people, checked column by column.
+    """A compressed CSV file, checked column by column.
 
     Args:
         path (pathlib.Path): The file.

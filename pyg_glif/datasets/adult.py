@@ -1,4 +1,4 @@
-"""Who earns more than 50,000 dollars a year: the census of 1994."""
+"""The Adult data set: the census of 1994."""
 
 import os
 
@@ -7,8 +7,8 @@ from torch import Tensor
 
 from pyg_glif._utils.validation import check_choice
 from pyg_glif.datasets._files import Transform
-from pyg_glif.datasets._synthetic import invent_people
-from pyg_glif.datasets._tabular import Frame, PeopleDataset, Series, read_people
+from pyg_glif.datasets._synthetic import synthetic_census
+from pyg_glif.datasets._tabular import Frame, Series, TabularDataset, read_checked_table
 
 FILE, UNKNOWN = "adult.csv.gz", "?"
 SPLITS = ("train", "test")
@@ -16,8 +16,8 @@ INCOMES = ("<=50K", ">50K")
 _SWAPS = {"sex": ("Female", "Male"), "relationship": ("Wife", "Husband")}
 
 
-class Adult(PeopleDataset):
-    r"""People of the census of 1994, and who earns more than 50,000 dollars a year.
+class Adult(TabularDataset):
+    r"""The census of 1994 and incomes above 50,000 dollars a year.
 
     The table that most papers on fairness with tables use
     (`Kohavi, 1996 <https://archive.ics.uci.edu/dataset/2/adult>`_). It is **not** part
@@ -39,10 +39,10 @@ class Adult(PeopleDataset):
             does not notice that files of the source have changed.
             (default: :obj:`False`)
 
-    For people with tables: ``frame`` holds the 14 features (text as pandas'
+    For tables, ``frame`` holds the 14 features (text as pandas'
     ``category``, unknown entries as gaps), ``target`` is 1 for an income above 50,000
     dollars, ``split`` says ``"train"`` or ``"test"``. All three have one row per
-    person, are read from the source, and are copies. ``twins`` gives rows of the frame
+    sample, are read from the source, and are copies. ``twins`` gives rows of the frame
     the other sex.
 
     For PyG the only element is a :class:`~torch_geometric.data.Data`:
@@ -59,7 +59,7 @@ class Adult(PeopleDataset):
         :header-rows: 1
 
         * - variant
-          - people, train / test
+          - rows, train / test
           - columns of ``x``
           - above 50,000 dollars
           - rows with a gap
@@ -76,10 +76,10 @@ class Adult(PeopleDataset):
 
     - ``fnlwgt`` is how many people of the population a row stands for: a weight, not a
       feature. Models of the experiments do without it.
-    - ``relationship`` says the sex of married people (*Husband*, *Wife*): whoever
-      compares people regardless of sex should take these two as one.
+    - ``relationship`` gives away the sex of the married (*Husband*, *Wife*): a
+      distance that ignores sex should take these two as one.
     - ``"invented"`` has the same columns, made by a short random program, always the
-      same: nobody in it exists, and no number in it says anything about the world.
+      same: no row is real, and no number in it says anything about the world.
       Women's chances are lowered on purpose, all else equal, so that there is
       something to find.
 
@@ -143,7 +143,7 @@ class Adult(PeopleDataset):
 
     @property
     def split(self) -> Series:
-        """A copy of the source's split, ``"train"`` or ``"test"`` per person."""
+        """A copy of the source's split, ``"train"`` or ``"test"`` per row."""
         return self._table["split"].copy()
 
     @property
@@ -158,7 +158,7 @@ class Adult(PeopleDataset):
 
     @staticmethod
     def twins(frame: Frame) -> list[Frame]:
-        """The same people with the other sex: one frame, husbands being wives in it.
+        """The same rows with the other sex: one frame, in which husbands are wives.
 
         Args:
             frame (pandas.DataFrame): Some rows of ``frame``.
@@ -172,14 +172,14 @@ class Adult(PeopleDataset):
         return [twin]
 
     def _read(self) -> Frame:
-        """The census, or its likeness."""
+        """The census, or the synthetic table."""
         if self.variant == "invented":
-            table = invent_people(9_000, torch.Generator().manual_seed(0))
+            table = synthetic_census(9_000, torch.Generator().manual_seed(0))
             table["split"] = ["train"] * 6_000 + ["test"] * 3_000
         else:
             words = dict.fromkeys(self.categories, None)
             words |= {self.outcome: INCOMES, "split": SPLITS}
-            table = read_people(self.find(FILE), self.numbers, words)
+            table = read_checked_table(self.find(FILE), self.numbers, words)
             table[self.outcome] = (table[self.outcome] == INCOMES[1]).astype("int64")
         for name in self.categories:
             known = table[name].where(table[name] != UNKNOWN)

@@ -13,7 +13,7 @@ from torch import Tensor
 from pyg_glif._utils.runtime import without_autocast
 from pyg_glif._utils.validation import check_count, check_scalar
 from pyg_glif.distances import FairDistance
-from pyg_glif.distributed._inputs import Paths, Table
+from pyg_glif.distributed._inputs import Paths, RowFiles
 from pyg_glif.distributed.engine import InProcess
 from pyg_glif.distributed.sharded_dataset import ShardedDataset, radius_for_degree
 from pyg_glif.graph.blocks import (
@@ -87,14 +87,14 @@ class Plan:
             ("neighbors each", f"{self.degree:.3g}"),
             ("pairs after pruning", f"{min(self.left.values()):.2%} in the sample"),
             ("search grows as", f"n^{self.exponent:.2f}"),
-            ("build", f"{_duration(self.build_hours)} {over}"),
+            ("build", f"{self.build_hours:.3g} h {over}"),
             (
                 "search",
-                f"{_duration(self.search_hours)}: {self.measured:.3g} s of one core "
+                f"{self.search_hours:.3g} h: {self.measured:.3g} s of one core "
                 f"for {largest:,} samples, times ({self.num_samples:,} / {largest:,})"
                 f"^{self.exponent:.2f}, {over}",
             ),
-            ("solve", f"{_duration(self.solve_hours)} of {_ITERATIONS} iterations"),
+            ("solve", f"{self.solve_hours:.3g} h of {_ITERATIONS} iterations"),
             ("memory per worker", f"{self.memory / gib:.2g} GiB"),
             ("network per iteration", f"{self.network / gib:.2g} GiB per worker"),
             ("disk", f"{self.disk / gib:.3g} GiB: rows twice, 16 bytes per edge"),
@@ -118,10 +118,9 @@ def plan(
 ) -> Plan:
     """Plans a run from a sample of its own rows.
 
-    Counts the pairs that pruning leaves in samples of growing size, at the radius of
-    the planned run, extrapolates the trend of the largest ones, and times some of the
-    search on one core. How much pruning leaves depends on the data and the radius:
-    synthetic rows say little about real ones.
+    Counts the pairs that pruning leaves in samples of growing size, extrapolates the
+    trend of the largest ones, and times some of the search on one core. Pruning depends
+    on the data and the radius: synthetic rows say little about real ones.
 
     Args:
         rows (str or sequence of str): Parquet or ``.npy`` files, as for
@@ -147,7 +146,7 @@ def plan(
     check_count("workers", workers)
     check_count("cores", cores)
     number = int(check_scalar("num_samples", num_samples, minimum=1.0))
-    z = _sample(Table.open("rows", rows, features), as_distance(distance))
+    z = _sample(RowFiles.open("rows", rows, features), as_distance(distance))
     if len(z) < 64:
         msg = "'rows' must hold at least 64 rows to plan from"
         raise ValueError(f"{msg} (got {len(z)})")
@@ -187,7 +186,7 @@ def plan(
     )
 
 
-def _sample(table: Table, distance: FairDistance) -> Tensor:
+def _sample(table: RowFiles, distance: FairDistance) -> Tensor:
     """Coordinates of rows from all over the input, in random order."""
     most = min(_SIZES[-1], int(_SAMPLE_BYTES / (4 * max(1, table.width))))
     most = max(_SIZES[0], most)
@@ -244,15 +243,6 @@ def _time_build(z: Tensor) -> float:
             Path(folder) / "dataset",
             path,
             block_rows=max(256, len(z) // 4),
-            engine=InProcess(),
-            progress=False,
+            engine=InProcess(progress=False),
         )
         return (time.process_time() - start) / len(z)
-
-
-def _duration(hours: float) -> str:
-    """A duration in a suitable unit."""
-    for unit, length in (("days", 24.0), ("hours", 1.0), ("min", 1 / 60)):
-        if hours >= (2.0 if unit == "days" else 1.0) * length:
-            return f"{hours / length:.3g} {unit}"
-    return f"{hours * 3600.0:.3g} s"

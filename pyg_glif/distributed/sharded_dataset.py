@@ -15,8 +15,8 @@ from torch import Tensor
 from pyg_glif._utils import fingerprints as _fingerprints
 from pyg_glif._utils.validation import check_scalar
 from pyg_glif.distances import FairDistance
-from pyg_glif.distributed._build import KIND, Building
-from pyg_glif.distributed._inputs import Table, as_files
+from pyg_glif.distributed._build import KIND, Build
+from pyg_glif.distributed._inputs import RowFiles, as_files
 from pyg_glif.distributed._store import FORMAT, Located, Store, contents_of
 from pyg_glif.distributed.engine import Engine, as_engine
 from pyg_glif.graph.blocks import Block, Frame, PairSample, as_distance, sample_of
@@ -65,15 +65,13 @@ class ShardedDataset:
         block_rows: int | None = None,
         engine: Engine | str | None = None,
         address: str | None = None,
-        progress: bool | None = None,
     ) -> "ShardedDataset":
         r"""Puts rows into blocks in k-d order.
 
         Rows are read twice and written twice; memory holds a block for each worker.
-        What was built before from the same contents of files, distance and settings is
-        used again, also parts of it; with a distance of a class that is not registered
-        (:func:`pyg_glif.registry.register`), of which only the name is known, nothing
-        is.
+        Results of an earlier call with the same contents of files, distance and
+        settings are used again, also parts of them; not with a distance of a class
+        that is not registered (:func:`pyg_glif.registry.register`).
 
         Args:
             out (str or PathLike): The folder to write, or a URL that fsspec knows.
@@ -91,16 +89,13 @@ class ShardedDataset:
                 (default: Euclidean)
             block_rows (int, optional): Samples in a block, about.
                 (default: 48 MiB of coordinates)
-            engine (Engine or str, optional): Where the work is done: ``"process"``,
-                ``"ray"`` or an engine. (default: Ray if this process is connected to
-                it, else this process)
+            engine (Engine or str, optional): ``"process"``, ``"ray"`` or an engine.
+                (default: Ray if this process is connected to it, else this process)
             address (str, optional): Of a Ray cluster, for ``engine="ray"``.
-            progress (bool, optional): Whether to show progress bars.
-                (default: on a terminal)
         """
         runner, store = as_engine(engine, address), Store(out)
         rows = as_files("rows", rows, store, KIND)
-        table = Table.open("rows", rows, features, id, batch)
+        table = RowFiles.open("rows", rows, features, id, batch)
         distance = as_distance(distance)
         if not distance.is_embedding:
             msg = "'distance' must have an embedding to search blocks"
@@ -116,11 +111,11 @@ class ShardedDataset:
             "format": FORMAT,
         }
         key = _fingerprints.of_plain(settings)
-        found = store.finished(key, partial(_files_of, store))
-        if found is not None:
-            return cls(store, found)
-        build = Building(store, table, contents, distance, key, runner, progress)
-        return cls(store, build.run(block_rows))
+        manifest = store.finished(key, partial(_files_of, store))
+        if manifest is not None:
+            return cls(store, manifest)
+        build = Build(store, table, contents, distance, key)
+        return cls(store, build.run(runner, block_rows))
 
     def __repr__(self) -> str:
         return (
@@ -273,8 +268,8 @@ def _files_of(store: Store, manifest: dict[str, Any]) -> Iterator[Located]:
     for record in chain(own, files["distance"].values()):
         if record is not None:
             yield store, record
-    for one in manifest["ids"]:
-        yield store.child("ids"), one["file"]
+    for part in manifest["ids"]:
+        yield store.child("ids"), part["file"]
     for block in manifest["blocks"]:
         for record in block["files"].values():
             yield store.child("blocks"), record

@@ -10,16 +10,14 @@ from pyg_glif._utils.runtime import without_autocast
 from pyg_glif._utils.validation import check_count, check_scalar
 from pyg_glif.distances import FairDistance
 from pyg_glif.graph._decide import called_within, decide, exact_squares
-from pyg_glif.graph._index import TILE, NeighborIndex
-from pyg_glif.graph._knn_candidates import CandidatePool, loosened
+from pyg_glif.graph._index import TILE, SearchIndex
 from pyg_glif.graph._memory import sample_nearest
 from pyg_glif.graph._points import coordinates
-from pyg_glif.graph._search import plain_nearest, projected_nearest
 from pyg_glif.graph._strategy import choose_basis
-from pyg_glif.graph.knn import search_nearest, tie_slack
+from pyg_glif.graph.knn import nearest_pool, search_nearest, tie_slack
 
 
-class NeighborPairs(NamedTuple):
+class NearestPairs(NamedTuple):
     """Pairs of a query and a known sample, sorted by query, then known row."""
 
     row: Tensor  # [P], queries
@@ -28,7 +26,7 @@ class NeighborPairs(NamedTuple):
     scale: Tensor  # [P], float64, the larger distance to the k-th nearest of the two
 
 
-class KNNIndex(NeighborIndex):
+class KNNIndex(SearchIndex):
     r"""Exact k-nearest-neighbor queries of new samples against known ones.
 
     The rule is that of :func:`~pyg_glif.fair_knn_graph`, with the query beside the
@@ -97,7 +95,7 @@ class KNNIndex(NeighborIndex):
         return f"{type(self).__name__}(num_nodes={self._num_nodes}, k={self.k})"
 
     @without_autocast()
-    def query(self, x_new: Tensor, progress: bool | None = None) -> NeighborPairs:
+    def query(self, x_new: Tensor, progress: bool | None = None) -> NearestPairs:
         r"""Pairs of a query and a known sample of which one is near the other.
 
         Args:
@@ -117,12 +115,12 @@ class KNNIndex(NeighborIndex):
 
     def _query(
         self, x_new: Tensor, progress: bool | None
-    ) -> tuple[NeighborPairs, Tensor]:
+    ) -> tuple[NearestPairs, Tensor]:
         """Pairs, and the scales of the queries."""
         x_new = self._check_queries(x_new)
         if x_new.size(0) == 0:
             no_scale = self.scale[:0]
-            return NeighborPairs(*self._no_pairs(), no_scale), no_scale
+            return NearestPairs(*self._no_pairs(), no_scale), no_scale
         if self.distance.is_embedding:
             z = coordinates(self.distance, x_new, "x_new")
             row, col, sq_dist, own_scale = self._search(z, progress)
@@ -131,7 +129,7 @@ class KNNIndex(NeighborIndex):
         order = self._order(row, col)
         row, col = row[order], col[order]
         scale = torch.maximum(own_scale[row], self.scale[col])
-        return NeighborPairs(row, col, sq_dist[order], scale), own_scale
+        return NearestPairs(row, col, sq_dist[order], scale), own_scale
 
     @without_autocast()
     def reach(self, x_new: Tensor, progress: bool | None = None) -> Tensor:  # -> [M]
@@ -150,18 +148,9 @@ class KNNIndex(NeighborIndex):
         if others is None:  # too far away for the scale of the known samples
             (points, others), screen = points.together_with(z), None
         sq_scale = (self.scale * points.scale).square()
-        most = torch.finfo(torch.float32).max
-        limit = min(points.bound(self.tau) * (1.0 + 1e-6), most)
-        pool = CandidatePool(
-            self.k,
-            torch.full_like(others.sq_norm, limit),
-            lambda i, j: exact_squares(others, points, i, j),
-            loosened(sq_scale.float()).clamp_(max=limit),
+        pool = nearest_pool(
+            others, points, self.k, self.tau, screen, sq_scale, TILE, progress
         )
-        if screen is None:
-            plain_nearest(others, points, pool, TILE, progress)
-        else:
-            projected_nearest(others, screen, pool, progress)
         slack = tie_slack(points.num_features)
         nearest = pool.resolve(slack)
         i, j, sq, error = nearest[:4]

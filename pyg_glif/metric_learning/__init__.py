@@ -1,4 +1,4 @@
-"""Fair distances learned from what is known about people."""
+"""Fair distances learned from data."""
 
 from pyg_glif.metric_learning._base import SubspaceFit
 from pyg_glif.metric_learning.explore import EXPLORE, MetricFit

@@ -31,7 +31,7 @@ class SubspaceFit:
         rank (int): Number of sensitive directions.
         num_rows (int): Rows that were used.
         num_groups (int): Groups of at least two rows. One if there are no groups.
-        num_single (int): Rows alone in their group, which were left out.
+        num_single (int): Groups of one row, which were left out.
         mean (torch.Tensor, optional): What was subtracted from all rows.
 
     Example:

@@ -135,7 +135,7 @@ class EXPLORE:
         r"""Returns the distance that explains the judgements best.
 
         Args:
-            x1 (torch.Tensor or array): Features :math:`(P, F)` of one person of each
+            x1 (torch.Tensor or array): Features :math:`(P, F)` of one sample of each
                 pair.
             x2 (torch.Tensor or array): Features of the other.
             similar (torch.Tensor or array): Truth values, 0 and 1, or anything between,

@@ -1,4 +1,4 @@
-"""Directions in which comparable people differ."""
+"""Directions in which comparable samples differ."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,13 +26,13 @@ from pyg_glif.metric_learning._base import (
 
 @dataclass(frozen=True)
 class FACE:
-    r"""Ignores the main directions in which comparable people differ.
+    r"""Ignores the main directions in which comparable samples differ.
 
     Factor analysis of comparable embeddings (`Mukherjee et al., 2020
     <https://arxiv.org/abs/2006.11439>`_). Features are modelled as
     :math:`\mathbf{x} = \mathbf{A} \mathbf{u} + \mathbf{B} \mathbf{v} +
     \boldsymbol{\varepsilon}` with sensitive factors :math:`\mathbf{u}` and relevant
-    factors :math:`\mathbf{v}`. Comparable people share :math:`\mathbf{v}`, so what
+    factors :math:`\mathbf{v}`. Comparable samples share :math:`\mathbf{v}`, so what
     remains after their mean is removed lies along :math:`\mathbf{A}`:
 
     .. math::
@@ -57,7 +57,7 @@ class FACE:
         - **x:** features :math:`(N, F)`
         - **group:** :math:`(N)`
 
-    A person alone in a group says nothing and is left out of all sums. One pass over
+    A group of one row says nothing and is left out of all sums. One pass over
     the rows accumulates an :math:`F \times F` matrix in float64; groups need not be
     sorted and may be of any size. ``fit_result`` of the distance is a
     :class:`SubspaceFit`. The same subspace as inFairness'
@@ -65,7 +65,7 @@ class FACE:
 
     Example:
         >>> x = torch.tensor([[1.0, 0.0], [4.0, 0.1], [0.0, 7.0], [2.0, 7.0], [9, 9]])
-        >>> group = torch.tensor([0, 0, 1, 1, 2])  # the last person has no peer
+        >>> group = torch.tensor([0, 0, 1, 1, 2])  # the last group has one row
         >>> distance = FACE(num_factors=1).fit(x, group)
         >>> distance.basis.abs().round(decimals=2)
         tensor([[1.0000, 0.0200]])
@@ -88,12 +88,12 @@ class FACE:
         Args:
             x (torch.Tensor or array): Features :math:`(N, F)`.
             group (torch.Tensor or array): Whole number per row, the same for comparable
-                people; any numbers, in any order. An array may also hold text.
+                samples; any numbers, in any order. An array may also hold text.
         """
         names, x = column_names("x", x), features("x", x)
         check_not_empty("x", x)
         group = check_group("group", labels("group", group), len(x))
-        order, label, num_groups = _rows_with_peers(group.to(x.device))
+        order, label, num_groups = _comparable_rows(group.to(x.device))
         check_repeated("group", num_groups, len(x))
         moment = _scatter_within(x, order, label, self.chunk_size, self.progress)
         moment /= len(order) - num_groups
@@ -111,7 +111,7 @@ class FACE:
         return distance
 
 
-def _rows_with_peers(group: Tensor) -> tuple[Tensor, Tensor, int]:
+def _comparable_rows(group: Tensor) -> tuple[Tensor, Tensor, int]:
     """Rows sorted by group, their sorted labels, the number of groups."""
     _, label, count = group.unique(return_inverse=True, return_counts=True)
     label, order = label.sort(stable=True)

@@ -29,7 +29,7 @@ class SensitiveSVD:
 
     with the first :math:`K` right singular vectors :math:`\mathbf{Q}_K`. The rows of
     :math:`\mathbf{V}` may be embeddings of first names: whatever tells names apart
-    must not tell people apart. If the rows come in groups of comparable people, use
+    must not count. If the rows come in groups of comparable samples, use
     :class:`FACE`.
 
     Args:
@@ -55,8 +55,8 @@ class SensitiveSVD:
         >>> distance = SensitiveSVD(num_components=1).fit(names)
         >>> distance
         SensitiveSubspace(num_features=3, rank=1)
-        >>> people = torch.tensor([[0.0, 0.0, 0.0], [9.0, 0.0, 1.0]])
-        >>> distance(people, people).round(decimals=2)
+        >>> x = torch.tensor([[0.0, 0.0, 0.0], [9.0, 0.0, 1.0]])
+        >>> distance(x, x).round(decimals=2)
         tensor([[0.0000, 1.0100],
                 [1.0100, 0.0000]])
         >>> round(distance.fit_result.explained_ratio, 3)

@@ -1,4 +1,4 @@
-"""A fair distance that also knows what matters for the task."""
+"""Fair distances with coordinates that matter for the task."""
 
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field
@@ -95,10 +95,10 @@ class LogOdds:
 
 @dataclass(frozen=True)
 class TaskEffect:
-    r"""Adds to a fair distance what people mean for the task.
+    r"""Adds the effect on the task to a fair distance.
 
     An encoder may place texts of opposite meaning side by side, and columns of a table
-    are scaled by their spread, not by what they decide. Joining such people destroys
+    are scaled by their spread, not by what they decide. Joining such samples destroys
     accuracy as the radius grows. Here a model :math:`g` is trained on the **fair
     coordinates only**, and what it says becomes a coordinate too:
 
@@ -109,11 +109,11 @@ class TaskEffect:
     Two classes: :math:`g` is the log-odds of the larger one, one coordinate. More
     classes: centred log-probabilities, one each. Regression: the output. So a
     difference of one in the log-odds (or of one unit of ``y``) counts as ``weight``
-    units of ``distance``, and people of whom the model thinks more than
-    ``tau / weight`` apart are never neighbours within ``tau``.
+    units of ``distance``, and samples whose scores differ by more than
+    ``tau / weight`` are never neighbors within ``tau``.
 
     As :math:`g` sees nothing but :math:`\phi_0`, nothing that ``distance`` ignores
-    comes back: people at distance zero stay at distance zero, ``null_space`` is
+    comes back: samples at distance zero stay at distance zero, ``null_space`` is
     unchanged, and no pair gets nearer than it was
     (:class:`~pyg_glif.distances.TaskDistance`). What is left of a protected attribute
     in the fair coordinates may still show in :math:`g`, as it does in them.
@@ -133,7 +133,7 @@ class TaskEffect:
         task (str, optional): ``"classification"`` or ``"regression"``; by default
             ``y`` tells: fractions mean regression; truth values, text and whole
             numbers with up to 50 different values are classes. More
-            different values are ambiguous, and must be told. (default: :obj:`None`)
+            different values are ambiguous: pass ``task``. (default: :obj:`None`)
         ridge (float, optional): Penalty :math:`\alpha > 0` on the linear model's
             squared coefficients, :math:`\alpha / 2` times their sum, beside the sum of
             negative log-likelihoods or of halved squared errors: scikit-learn's
@@ -209,7 +209,7 @@ class TaskEffect:
 
         Args:
             x (torch.Tensor or array): Features :math:`(N, F)`, not those of the
-                people who will be smoothed: the model remembers their ``y``.
+                samples that will be smoothed: the model remembers their ``y``.
             y (torch.Tensor or array): What the model of the task should tell: classes
                 of any kind, or quantities. With ``predict``, only which of the two.
         """
@@ -268,7 +268,7 @@ class TaskEffect:
 
 
 def _task_of(y: Any) -> Task:
-    """Whether these are classes or quantities, if that is beyond doubt."""
+    """Whether these are classes or quantities, if that is certain."""
     try:
         label = to_labels("y", y)
     except TypeError:  # fractions

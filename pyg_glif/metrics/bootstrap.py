@@ -1,4 +1,4 @@
-"""How sure is a number that was measured on these people and not on others?"""
+"""Bootstrap intervals of statistics of samples."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -22,7 +22,7 @@ class Interval(NamedTuple):
     r"""A number and the interval it may lie in.
 
     Attributes:
-        estimate (torch.Tensor): The statistic of the people there are.
+        estimate (torch.Tensor): The statistic of the given rows.
         low (torch.Tensor): Lower end of the interval.
         high (torch.Tensor): Upper end.
     """
@@ -43,9 +43,9 @@ def bootstrap_interval(
     num_samples: int = 1000,
     generator: torch.Generator | None = None,
 ) -> Interval:
-    r"""Percentile bootstrap interval of a statistic of people.
+    r"""Percentile bootstrap interval of a statistic of rows.
 
-    People are drawn with replacement ``num_samples`` times, as many as there are,
+    Rows are drawn with replacement ``num_samples`` times, as many as there are,
     and the interval goes from the :math:`(1 - \mathrm{level}) / 2` to the
     :math:`(1 + \mathrm{level}) / 2` quantile of the statistic over the draws.
 
@@ -53,12 +53,12 @@ def bootstrap_interval(
         statistic (callable): Maps row numbers, int64 and with repetitions, to a
             tensor of any fixed shape. With ``cluster`` it is called with a second
             tensor, the number of the draw that each row belongs to.
-        num_rows (int): Number of people.
+        num_rows (int): Number of rows.
         cluster (torch.Tensor, optional): Non-negative label of each row's cluster,
             such as a group of counterfactuals. Whole clusters are drawn, because
             their rows are not independent. (default: each row on its own)
         strata (torch.Tensor, optional): Non-negative label of each row's stratum.
-            Rows are drawn within strata, so that every sample has as many people
+            Rows are drawn within strata, so that every draw has as many rows
             of each group as the data. (default: one stratum)
         level (float, optional): Confidence level. (default: 0.95)
         num_samples (int, optional): Number of draws. (default: 1000)
@@ -72,8 +72,8 @@ def bootstrap_interval(
 
     A cluster that was drawn twice is two clusters: use the draw numbers, not the
     labels, where the statistic needs groups. The statistic must be defined on every
-    sample; where a sample may lack a group, pass ``strata``. Percentile intervals
-    are approximate: few people, extremes and quantiles near 0 or 1 defeat them.
+    draw; where a draw may lack a group, pass ``strata``. Percentile intervals
+    are approximate: few rows, extremes and quantiles near 0 or 1 defeat them.
 
     Example:
         >>> y = torch.tensor([1, 1, 0, 1, 1, 1])
@@ -93,10 +93,10 @@ def bootstrap_interval(
     if generator is None:
         generator = torch.Generator().manual_seed(0)
     draw = _sampler(num_rows, cluster, strata, generator)
-    everybody = [torch.arange(num_rows, device=generator.device)]
+    all_rows = [torch.arange(num_rows, device=generator.device)]
     if cluster is not None:
-        everybody.append(number_groups(cluster.to(generator.device))[0])
-    estimate = check_tensor("statistic(...)", statistic(*everybody))
+        all_rows.append(number_groups(cluster.to(generator.device))[0])
+    estimate = check_tensor("statistic(...)", statistic(*all_rows))
     samples = [
         check_tensor("statistic(...)", statistic(*draw())) for _ in range(num_samples)
     ]

@@ -1,4 +1,4 @@
-"""Are the members of one group treated less alike than those of another?"""
+"""Ratio of the individual unfairness of groups."""
 
 from typing import Any
 
@@ -33,12 +33,12 @@ def group_disparity(
         y (torch.Tensor): Outputs.
         edge_index (torch.Tensor): The similarity graph, both directions of every edge,
             or a :class:`~pyg_glif.laplacian.LaplacianOperator`.
-        group (torch.Tensor): A whole number for everybody.
+        group (torch.Tensor): A whole number per node.
         edge_weight (torch.Tensor, optional): Similarities. (default: all ones)
-        definition (str): What :math:`m_g` is. ``"members"``: people. ``"pairs"``: edges
+        definition (str): What :math:`m_g` is. ``"members"``: nodes. ``"pairs"``: edges
             inside the group and half of those that leave it. ``"guide"``: as GUIDE's
             published code counts, which credits an edge that leaves a group to the
-            group of its row twice instead of once to each side, and people as edges
+            group of its row twice instead of once to each side, and nodes as edges
             with themselves. (default: ``"members"``)
 
     Shapes:
@@ -46,8 +46,8 @@ def group_disparity(
           groups :math:`(N)`, weights :math:`(E)`
         - **output:** a number, at least 1
 
-    Groups without an edge are left out. If nobody is treated unlike a neighbour the
-    value is 1; if that holds for one group only it is :obj:`inf`.
+    Groups without an edge are left out. The value is 1 if all neighbors have equal
+    outputs, and :obj:`inf` if that holds for one group only.
 
     Example:
         >>> edge_index = torch.tensor([[0, 1, 2, 3], [1, 0, 3, 2]])

@@ -1,4 +1,4 @@
-"""Are people of one group treated alike, and groups like each other?"""
+"""Differences of outputs between and within groups."""
 
 import numpy as np
 import torch
@@ -20,7 +20,7 @@ from pyg_glif._utils.validation import (
 
 
 def group_gap(y: Tensor, attribute: Tensor) -> Tensor:
-    r"""Difference of average outputs between groups of people.
+    r"""Difference of average outputs between groups.
 
     .. math::
         \bar{y}_b - \bar{y}_a \;\; (a < b) \quad \text{for two groups}, \qquad
@@ -57,7 +57,7 @@ def group_gap(y: Tensor, attribute: Tensor) -> Tensor:
 
 
 def group_std(y: Tensor, group: Tensor | None = None) -> Tensor:
-    r"""Standard deviation of outputs over comparable people.
+    r"""Standard deviation of outputs within groups of comparable samples.
 
     .. math::
         \frac{1}{|\mathcal{G}|} \sum_{G \in \mathcal{G}} \sqrt{
@@ -114,7 +114,7 @@ def prediction_consistency(y: Tensor, group: Tensor) -> Tensor:
 
     over the groups :math:`\mathcal{G}` of at least two rows: a pair (a biography and
     the same one with other pronouns) or more (a comment and fifty rewordings).
-    Groups of one compare nobody and do not count.
+    Groups of one row do not count.
 
     Args:
         y (torch.Tensor): Logits or probabilities, one column per class, of which

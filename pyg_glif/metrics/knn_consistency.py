@@ -1,4 +1,4 @@
-"""Is everybody treated like the people nearest to them?"""
+"""Consistency of outputs with those of the nearest neighbors."""
 
 import torch
 from torch import Tensor
@@ -28,13 +28,13 @@ def knn_deviation(
     graph: SimilarityGraph | None = None,
     progress: bool | None = None,
 ) -> Tensor:
-    r"""How far each person's output is from that of their nearest others.
+    r"""Difference of each output from the mean over the nearest neighbors.
 
     .. math::
         \Big| y_i - \frac{1}{k} \sum_{j \in \mathrm{kNN}(i)} y_j \Big|, \qquad
         i \notin \mathrm{kNN}(i)
 
-    in fair distance, column by column. Where several people are equally far away
+    in fair distance, column by column. Where several samples are equally far away
     and not all of them fit into the :math:`k` places, they share the places that
     are left in equal parts: the average over all ways to choose. The order of the
     rows therefore does not matter, and duplicates are treated alike.
@@ -42,12 +42,12 @@ def knn_deviation(
     Args:
         x (torch.Tensor): Features, float32 or float64.
         y (torch.Tensor): Outputs, float32 or float64.
-        k (int, optional): Number of nearest others. (default: 5)
+        k (int, optional): Number of nearest neighbors. (default: 5)
         distance (FairDistance, optional): Fair distance. (default: Euclidean)
-        graph (SimilarityGraph, optional): What a search of the same rows within a
-            radius has found: who has their nearest there is not searched for. One
-            that is of other coordinates, or of nearest people, does not help; the
-            result is the same. (default: :obj:`None`)
+        graph (SimilarityGraph, optional): Radius graph of the same rows, which
+            saves the search for rows with enough neighbors in it. A graph of other
+            coordinates, or of the nearest, does not help; the result is the same.
+            (default: :obj:`None`)
         progress (bool, optional): Whether to show a progress bar; :obj:`None` shows
             it on a terminal if the search takes seconds. (default: :obj:`None`)
 
@@ -65,36 +65,36 @@ def knn_deviation(
         >>> knn_deviation(x, torch.tensor([0.0, 0.5, 1.0, 1.0]), k=1)
         tensor([0.5000, 0.0000, 0.5000, 0.0000])
     """
-    given, x = y, check_features("x", x, distance)
+    original, x = y, check_features("x", x, distance)
     y = check_outputs("y", y).detach().to(x.device)
     check_same_rows("y", y, "x", x)
     check_count("k", k, below=len(x))
     value = y.reshape(len(y), -1).double()
     known = None if graph is None else graph.known_pairs
     near = nearest_points(x, k, distance, 2.0 * _SAME, progress, known)
-    spot, count = near.point, torch.bincount(near.point)
-    total = value.new_zeros(len(count), value.size(1)).index_add_(0, spot, value)
-    # First come those at the same spot; places may be left for others.
-    beside = count - 1
-    share = (k / beside.clamp(min=1).double()).clamp_(max=1.0).unsqueeze(1)
-    filled = (total[spot] - value) * share[spot]
-    filled += _fill(near, k - beside, count, total)[spot]
-    apart = (value - filled / k).abs_().view(y.shape).to(y.dtype)
-    out: Tensor = like(given, apart)
+    point, count = near.point, torch.bincount(near.point)
+    total = value.new_zeros(len(count), value.size(1)).index_add_(0, point, value)
+    # Duplicates come first; places may be left for other points.
+    duplicates = count - 1
+    share = (k / duplicates.clamp(min=1).double()).clamp_(max=1.0).unsqueeze(1)
+    filled = (total[point] - value) * share[point]
+    filled += _fill(near, k - duplicates, count, total)[point]
+    deviation = (value - filled / k).abs_().view(y.shape).to(y.dtype)
+    out: Tensor = like(original, deviation)
     return out
 
 
 def _fill(near: NearestPoints, places: Tensor, count: Tensor, total: Tensor) -> Tensor:
-    """Sums of outputs over the places that other spots fill, nearest first.
+    """Sums of outputs over the places that other points fill, nearest first.
 
     Args:
-        near: The nearest spots of each.
-        places: Number of places to fill for each spot, which may be none.
-        count: Number of people at each spot.
+        near: The nearest points of each.
+        places: Number of places to fill for each point, which may be none.
+        count: Number of rows at each point.
         total: Sums of their outputs.
     """
     order = near.dist.argsort()
-    # Stable, so that the distances of each spot stay in ascending order.
+    # Stable, so that the distances of each point stay in ascending order.
     order = order[near.row[order].argsort(stable=True)]
     row, col, dist = near.row[order], near.col[order], near.dist[order]
     size = count[col]
@@ -124,23 +124,23 @@ def knn_consistency(
     distance: FairDistance | None = None,
     progress: bool | None = None,
 ) -> Tensor:
-    r"""Consistency with the nearest others in fair space (Zemel et al., ICML 2013).
+    r"""Consistency with the nearest neighbors in fair space (Zemel et al., ICML 2013).
 
     .. math::
         1 - \frac{1}{N C} \sum_{i, c} \Big| y_{ic} -
         \frac{1}{k} \sum_{j \in \mathrm{kNN}(i)} y_{jc} \Big|
 
-    One means that everybody gets the average of their :math:`k` nearest others. For
+    One means that every output is the average of its :math:`k` nearest neighbors. For
     outputs between 0 and 1 the result is too; in other units it may be negative.
-    Nobody is their own neighbour here, and ties are shared; :func:`knn_deviation` has
-    the terms of the sum. AIF360's ``consistency_score`` counts each person among
-    their own :math:`k` nearest, so its value is
-    :math:`1 - \frac{k - 1}{k} (1 - \mathrm{ours}_{k - 1})` where nobody is tied.
+    No sample is its own neighbor here, and ties are shared; :func:`knn_deviation` has
+    the terms of the sum. AIF360's ``consistency_score`` counts each sample among
+    its own :math:`k` nearest, so its value is
+    :math:`1 - \frac{k - 1}{k} (1 - \mathrm{ours}_{k - 1})` without ties.
 
     Args:
         x (torch.Tensor): Features, float32 or float64.
         y (torch.Tensor): Outputs, float32 or float64; labels as 0.0 and 1.0.
-        k (int, optional): Number of nearest others. (default: 5)
+        k (int, optional): Number of nearest neighbors. (default: 5)
         distance (FairDistance, optional): Fair distance. (default: Euclidean)
         progress (bool, optional): Whether to show a progress bar; :obj:`None` shows
             it on a terminal if the search takes seconds. (default: :obj:`None`)

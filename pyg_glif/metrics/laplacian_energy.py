@@ -1,4 +1,4 @@
-"""How unlike are neighbours treated, summed over the graph?"""
+"""Laplacian energy of outputs."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ def laplacian_energy(
 
     the value of :func:`~pyg_glif.laplacian_penalty` under its name as a metric, and
     the quantity that smoothing trades against staying close to the model. Compare
-    values on the same graph only; it grows with people and edges. The average
+    values on the same graph only; it grows with nodes and edges. The average
     degree by which ``"nrw"`` and ``"density"`` multiply ``lam`` is not included.
 
     Args:
@@ -39,7 +39,7 @@ def laplacian_energy(
             energy may be negative. (default: :obj:`None`)
         unit_variance (bool): Whether to divide by the variance of the outputs, summed
             over columns. Without it, outputs times 0.1 have a hundredth of the
-            energy, although nobody is treated more alike. Zero for constant outputs.
+            energy, although no neighbors are more alike. Zero for constant outputs.
             (default: :obj:`False`)
 
     Shapes:

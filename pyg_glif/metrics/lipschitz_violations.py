@@ -1,4 +1,4 @@
-"""Which pairs are treated more differently than a Lipschitz constant allows?"""
+"""Counts of pairs whose outputs break a Lipschitz condition."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -30,12 +30,12 @@ from pyg_glif.graph.pairwise import (
 
 
 class Violations(NamedTuple):
-    r"""How many pairs break a Lipschitz condition, in all and by fair distance.
+    r"""Counts of pairs that break a Lipschitz condition, in all and by fair distance.
 
     Attributes:
         num_violations (int): Pairs that break it.
         num_pairs (int): Pairs that were looked at.
-        by_person (torch.Tensor): Violations that each row takes part in,
+        by_sample (torch.Tensor): Violations that each row takes part in,
             :math:`(N)`; they sum to twice ``num_violations``.
         bin_edges (torch.Tensor): Edges of the bins of fair distance,
             :math:`(B + 1)`; empty without bins.
@@ -45,7 +45,7 @@ class Violations(NamedTuple):
 
     num_violations: int
     num_pairs: int
-    by_person: Tensor
+    by_sample: Tensor
     bin_edges: Tensor
     bin_violations: Tensor
     bin_pairs: Tensor
@@ -114,7 +114,7 @@ def lipschitz_violations(
         >>> x = torch.tensor([[0.0], [1.0], [3.0]])
         >>> y = torch.tensor([0.0, 2.0, 2.5])
         >>> found = lipschitz_violations(x, y, lipschitz=1.0, bins=[0, 2, 4])
-        >>> found.num_violations, found.num_pairs, found.by_person
+        >>> found.num_violations, found.num_pairs, found.by_sample
         (1, 3, tensor([1, 1, 0]))
         >>> found.bin_share
         tensor([1., 0.], dtype=torch.float64)
@@ -135,12 +135,12 @@ def lipschitz_violations(
     gaps = EmbeddedDistances(y.detach().reshape(len(y), -1))
     count = _ViolationCount(dists, gaps, bound, edges, len(x), x.device)
     count.run(tile_size, progress)
-    by_person = torch.zeros(len(keep), dtype=torch.long, device=x.device)
-    by_person[keep] = count.by_person
+    by_sample = torch.zeros(len(keep), dtype=torch.long, device=x.device)
+    by_sample[keep] = count.by_sample
     num_pairs = len(x) * (len(x) - 1) // 2
-    total = int(count.by_person.sum()) // 2
+    total = int(count.by_sample.sum()) // 2
     bounds = x.new_empty(0, dtype=torch.float64) if edges is None else edges
-    return Violations(total, num_pairs, by_person, bounds, *count.histograms())
+    return Violations(total, num_pairs, by_sample, bounds, *count.histograms())
 
 
 class _ViolationCount:
@@ -163,7 +163,7 @@ class _ViolationCount:
         self._num_rows = num_rows
         ratio = bound * gaps.scale / dists.scale
         self._factor = ratio * ratio
-        self.by_person = torch.zeros(num_rows, dtype=torch.long, device=device)
+        self.by_sample = torch.zeros(num_rows, dtype=torch.long, device=device)
         self._edges = edges
         if edges is not None:
             self._edges = edges.clone()
@@ -207,8 +207,8 @@ class _ViolationCount:
                 low[r, c] = torch.bucketize(exact, self._edges, right=True)
         if rows == cols:
             violated.triu_(1)
-        self.by_person[rows] += violated.sum(1)
-        self.by_person[cols] += violated.sum(0)
+        self.by_sample[rows] += violated.sum(1)
+        self.by_sample[cols] += violated.sum(0)
         if low is not None:
             self._add_bins(low, violated, rows == cols)
 

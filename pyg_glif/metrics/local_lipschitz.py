@@ -1,4 +1,4 @@
-"""How differently are neighbours treated, per unit of fair distance?"""
+"""Local Lipschitz constants: differences of outputs per fair distance."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -28,8 +28,8 @@ class LipschitzRatios(NamedTuple):
         worst_pairs (torch.Tensor): Pairs with the largest ratios, largest first,
             each once with the smaller index first, :math:`(K, 2)`.
         worst_ratios (torch.Tensor): Their ratios, :math:`(K)`.
-        by_person (torch.Tensor): Largest ratio among each person's edges, zero for
-            people without neighbours, :math:`(N)`.
+        by_sample (torch.Tensor): Largest ratio among each node's edges, zero for
+            isolated nodes, :math:`(N)`.
         num_edges (int): Edges looked at.
     """
 
@@ -37,7 +37,7 @@ class LipschitzRatios(NamedTuple):
     quantiles: Tensor
     worst_pairs: Tensor
     worst_ratios: Tensor
-    by_person: Tensor
+    by_sample: Tensor
     num_edges: int
 
 
@@ -78,30 +78,30 @@ def local_lipschitz(
           squared distances :math:`(E)`
         - **output:** :class:`LipschitzRatios`, in units of output per distance
 
-    A graph without edges compares nobody; all its ratios are reported as zero.
+    All ratios of a graph without edges are zero.
 
     Example:
         >>> edge_index = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
         >>> y, sq_dist = torch.tensor([0.0, 2.0, 3.0]), torch.tensor([1.0, 1, 4, 4])
         >>> ratios = local_lipschitz(y, edge_index, sq_dist, num_worst=1)
-        >>> ratios.max, ratios.worst_pairs, ratios.by_person
+        >>> ratios.max, ratios.worst_pairs, ratios.by_sample
         (tensor(2.), tensor([[0, 1]]), tensor([2.0000, 2.0000, 0.5000]))
     """
     levels = [check_share("quantiles", q) for q in quantiles]
     check_count("num_worst", num_worst, minimum=0)
     y = check_outputs("y", y)
     ratio, edge_index = edge_ratios(y, edge_index, sq_dist)
-    by_person = ratio.new_zeros(len(y))
-    by_person.scatter_reduce_(0, edge_index[0], ratio, "amax")
-    by_person.scatter_reduce_(0, edge_index[1], ratio, "amax")
+    by_sample = ratio.new_zeros(len(y))
+    by_sample.scatter_reduce_(0, edge_index[0], ratio, "amax")
+    by_sample.scatter_reduce_(0, edge_index[1], ratio, "amax")
     ordered, order = ratio.sort(descending=True, stable=True)
     worst = _first_pairs(edge_index, order, num_worst)
     return LipschitzRatios(
-        max=by_person.amax(),
+        max=by_sample.amax(),
         quantiles=edge_quantiles(ordered.flip(0), levels),
         worst_pairs=edge_index[:, worst].sort(dim=0).values.T,
         worst_ratios=ratio[worst],
-        by_person=by_person,
+        by_sample=by_sample,
         num_edges=ratio.numel(),
     )
 
@@ -123,7 +123,7 @@ def edge_ratios(
     ]
     gap = torch.cat(gaps)
     ratio = gap / sq_dist.to(y.device).double().sqrt()
-    # Equal outputs of identical people are no violation, though 0 / 0 is NaN.
+    # Equal outputs of duplicates are no violation, though 0 / 0 is NaN.
     return torch.where(gap == 0, 0.0, ratio).to(y.dtype), edge_index
 
 

@@ -1,7 +1,8 @@
-"""The metrics as :class:`torchmetrics.Metric` classes, which collect batches.
+"""The metrics of this package as :mod:`torchmetrics` classes.
 
-They are apart from the functions that compute them because torchmetrics takes longer to
-load than torch: who smooths or audits does without it.
+They are kept apart from the functions that compute them because torchmetrics takes
+longer to load than torch, and smoothing or an audit needs none of it. The classes
+follow one pattern and most of their lines are documentation, hence one long module.
 """
 
 from typing import Any, Literal
@@ -40,7 +41,7 @@ from pyg_glif.typing import Normalization
 
 
 class _Rows(Metric):
-    """Keeps the rows of every batch until the value is asked for."""
+    """Base of metrics that keep all rows until :meth:`compute`."""
 
     full_state_update = False
 
@@ -55,8 +56,8 @@ class _Rows(Metric):
         return rows
 
 
-class _PeopleRows(_Rows):
-    """Keeps people and their outputs: pairs across batches count."""
+class _SampleRows(_Rows):
+    """Features and outputs of all batches, for metrics of pairs across batches."""
 
     x: list[Tensor]
     y: list[Tensor]
@@ -68,7 +69,7 @@ class _PeopleRows(_Rows):
         self.distance = distance
 
     def update(self, x: Tensor, y: Tensor) -> None:
-        """Adds people and their outputs."""
+        """Adds samples and their outputs."""
         x, y = check_features("x", x), check_outputs("y", y)
         check_same_rows("y", y, "x", x)
         # Embedded when complete: a product may round a row differently in each batch.
@@ -77,7 +78,7 @@ class _PeopleRows(_Rows):
 
 
 class GroupGap(_Rows):
-    r"""Difference of average outputs between groups of people.
+    r"""Difference of average outputs between groups.
 
     :func:`group_gap` over all batches: a batch need not hold every group.
 
@@ -110,7 +111,7 @@ class GroupGap(_Rows):
         super().__init__("y", "attribute", **kwargs)
 
     def update(self, y: Tensor, attribute: Tensor) -> None:
-        """Adds outputs and the groups of their people."""
+        """Adds outputs and their groups."""
         y = check_outputs("y", y)
         self.attribute.append(check_labels("attribute", attribute, y.size(0)))
         self.y.append(y)
@@ -121,7 +122,7 @@ class GroupGap(_Rows):
 
 
 class GroupStd(_Rows):
-    r"""Standard deviation of outputs over comparable people.
+    r"""Standard deviation of outputs within groups of comparable samples.
 
     :func:`group_std` over all batches: a group may be spread over several of them.
 
@@ -165,10 +166,10 @@ class GroupStd(_Rows):
         return group_std(self._all("y"), self._all("group"))
 
 
-class KNNConsistency(_PeopleRows):
+class KNNConsistency(_SampleRows):
     r"""Consistency with the nearest others in fair space.
 
-    :func:`knn_consistency` over all batches: neighbours are looked for in all of
+    :func:`knn_consistency` over all batches: neighbors are searched in all of
     them, so features and outputs are kept until :meth:`compute`.
 
     Args:
@@ -208,7 +209,7 @@ class GroupDisparity(Metric):
     r"""Ratio of the groups' individual unfairness.
 
     :func:`group_disparity` over batches, each of which brings the graph of its own
-    people: energies and sizes of groups add up, there are no edges between batches.
+    nodes: energies and sizes of groups add up, there are no edges between batches.
 
     Args:
         num_groups (int): Groups are numbered from 0 to one less than this.
@@ -257,7 +258,7 @@ class GroupDisparity(Metric):
         group: Tensor,
         edge_weight: Tensor | None = None,
     ) -> None:
-        """Adds the people of a graph."""
+        """Adds the nodes of a graph."""
         shares = group_shares(
             y, edge_index, group, edge_weight, self.definition, self.num_groups
         )
@@ -273,7 +274,7 @@ class LaplacianEnergy(Metric):
     r"""Laplacian energy of outputs on similarity graphs.
 
     The sum of :func:`laplacian_energy` over batches, each of which brings the graph
-    of its own people: there are no edges between batches.
+    of its own nodes: there are no edges between batches.
 
     Args:
         normalization (str, optional): Form of the Laplacian. (default: :obj:`None`)
@@ -332,7 +333,7 @@ class LaplacianEnergy(Metric):
         return self.energy
 
 
-class LipschitzViolations(_PeopleRows):
+class LipschitzViolations(_SampleRows):
     r"""Share of pairs that global individual fairness forbids.
 
     ``lipschitz_violations(...).share`` over all batches: pairs across batches
@@ -376,21 +377,21 @@ class LipschitzViolations(_PeopleRows):
 
     def compute(self) -> Tensor:
         """The share over everything added."""
-        found = lipschitz_violations(
+        violations = lipschitz_violations(
             self._all("x"),
             self._all("y"),
             self.lipschitz,
             distance=self.distance,
             rtol=self.rtol,
         )
-        return torch.tensor(found.share, dtype=torch.float32, device=self.device)
+        return torch.tensor(violations.share, dtype=torch.float32, device=self.device)
 
 
 class LocalLipschitz(_Rows):
     r"""A quantile of the local Lipschitz constants of similarity graphs.
 
     :func:`local_lipschitz` over the edges of all batches: each update brings the
-    graph of its own people.
+    graph of its own nodes.
 
     Args:
         quantile (float, optional): Share :math:`q` of edges that should not exceed
@@ -476,8 +477,8 @@ class PredictionConsistency(_Rows):
         return prediction_consistency(self._all("label"), self._all("group"))
 
 
-class _Ranking(_PeopleRows):
-    """Everybody is ranked among all."""
+class _Ranking(_SampleRows):
+    """Base of metrics that rank all samples for each of them."""
 
     is_differentiable = False
     higher_is_better = True
@@ -497,7 +498,7 @@ class _Ranking(_PeopleRows):
 
 
 class RankingNDCG(_Ranking):
-    r"""NDCG@k of similar people by output.
+    r"""NDCG@k of similar samples, ranked by output.
 
     :func:`ranking_ndcg` over all batches, similarity being the cosine of features.
 
@@ -525,7 +526,7 @@ class RankingNDCG(_Ranking):
 
 
 class RankingERR(_Ranking):
-    r"""ERR@k of similar people by output.
+    r"""ERR@k of similar samples, ranked by output.
 
     :func:`ranking_err` over all batches, similarity being the cosine of features.
 

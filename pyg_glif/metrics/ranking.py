@@ -1,4 +1,4 @@
-"""Do people who are alike rank alike by their outputs?"""
+"""Agreement of rankings by output with similarity."""
 
 from typing import Any, Literal
 
@@ -17,7 +17,7 @@ from pyg_glif._utils.validation import (
 )
 from pyg_glif.graph.pairwise import slices
 
-# Similarities of one block of rows with everybody: 32 MiB in float64.
+# Similarities of one block of rows with all rows: 32 MiB in float64.
 _BLOCK_ENTRIES = 1 << 22
 
 _Of = Literal["euclidean", "cosine"]
@@ -32,17 +32,17 @@ def ranking_ndcg(
     outputs: _Of = "euclidean",
     progress: bool | None = None,
 ) -> Tensor:
-    r"""How well the people nearest by output are those nearest by features (NDCG@k).
+    r"""Agreement of the samples nearest by output with the most similar (NDCG@k).
 
-    For everybody, the others are ranked by how near their outputs are, and the first
-    :math:`k` of them gain by their similarity :math:`s` as people,
+    For each sample, the others are ranked by how near their outputs are, and the first
+    :math:`k` of them gain by their similarity :math:`s`,
 
     .. math::
         \mathrm{NDCG@}k = \frac{1}{N} \sum_i \frac{\sum_{r=1}^{k}
         (2^{s_{i \pi_i(r)}} - 1) / \log_2 (r + 1)}{\text{the same for the } k
         \text{ most similar}} ,
 
-    the measure of REDRESS (Dong et al., KDD 2021). It looks at ranks alone, so
+    the measure of REDRESS (Dong et al., KDD 2021). It depends on ranks only, so
     shrinking all outputs does not change it.
 
     Args:
@@ -51,7 +51,7 @@ def ranking_ndcg(
             and negative cosines count as zero.
         graph (tuple, optional): In place of ``x``, a similarity graph: edges, as
             :class:`~pyg_glif.laplacian.LaplacianOperator` takes them, and weights;
-            whoever is not joined has similarity zero.
+            nodes without an edge have similarity zero.
         k (int): Places that count. (default: :obj:`10`)
         outputs (str): How outputs are compared, ``"euclidean"`` or ``"cosine"``.
             REDRESS takes the cosine of class probabilities; that of a single column
@@ -63,8 +63,8 @@ def ranking_ndcg(
         - **input:** outputs :math:`(N)` or :math:`(N, C)`, features :math:`(N, F)`
         - **output:** a number from 0 to 1
 
-    Where outputs are equal, the lower row number comes first. People whom nobody is
-    similar to are left out; without any other the value is NaN. Memory is that of one
+    Where outputs are equal, the lower row number comes first. Samples without a
+    similar one are left out; if none is left the value is NaN. Memory is that of one
     block of rows, time grows with the square of their number.
 
     Example:
@@ -84,11 +84,11 @@ def ranking_err(
     outputs: _Of = "euclidean",
     progress: bool | None = None,
 ) -> Tensor:
-    r"""Expected reciprocal rank (ERR@k) of similar people by output.
+    r"""Expected reciprocal rank (ERR@k) of similar samples, ranked by output.
 
-    Somebody walks down the ranking of :func:`ranking_ndcg` and stops at a person with
+    A reader walks down the ranking of :func:`ranking_ndcg` and stops at a sample with
     probability :math:`R = (2^s - 1) / 2^{s_{\max}}`, :math:`s_{\max}` the largest
-    similarity that anybody has to the one who is ranked for,
+    similarity to the sample that is ranked for,
 
     .. math::
         \mathrm{ERR@}k = \frac{1}{N} \sum_i \sum_{r=1}^{k} \frac{1}{r} R_{i \pi_i(r)}
@@ -143,13 +143,13 @@ def _average(
     outputs: _Of,
     progress: bool | None,
 ) -> Tensor:
-    """The mean of a measure of rankings over people to whom somebody is similar."""
+    """Mean of a measure of rankings over samples with a similar one."""
     y = check_outputs("y", y).detach()
     check_choice("outputs", outputs, ("euclidean", "cosine"))
     if (x is None) == (graph is None):
         raise ValueError("'x' or 'graph' must be given, and not both")
     check_count("k", k, below=len(y))
-    people = _Cosine(x, y) if graph is None else _Joined(*graph, len(y))
+    similarity = _Cosine(x, y) if graph is None else _Joined(*graph, len(y))
     value = y.reshape(len(y), -1).double()
     if outputs == "cosine":
         value = torch.nn.functional.normalize(value, dim=1)
@@ -163,7 +163,7 @@ def _average(
             own = torch.arange(len(far), device=far.device)
             far[own, own + rows.start] = torch.inf
             order = _nearest(far, k)
-            similar = people.rows(rows).to(far)
+            similar = similarity.rows(rows).to(far)
             similar[own, own + rows.start] = 0.0
             best = similar.topk(k, dim=1).values
             some = best[:, 0] > 0
@@ -195,7 +195,7 @@ class _Cosine:
         self._unit = torch.nn.functional.normalize(x.detach().double(), dim=1)
 
     def rows(self, rows: slice) -> Tensor:  # [B, N]
-        """Cosines with everybody, none of them negative."""
+        """Cosines with all rows, none of them negative."""
         return (self._unit[rows] @ self._unit.T).clamp_(min=0.0)
 
 
@@ -210,8 +210,8 @@ class _Joined:
     def rows(self, rows: slice) -> Tensor:  # [B, N]
         """Weights of the edges, zero where there is none."""
         pattern = self._pattern
-        start, stop = (int(pattern.rowptr[at]) for at in (rows.start, rows.stop))
+        start, stop = (int(pattern.rowptr[row]) for row in (rows.start, rows.stop))
         part = slice(start, stop)
         out = self._weight.new_zeros(rows.stop - rows.start, pattern.num_nodes)
-        at = (pattern.row[part] - rows.start, pattern.col[part])
-        return out.index_put_(at, self._weight[part])
+        index = (pattern.row[part] - rows.start, pattern.col[part])
+        return out.index_put_(index, self._weight[part])

@@ -40,6 +40,7 @@ from tests.distributed.people import (
     write_rows,
     write_scores,
 )
+from tests.distributed.threads import ThreadEngine
 from tests.oracles_radius import brute_force_edges
 
 NUM, WIDTH = 1500, 96
@@ -189,7 +190,7 @@ def test_smooth_is_within_its_bound_of_the_definition(
         theta=0.7,
         normalization=normalization,
         out=folder / f"fair-{num_parts}-{normalization}",
-        engine=InProcess(num_parts),
+        engine=ThreadEngine(num_parts),
     )
     exact = dense_solution(x, y, tau, 0.7, 5.0, normalization)
     error = np.linalg.norm(fair.value.numpy() - exact, axis=0)
@@ -214,7 +215,7 @@ def test_parts_take_the_same_steps_as_one_machine(people, folder):
             path,
             lam=50.0,
             out=folder / f"steps-{parts}",
-            engine=InProcess(parts),
+            engine=ThreadEngine(parts),
         )
         for parts in (1, 3)
     ]
@@ -227,7 +228,9 @@ def test_smooth_keeps_who_is_alone_and_sums_of_everybody(people, folder):
     _, graph, _, ids, _ = people
     y = np.random.default_rng(4).random((NUM, 1))
     path = write_scores(folder / "sums.parquet", y, ids)
-    fair = smooth(graph, path, lam=3.0, out=folder / "sums", engine=InProcess(2)).value
+    fair = smooth(
+        graph, path, lam=3.0, out=folder / "sums", engine=ThreadEngine(2)
+    ).value
     edges, _ = graph.to_edges()
     alone = torch.bincount(edges[0], minlength=NUM) == 0
     assert torch.equal(fair[alone], torch.from_numpy(y)[alone, 0])
@@ -289,7 +292,7 @@ def test_nrw_is_refused_where_there_is_no_minimum(people, folder):
                 lam=1e4,
                 normalization="nrw",
                 out=folder / "nrw",
-                engine=InProcess(parts),
+                engine=ThreadEngine(parts),
             )
 
 
@@ -422,7 +425,8 @@ def test_a_solve_goes_on_from_its_checkpoint(people, folder, monkeypatch):
     _, graph, _, ids, _ = people
     y = np.random.default_rng(8).random((NUM, 1))
     path = write_scores(folder / "stop.parquet", y, ids)
-    options = {"lam": 300.0, "checkpoint_every": 5, "solver": CG(deflate=False)}
+    engine = InProcess(checkpoint_every=5)
+    options = {"lam": 300.0, "engine": engine, "solver": CG(deflate=False)}
     whole = smooth(graph, path, out=folder / "whole", **options)
     assert whole.num_iter > 30
     limit = CG(deflate=False, max_iter=22)

@@ -168,7 +168,7 @@ def test_ends_for_a_count_need_not_be_whole() -> None:
     assert found.low.dtype == torch.float64
 
 
-def test_rates_by_person_give_half_the_width_for_pairs(
+def test_rates_by_sample_give_half_the_width_for_pairs(
     generator: torch.Generator,
 ) -> None:
     """What docs/metrics.md says of shares of pairs, against drawing the pairs."""
@@ -179,7 +179,7 @@ def test_rates_by_person_give_half_the_width_for_pairs(
         return torch.tensor(lipschitz_violations(x[rows], y[rows], 0.5).share)
 
     pairs = bootstrap_interval(share, 100, num_samples=300)
-    rate = lipschitz_violations(x, y, 0.5).by_person / 99
+    rate = lipschitz_violations(x, y, 0.5).by_sample / 99
     people = bootstrap_interval(lambda rows: rate[rows].mean(), 100)
     assert float(people.estimate) == pytest.approx(float(pairs.estimate))
     ratio = float((pairs.high - pairs.low) / (people.high - people.low))

@@ -33,7 +33,7 @@ def check(found: Violations, dist: np.ndarray, y: np.ndarray, lipschitz: float) 
     assert found.num_pairs == len(y) * (len(y) - 1) // 2
     assert found.share == len(pairs) / found.num_pairs
     flat = list(itertools.chain.from_iterable(pairs))
-    assert found.by_person.tolist() == np.bincount(flat, minlength=len(y)).tolist()
+    assert found.by_sample.tolist() == np.bincount(flat, minlength=len(y)).tolist()
     if found.bin_edges.numel():
         edges = found.bin_edges.tolist()
         for counts, among in (
@@ -50,7 +50,7 @@ def test_lipschitz_violations() -> None:
     found = lipschitz_violations(x, y, 1.0, bins=[0, 1, 5])
     # (0, 2): 2 > 1, (2, 3): 1.5 > 1, (0, 3): duplicates; (0, 1) is exactly at 5.
     assert (found.num_violations, found.num_pairs, found.share) == (3, 6, 0.5)
-    assert found.by_person.tolist() == [2, 0, 2, 2]
+    assert found.by_sample.tolist() == [2, 0, 2, 2]
     assert found.bin_pairs.tolist() == [1, 5]
     assert found.bin_violations.tolist() == [1, 2]
     torch.testing.assert_close(
@@ -111,10 +111,10 @@ def test_a_larger_constant_allows_more(seed: int, low: float, more: float) -> No
     few = lipschitz_violations(x, y, low + more)
     many = lipschitz_violations(x, y, low)
     assert few.num_violations <= many.num_violations
-    assert bool((few.by_person <= many.by_person).all())
+    assert bool((few.by_sample <= many.by_sample).all())
     order = torch.randperm(30, generator=generator)
     turned = lipschitz_violations(x[order], y[order], low)
-    assert torch.equal(turned.by_person, many.by_person[order])
+    assert torch.equal(turned.by_sample, many.by_sample[order])
     constant = torch.full((30, 3), 0.1)
     assert lipschitz_violations(x, constant, low).num_violations == 0
 
@@ -127,8 +127,8 @@ def test_mask_counts_pairs_within_it(generator: torch.Generator) -> None:
     alone = lipschitz_violations(x[mask], y[mask], 0.8, bins=EDGES)
     assert found.num_violations == alone.num_violations > 0
     assert found.num_pairs == alone.num_pairs
-    assert torch.equal(found.by_person[mask], alone.by_person)
-    assert not found.by_person[~mask].any()
+    assert torch.equal(found.by_sample[mask], alone.by_sample)
+    assert not found.by_sample[~mask].any()
     assert torch.equal(found.bin_violations, alone.bin_violations)
 
 
@@ -157,10 +157,10 @@ def test_rtol_forgives_rounding(generator: torch.Generator) -> None:
 def test_extreme_units_do_not_overflow(generator: torch.Generator) -> None:
     x = torch.randn(20, 3, dtype=torch.float64, generator=generator)
     y = torch.randn(20, dtype=torch.float64, generator=generator)
-    expected = lipschitz_violations(x, y, 1.0).by_person
+    expected = lipschitz_violations(x, y, 1.0).by_sample
     for a, b in ((2.0**600, 1.0), (2.0**-600, 2.0**-600), (1.0, 2.0**500)):
         found = lipschitz_violations(x * a, y * b, b / a)
-        assert torch.equal(found.by_person, expected)
+        assert torch.equal(found.by_sample, expected)
 
 
 def test_lipschitz_violations_class(generator: torch.Generator) -> None:
@@ -285,8 +285,8 @@ def test_metrics_take_outputs_of_any_layout():
     edge_index, sq_dist = fair_radius_graph(x, 2.0)
     for metric in (
         lambda v: knn_deviation(x, v, k=3),
-        lambda v: lipschitz_violations(x, v, 0.3).by_person,
-        lambda v: local_lipschitz(v, edge_index, sq_dist).by_person,
+        lambda v: lipschitz_violations(x, v, 0.3).by_sample,
+        lambda v: local_lipschitz(v, edge_index, sq_dist).by_sample,
         lambda v: laplacian_energy(v, edge_index),
         lambda v: group_std(v, edge_index.new_zeros(20)),
     ):

@@ -21,7 +21,7 @@ def test_local_lipschitz() -> None:
     assert found.quantiles.tolist() == [0.0, 0.0, 1.5, 2.0]
     assert found.worst_pairs.tolist() == [[2, 3], [0, 1]]
     assert found.worst_ratios.tolist() == [2.0, 1.5]
-    assert found.by_person.tolist() == [1.5, 1.5, 2.0, 2.0, 0.0]
+    assert found.by_sample.tolist() == [1.5, 1.5, 2.0, 2.0, 0.0]
     assert found.num_edges == 8
 
 
@@ -31,7 +31,7 @@ def test_duplicates_with_other_outputs_are_infinite() -> None:
     found = local_lipschitz(y, edge_index, sq_dist, quantiles=[0.5, 0.51])
     assert float(found.max) == math.inf
     assert found.quantiles.tolist() == [0.0, math.inf]
-    assert found.by_person.tolist() == [math.inf, math.inf, 0.0]
+    assert found.by_sample.tolist() == [math.inf, math.inf, 0.0]
     assert found.worst_pairs.tolist() == [[0, 1], [1, 2]]
 
 
@@ -65,7 +65,7 @@ def test_local_lipschitz_matches_oracle(seed: int, num_worst: int) -> None:
     np.testing.assert_allclose(found.worst_ratios, listed)
     for person in range(15):
         own = ratio[(edge_index[0] == person).numpy()]
-        np.testing.assert_allclose(found.by_person[person], max(own, default=0.0))
+        np.testing.assert_allclose(found.by_sample[person], max(own, default=0.0))
 
 
 def test_one_direction_gives_the_same(generator: torch.Generator) -> None:
@@ -77,7 +77,7 @@ def test_one_direction_gives_the_same(generator: torch.Generator) -> None:
     once = local_lipschitz(y, edge_index[:, half], sq_dist[half])
     assert torch.equal(both.quantiles, once.quantiles)
     assert torch.equal(both.worst_pairs, once.worst_pairs)
-    assert torch.equal(both.by_person, once.by_person)
+    assert torch.equal(both.by_sample, once.by_sample)
 
 
 def test_repeated_edges_and_loops_take_no_place_among_the_worst() -> None:
