@@ -383,7 +383,7 @@ MODULES = [
 ]
 # What holds results or is subclassed, and what the functions above are made of.
 NO_CALL = {
-    "AuditContext", "AuditReport", "Bootstrap", "Estimate", "Explanation",
+    "AuditContext", "AuditReport", "Bootstrap", "IntervalEstimate", "Explanation",
     "ListedPair", "ListedSample",
     "FairDistance",
     "Contribution", "Difference", "Fit", "FitSummary", "GroupTreatment", "Interval",
