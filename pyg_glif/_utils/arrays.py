@@ -1,7 +1,7 @@
-"""Takes arrays, tensors, series and frames, and gives back what it got.
+"""Conversion of arrays, series and frames to tensors, and back to the same kind.
 
-Nothing is imported for that: NumPy's protocols are enough to read any of them, and the
-class of a value is enough to build another.
+No optional package is imported: NumPy's protocols read all of them, and the class of a
+value builds another one.
 """
 
 from collections.abc import Iterable, Sequence
@@ -88,9 +88,9 @@ def like(value: Any, result: Tensor) -> Any:
     # By the name of the module, so that neither package need be installed.
     kind, package = type(value), type(value).__module__.split(".")[0]
     if package not in ("pandas", "polars"):
-        given: Any = getattr(value, "dtype", None)
-        floating = isinstance(given, np.dtype) and given.kind == "f"
-        return array.astype(given, copy=False) if floating else array
+        dtype: Any = getattr(value, "dtype", None)
+        floating = isinstance(dtype, np.dtype) and dtype.kind == "f"
+        return array.astype(dtype, copy=False) if floating else array
     if package == "polars":
         if array.ndim == 1:
             return kind(value.name, array)
@@ -117,10 +117,10 @@ def column_order(
     given: Sequence[Any] | None,
     fitted: Sequence[Any] | None,
 ) -> list[int] | None:
-    """Where the columns of a fit are among those given now, by their names.
+    """Positions of the columns of a fit among those of a new table, by name.
 
-    Columns are numbered where nobody named them, so arrays and frames without names of
-    their own go together. Otherwise, where only one side has names, columns are taken
+    Columns without names are numbered, so arrays and frames without names of their own
+    go together. Otherwise, where only one side has names, columns are taken
     by position with a warning, as scikit-learn does.
 
     Returns:
@@ -140,8 +140,8 @@ def column_order(
         parts += [f"{_listed(extra)} new"] if extra else []
         msg = f"'{name}' must have the columns of the fit (got {', '.join(parts)})"
         raise ValueError(msg)
-    place = {n: at for at, n in enumerate(given)}
-    order = [place[n] for n in fitted]
+    position = {n: index for index, n in enumerate(given)}
+    order = [position[n] for n in fitted]
     return None if order == list(range(len(order))) else order
 
 
@@ -234,7 +234,7 @@ def _frame_to_array(name: str, frame: Any) -> NDArray[Any]:
 
 
 def _unboxed(array: NDArray[Any]) -> NDArray[Any]:
-    """Python's numbers in float64, NaN for missing ones; left alone if there is text.
+    """Python's numbers in float64, NaN for missing ones; unchanged if there is text.
 
     A conversion would read text that looks like a number as one.
     """
@@ -301,8 +301,8 @@ def _plain_name(name: str, column: Any) -> Any:
 
 def _index(where: Iterable[Any]) -> Any:
     """An index for messages: a number, or a tuple for several dimensions."""
-    found = tuple(int(i) for i in where)
-    return found[0] if len(found) == 1 else found
+    index = tuple(int(i) for i in where)
+    return index[0] if len(index) == 1 else index
 
 
 def _listed(names: Iterable[Any]) -> str:

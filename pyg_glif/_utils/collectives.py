@@ -1,4 +1,4 @@
-"""Sums over all people, for code that may hold only some of them."""
+"""Sums over all nodes, for code whose process may hold only some of them."""
 
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar, overload
@@ -10,39 +10,39 @@ _T = TypeVar("_T")
 
 
 class Collectives:
-    """Everybody is here: what a process holds is all there is.
+    """Collective operations of a single process that holds all nodes.
 
-    Where people are spread over processes that run the same code, a subclass asks the
-    others. All of them must then call the same methods in the same order.
+    Where nodes are spread over processes that run the same code, a subclass
+    communicates. All processes must call the same methods in the same order.
     """
 
     def sum(self, x: Tensor) -> Tensor:
-        """Sum of what every process holds, the same for all of them."""
+        """Sum over all processes."""
         return x
 
     def max(self, x: Tensor) -> Tensor:
-        """Largest of what every process holds, entry by entry."""
+        """Maximum over all processes, entry by entry."""
         return x
 
     def seen(self, x: Tensor) -> Tensor:  # [N, ...] -> [N + H, ...]
-        """Rows of the people here, then those of others whom they have edges to."""
+        """Rows of the local nodes, then those of their neighbors in other processes."""
         return x
 
     def norm(self, x: Tensor) -> Tensor:  # [N, C] -> [C]
-        """Norm of each column over all people."""
+        """Norm of each column over all nodes."""
         out: Tensor = torch.linalg.vector_norm(x, dim=0)
         return out
 
     def folded(self, x: Tensor) -> Tensor:  # [N, C] -> [M, C]
-        """Columns with the same norms as those of all people."""
+        """Columns with the same norms as those over all nodes."""
         return x
 
     def reached(self, num_iter: int, iterate: Callable[[], Tensor]) -> None:
-        """Hears how far a solver is, and may ask for the point it has reached."""
+        """Hook of solvers for progress; ``iterate`` returns the current solution."""
 
 
 class once(Generic[_T]):  # noqa: N801  (used as a decorator)
-    """A property that is computed when it is first asked for.
+    """A property that is computed on first access.
 
     Unlike :class:`functools.cached_property` before Python 3.12 it holds no lock while
     it is computed: processes that run in threads of one would wait for each other.
@@ -63,6 +63,6 @@ class once(Generic[_T]):  # noqa: N801  (used as a decorator)
     def __get__(self, instance: object | None, owner: type) -> "once[_T] | _T":
         if instance is None:
             return self
-        found = self._function(instance)
-        instance.__dict__[self._name] = found
-        return found
+        value = self._function(instance)
+        instance.__dict__[self._name] = value
+        return value

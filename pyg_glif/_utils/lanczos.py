@@ -44,10 +44,10 @@ def smallest_eigenvalue(
 
 
 def lanczos(
-    product: Callable[[Tensor], Tensor], start: Tensor, whole: Collectives
+    product: Callable[[Tensor], Tensor], start: Tensor, collectives: Collectives
 ) -> tuple[float, float]:  # start: [N, 1]
-    """Runs the three-term recurrence until the smallest Ritz value has settled."""
-    q = start / whole.norm(start)
+    """Bounds from the three-term recurrence, once the smallest Ritz value has settled."""
+    q = start / collectives.norm(start)
     before = torch.zeros_like(q)
     alphas: list[float] = []
     betas: list[float] = []
@@ -55,11 +55,10 @@ def lanczos(
     bounds = (-math.inf, math.inf)
     while len(alphas) < _MAX_STEPS:
         step = product(q) - beta * before
-        alphas.append(float(whole.sum(torch.sum(step * q))))
+        alphas.append(float(collectives.sum(torch.sum(step * q))))
         step -= alphas[-1] * q
-        beta = float(whole.norm(step))
-        # Nothing but rounding is left of the next vector: it must not be divided by its
-        # length.
+        beta = float(collectives.norm(step))
+        # Only rounding is left of the next vector: do not divide it by its length.
         done = beta <= 1e-14 * max(map(abs, alphas))
         if done or len(alphas) % _CHECK_EVERY == 0:
             bounds = _ritz_bounds(alphas, betas, beta)

@@ -32,7 +32,7 @@ import torch
 from torch import Tensor
 
 from pyg_glif._utils.files import damage_in, not_ours, replacing
-from pyg_glif._utils.json import is_held
+from pyg_glif._utils.json import is_subset
 from pyg_glif._utils.validation import check_choice, check_count, check_outputs
 from pyg_glif._utils.warn import warn_caller
 from pyg_glif.errors import DamagedFileError, UnprotectedFileWarning
@@ -263,7 +263,7 @@ def _check_rewritten(
     ours = _header(fitted, [*omitted, *replaced], header["metadata"])
     objects = {name: header["objects"][name] for name in replaced}
     ours |= {"objects": ours["objects"] | objects, "omitted": list(omitted)}
-    if not is_held(header, ours):
+    if not is_subset(header, ours):
         raise ValueError(f"{header} in place of {ours}")
 
 
