@@ -6,7 +6,7 @@ class ConvergenceError(RuntimeError):
 
 
 class ConvergenceWarning(UserWarning):
-    """A solver gave up and was told not to raise."""
+    """A solver gave up, and ``throw`` is false."""
 
 
 class NotFittedError(RuntimeError):

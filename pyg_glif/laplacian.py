@@ -16,7 +16,7 @@ normalization  :math:`v_{ij}`                           :math:`a_i`
                (1/\tilde d_i + 1/\tilde d_j)/2`         \tilde w_{ij} / \tilde d_i`
 =============  =======================================  ==============================
 
-A node without neighbours has a zero row in each of them: it is returned unchanged.
+A node without neighbors has a zero row in each of them: it is returned unchanged.
 """
 
 import math
@@ -41,7 +41,7 @@ from pyg_glif._utils.validation import (
 )
 from pyg_glif.typing import Normalization
 
-#: Weight of everybody with themselves, as the authors have it (``W_ii = 1``).
+#: Weight of every node with itself, as the authors have it (``W_ii = 1``).
 SELF_WEIGHT = 1.0
 
 
@@ -79,8 +79,8 @@ class LaplacianOperator:
         tensor([-3.,  3.,  0.])
     """
 
-    #: Sums over all people; of several processes that share a graph, over theirs.
-    whole: Collectives = Collectives()
+    #: Reductions over all nodes, also over those that other processes hold.
+    collectives: Collectives = Collectives()
 
     def __init__(
         self,
@@ -199,7 +199,7 @@ class LaplacianOperator:
 
     @property
     def longest_row(self) -> int:
-        """The largest number of neighbours that a node has."""
+        """The largest number of neighbors that a node has."""
         return int(self.pattern.rowptr.diff().max()) if self.num_nodes else 0
 
     @property
@@ -313,7 +313,7 @@ class LaplacianOperator:
             self.deg,
             normalization,
             row_sum=self.pattern.row_sum,
-            ends=lambda node: (node[row], self.whole.seen(node)[col]),
+            ends=lambda node: (node[row], self.collectives.with_halo(node)[col]),
         )
 
 

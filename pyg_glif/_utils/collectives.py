@@ -1,4 +1,4 @@
-"""Sums over all nodes, for code whose process may hold only some of them."""
+"""Sums over all nodes, for code that may hold only some of them."""
 
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar, overload
@@ -24,20 +24,16 @@ class Collectives:
         """Maximum over all processes, entry by entry."""
         return x
 
-    def seen(self, x: Tensor) -> Tensor:  # [N, ...] -> [N + H, ...]
-        """Rows of the local nodes, then those of their neighbors in other processes."""
-        return x
-
     def norm(self, x: Tensor) -> Tensor:  # [N, C] -> [C]
         """Norm of each column over all nodes."""
         out: Tensor = torch.linalg.vector_norm(x, dim=0)
         return out
 
-    def folded(self, x: Tensor) -> Tensor:  # [N, C] -> [M, C]
-        """Columns with the same norms as those over all nodes."""
+    def with_halo(self, x: Tensor) -> Tensor:  # [N, ...] -> [N + H, ...]
+        """Rows of the local nodes, then those of their neighbors in other processes."""
         return x
 
-    def reached(self, num_iter: int, iterate: Callable[[], Tensor]) -> None:
+    def report(self, num_iter: int, iterate: Callable[[], Tensor]) -> None:
         """Hook of solvers for progress; ``iterate`` returns the current solution."""
 
 

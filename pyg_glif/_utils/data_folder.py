@@ -14,7 +14,7 @@ def data_folder() -> Path | None:
 
 
 def find_data(*parts: str) -> Path:
-    """A file or folder of a data set; raises with the place of the search if missing."""
+    """A file or folder of a data set; raises and names the folder if it is missing."""
     folder = data_folder()
     if folder is not None and folder.joinpath(*parts).exists():
         return folder.joinpath(*parts)

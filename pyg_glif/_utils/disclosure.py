@@ -1,8 +1,9 @@
 r"""The disclosure rule: facts about samples that may be shown without access to them.
 
-No feature or score is shown that fewer than :data:`MIN_SHARED` samples share. A value is shared by the samples that have it, an average by the effective number
-of samples behind it, :math:`(\sum_j |w_j|)^2 / \sum_j w_j^2` (Kish), which is their
-number where weights are equal. Texts, pages and answers of the service ask here.
+No feature or score is shown that fewer than :data:`MIN_SHARED` samples share. A value
+is shared by the samples that have it, an average by the effective number of samples
+behind it, :math:`(\sum_j |w_j|)^2 / \sum_j w_j^2` (Kish), which is their number where
+weights are equal. Texts, pages and answers of the service ask here.
 """
 
 from collections import Counter
@@ -98,7 +99,7 @@ class Disclosure:
         check_scalar("resolution", self.resolution, minimum=0.0, below=1.0)
 
     def rounded(self, value: Tensor, spread: "Tensor | float" = 1.0) -> Tensor:
-        """Values rounded to ``resolution * spread``; unchanged if the spread is zero."""
+        """Values rounded to ``resolution * spread``; unchanged if that is zero."""
         step = self.resolution * torch.as_tensor(spread, dtype=torch.float64)
         step = step.to(value.device)
         inner = torch.where(step > 0, step, 1.0)

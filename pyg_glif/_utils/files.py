@@ -24,8 +24,8 @@ def replacing(path: str | PathLike[str], sync: bool = True) -> Iterator[BinaryIO
 
     Each process writes to a temporary file of its own and holds a lock on it; a
     temporary file that another process can lock was left behind and is removed.
-    Without ``sync`` a power failure may leave an incomplete file. A symbolic link is followed, and
-    only a regular file is replaced: not a folder, a pipe or a device.
+    Without ``sync`` a power failure may leave an incomplete file. A symbolic link is
+    followed, and only a regular file is replaced: not a folder, a pipe or a device.
     """
     try:
         target = Path(os.path.realpath(path))

@@ -1,7 +1,7 @@
 """SHA-256 of plain data, files and tensors: the keys of caches.
 
-A key covers all that a result depends on, contents included; a file is identified by its
-content, not by its name, size or time.
+A key covers all that a result depends on, contents included; a file is identified by
+its content, not by its name, size or time.
 """
 
 import hashlib

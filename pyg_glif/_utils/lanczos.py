@@ -46,7 +46,7 @@ def smallest_eigenvalue(
 def lanczos(
     product: Callable[[Tensor], Tensor], start: Tensor, collectives: Collectives
 ) -> tuple[float, float]:  # start: [N, 1]
-    """Bounds from the three-term recurrence, once the smallest Ritz value has settled."""
+    """Bounds from the three-term recurrence, when the smallest Ritz value settles."""
     q = start / collectives.norm(start)
     before = torch.zeros_like(q)
     alphas: list[float] = []

@@ -21,7 +21,7 @@ class ParamsMixin:
         return f"{type(self).__name__}({', '.join(changed)})"
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Parameters by name; ``deep`` is accepted for scikit-learn and has no effect."""
+        """Parameters by name; ``deep`` is accepted for scikit-learn, without effect."""
         return {name: getattr(self, name) for name in self._defaults()}
 
     def set_params(self: _Self, **params: Any) -> _Self:

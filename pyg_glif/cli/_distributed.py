@@ -78,6 +78,7 @@ def run_in_blocks(args: argparse.Namespace) -> Outcome:
     from pyg_glif.cli._similarity import link
     from pyg_glif.distributed import (
         Engine,
+        FileColumns,
         InProcess,
         RayEngine,
         ShardedDataset,
@@ -85,11 +86,13 @@ def run_in_blocks(args: argparse.Namespace) -> Outcome:
         smooth,
     )
 
-    engine: Engine = InProcess()
+    engine: Engine = InProcess(progress=progress(args))
     if args.engine == "ray":
-        engine = RayEngine(args.address, num_workers=args.workers)
+        engine = RayEngine(
+            args.address, num_workers=args.workers, progress=progress(args)
+        )
     out = (args.out or "fair").rstrip("/")
-    shared: dict[str, Any] = {"engine": engine, "progress": progress(args)}
+    shared: dict[str, Any] = {"engine": engine}
     rows, scores = _files(args.data), _files(args.outputs_file or args.data)
     id = None if args.id is None else args.id[0]
     if args.outputs_file is None and not (args.outputs and args.features):
@@ -105,9 +108,8 @@ def run_in_blocks(args: argparse.Namespace) -> Outcome:
     graph = radius_graph(people, tau, out=f"{out}/graph", **shared)
     fair = smooth(
         graph,
-        scores,
+        FileColumns(scores, args.outputs),
         out=f"{out}/outputs",
-        outputs=args.outputs,
         link=link(args),
         **shared,
         **keywords(args, "--lam", *WEIGHTS),

@@ -1,5 +1,6 @@
 """Exact graphs and certified solves of more samples than a machine holds."""
 
+from pyg_glif.distributed._inputs import FileColumns
 from pyg_glif.distributed.engine import Engine, InProcess
 from pyg_glif.distributed.graph import ShardedGraph, radius_graph
 from pyg_glif.distributed.index import ShardedIndex
@@ -10,6 +11,7 @@ from pyg_glif.distributed.smoothing import ShardedSolution, smooth
 
 __all__ = [
     "Engine",
+    "FileColumns",
     "InProcess",
     "Plan",
     "RayEngine",

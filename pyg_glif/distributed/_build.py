@@ -7,7 +7,6 @@ it into compact order. Each is a function of one piece or one block, which may b
 twice, anywhere.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial, reduce
 from operator import or_
@@ -22,7 +21,7 @@ from pyg_glif._utils.runtime import without_autocast
 from pyg_glif._utils.validation import check_count
 from pyg_glif.distances import FairDistance
 from pyg_glif.distributed._ids import check_unique
-from pyg_glif.distributed._inputs import Piece, Rows, Table
+from pyg_glif.distributed._inputs import Piece, PieceRows, RowFiles
 from pyg_glif.distributed._kd_partition import Splitters
 from pyg_glif.distributed._store import Record, Store, as_tensor
 from pyg_glif.distributed.engine import Engine
@@ -45,17 +44,17 @@ _PER_BLOCK = 64  # sampled rows, at least, for each block
 
 
 @dataclass(frozen=True, eq=False)
-class Source:
+class BuildSource:
     """Input rows, and the distance that embeds them."""
 
     store: Store
-    table: Table
+    table: RowFiles
     distance: FairDistance
     key: str
     steps: tuple[int, int]  # every how many rows the two samples take one
 
 
-class Scan(NamedTuple):
+class PieceScan(NamedTuple):
     """Extent and samples of a piece."""
 
     extent: Extent
@@ -66,14 +65,14 @@ class Scan(NamedTuple):
 
 
 @without_autocast()
-def scan(source: Source, piece: Piece) -> Scan:
+def scan(source: BuildSource, piece: Piece) -> PieceScan:
     """Extent and samples of a piece, all rows finite."""
     rows = source.table.read(piece)
     z = _embedded(source, rows, piece)
     position = np.arange(piece.first, piece.first + len(z))
     first, second = (position % step == 0 for step in source.steps)
     batch = None if rows.batch is None else rows.batch[second]
-    return Scan(
+    return PieceScan(
         Extent.of(z),
         z[torch.from_numpy(first)],
         z[torch.from_numpy(second)],
@@ -86,7 +85,7 @@ def scan(source: Source, piece: Piece) -> Scan:
 class Routing:
     """Assignment of rows to blocks."""
 
-    source: Source
+    source: BuildSource
     frame: Frame
     splitters: Splitters
     num_blocks: int
@@ -200,7 +199,7 @@ def labelled(
     return np.concatenate([w, label[:, None]], axis=1)
 
 
-def _embedded(source: Source, rows: Rows, piece: Piece) -> Tensor:
+def _embedded(source: BuildSource, rows: PieceRows, piece: Piece) -> Tensor:
     """Coordinates of rows, finite, with at least one column."""
     z = source.distance.embed(as_tensor(rows.values)).detach()
     # A sum is cheap, and finite only if all of them are.
@@ -227,16 +226,15 @@ class Building:
     def __init__(
         self,
         store: Store,
-        table: Table,
+        table: RowFiles,
         contents: list[str],
         distance: FairDistance,
         key: str,
         engine: Engine,
-        progress: bool | None,
     ) -> None:
         self._store, self._table, self._distance = store, table, distance
         self._contents = contents
-        self._key, self._engine, self._progress = key, engine, progress
+        self._key, self._engine = key, engine
 
     def run(self, block_rows: int | None) -> dict[str, Any]:
         """All passes; returns the manifest, which is written last."""
@@ -248,7 +246,7 @@ class Building:
         num_blocks = -(-count // block_rows)
         wanted = max(_SAMPLE, _PER_BLOCK * num_blocks)
         steps = (sample_step(count), max(1, count // wanted))
-        source = Source(self._store, self._table, self._distance, self._key, steps)
+        source = BuildSource(self._store, self._table, self._distance, self._key, steps)
         pieces = list(self._table.pieces(block_rows))
         scans = self._scans(source, pieces)
         rows = torch.cat([part.rows for part in scans])
@@ -265,39 +263,27 @@ class Building:
         tree = Splitters.of(labelled(w, batch, spacing), position, num_blocks)
         routing = Routing(source, frame, tree, num_blocks, spacing)
         routed = self._engine.run(
-            partial(route, routing),
-            list(enumerate(pieces)),
-            "sorting rows",
-            self._progress,
+            partial(route, routing), list(enumerate(pieces)), "sorting rows"
         )
         spills = [r for _, r in sorted(routed, key=lambda pair: pair[0][0])]
         if self._table.id is not None:
             self._check_ids(spills)
         packing = Packing(self._store, self._key, spills)
         packed = self._engine.run(
-            partial(pack, packing),
-            list(range(num_blocks)),
-            "writing blocks",
-            self._progress,
+            partial(pack, packing), list(range(num_blocks)), "writing blocks"
         )
         blocks = [r for _, r in sorted(packed, key=lambda pair: pair[0])]
         return self._finish(frame, sample, batch, spills, blocks)
 
-    def _scans(self, source: Source, pieces: list[Piece]) -> list[Scan]:
+    def _scans(self, source: BuildSource, pieces: list[Piece]) -> list[PieceScan]:
         """Extents and samples of all pieces, in their order."""
-        scanned = self._engine.run(
-            partial(scan, source), pieces, "reading rows", self._progress
-        )
+        scanned = self._engine.run(partial(scan, source), pieces, "reading rows")
         return [part for _, part in sorted(scanned, key=lambda pair: pair[0].first)]
 
     def _check_ids(self, spills: list[dict[str, Any]]) -> None:
         """Raises if two samples have one id."""
         folder = self._store.child("ids")
-
-        def stream() -> Iterator[NDArray[Any]]:
-            return (folder.load(piece["ids"]) for piece in spills)
-
-        check_unique("id", stream, self._table.num_rows)
+        check_unique("id", (folder.load(piece["ids"]) for piece in spills))
 
     def _finish(
         self,

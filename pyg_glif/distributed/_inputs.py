@@ -19,6 +19,22 @@ from pyg_glif.distributed._store import Store, digest_of
 Paths = str | PathLike[str] | Sequence[str | PathLike[str]]
 
 
+@dataclass(frozen=True)
+class FileColumns:
+    """Outputs in some columns of files.
+
+    Args:
+        files (str or sequence of str): Parquet files; ``*`` stands for any name.
+        columns (str or sequence of str, optional): Columns of numbers, or one column
+            of lists. (default: all numbers)
+        id (str, optional): Column with the ids. (default: as in the dataset)
+    """
+
+    files: Any
+    columns: str | Sequence[str] | None = None
+    id: str | None = None
+
+
 def are_paths(data: Any) -> bool:
     """Whether data are paths, and not an array."""
     items = data if isinstance(data, (list, tuple)) else [data]
@@ -56,7 +72,7 @@ class Piece(NamedTuple):
     groups: tuple[int, int]  # row groups of a Parquet file
 
 
-class Rows(NamedTuple):
+class PieceRows(NamedTuple):
     """Contents of a piece."""
 
     values: NDArray[Any]  # [N, F]
@@ -65,7 +81,7 @@ class Rows(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Table:
+class RowFiles:
     """Files with the same columns, one after another.
 
     Args:
@@ -95,8 +111,8 @@ class Table:
         columns: str | Sequence[str] | None = None,
         id: str | None = None,
         batch: str | None = None,
-    ) -> "Table":
-        """Table of the files that paths name."""
+    ) -> "RowFiles":
+        """The files that paths name."""
         urls = _expanded(argument, paths)
         suffixes = {_suffix(url) for url in urls}
         if len(suffixes) > 1 or not suffixes <= {".parquet", ".npy"}:
@@ -176,7 +192,7 @@ class Table:
             return [name]
         return [f"{name}.{j}" for j in range(self.width)]
 
-    def read(self, piece: Piece, values: bool = True) -> Rows:
+    def read(self, piece: Piece, values: bool = True) -> PieceRows:
         """The rows of a piece, all numbers finite and all ids there.
 
         Without ``values``, only ids and graph numbers.
@@ -185,7 +201,7 @@ class Table:
         if _suffix(url) == ".npy":
             array: NDArray[Any] = np.asarray(_npy(url)[piece.start : piece.stop])
             array = np.ascontiguousarray(_two(array), self.dtype)
-            rows = Rows(array, None, None)
+            rows = PieceRows(array, None, None)
         else:
             rows = self._parquet(url, piece, values)
         bad = ~np.isfinite(rows.values).all(1)
@@ -198,7 +214,7 @@ class Table:
             )
         return rows
 
-    def _parquet(self, url: str, piece: Piece, with_values: bool) -> Rows:
+    def _parquet(self, url: str, piece: Piece, with_values: bool) -> PieceRows:
         """A piece of a Parquet file."""
         parquet = require("pyarrow.parquet", "pyg_glif.distributed", "ray")
         fs, path = fsspec.core.url_to_fs(url)
@@ -219,7 +235,7 @@ class Table:
         batch = None
         if self.batch is not None:
             batch = self._named("batch", table.column(self.batch), url, piece)
-        return Rows(np.ascontiguousarray(whole, self.dtype), ids, batch)
+        return PieceRows(np.ascontiguousarray(whole, self.dtype), ids, batch)
 
     def _column(self, table: Any, name: str, url: str, piece: Piece) -> NDArray[Any]:
         """A column of numbers or of lists of numbers, ``[N, F]``."""

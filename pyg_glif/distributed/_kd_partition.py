@@ -1,4 +1,4 @@
-"""Cuts space into parts with about equally many people, from a sample of them."""
+"""A partition of space into parts with about equally many samples."""
 
 from dataclasses import dataclass
 
@@ -15,8 +15,8 @@ _GOLDEN = 0.6180339887498949
 class Splitters:
     """A k-d tree over a sample; leaves are numbered from left to right.
 
-    People at the same place as a cut go left or right by a number of their own, so
-    that no number of duplicates makes a leaf too large.
+    Samples on a cut go left or right by a number of their own, so that no number of
+    duplicates makes a leaf too large.
     """
 
     axis: NDArray[np.int64]  # [nodes], -1 at a leaf
@@ -28,19 +28,19 @@ class Splitters:
     def of(
         cls, w: NDArray[np.float32], position: NDArray[np.int64], num_leaves: int
     ) -> "Splitters":
-        """The tree of bound coordinates ``w`` of people at some positions."""
+        """The tree of bound coordinates ``w`` of samples at some positions."""
         coords, tie = _coords(w), ties(position)
         nodes: list[tuple[int, float, float, int, int]] = []
         leaves = 0
 
         def grow(rows: NDArray[np.int64], count: int) -> int:
             nonlocal leaves
-            at = len(nodes)
+            node = len(nodes)
             nodes.append((-1, 0.0, 0.0, 0, 0))
             if count == 1 or len(rows) < 2:
-                nodes[at] = (-1, 0.0, 0.0, leaves, leaves + count)
+                nodes[node] = (-1, 0.0, 0.0, leaves, leaves + count)
                 leaves += count
-                return at
+                return node
             axis = int(coords[rows].var(0).argmax())
             rows = rows[np.lexsort((tie[rows], coords[rows, axis]))]
             left = (count + 1) // 2
@@ -48,8 +48,8 @@ class Splitters:
             value, last = coords[rows[cut - 1], axis], tie[rows[cut - 1]]
             low = grow(rows[:cut], left)
             high = grow(rows[cut:], count - left)
-            nodes[at] = (axis, float(value), float(last), low, high)
-            return at
+            nodes[node] = (axis, float(value), float(last), low, high)
+            return node
 
         grow(np.arange(len(w)), num_leaves)
         columns = list(zip(*nodes, strict=True))
@@ -64,7 +64,7 @@ class Splitters:
     def leaf(
         self, w: NDArray[np.float32], position: NDArray[np.int64]
     ) -> NDArray[np.int64]:  # [N, M + 1], [N] -> [N]
-        """The leaf of each person."""
+        """The leaf of each sample."""
         coords, tie = _coords(w), ties(position)
         out = np.empty(len(w), dtype=np.int64)
         waiting = [(0, np.arange(len(w)))]
@@ -72,7 +72,7 @@ class Splitters:
             node, rows = waiting.pop()
             if self.axis[node] < 0:
                 first, stop = self.child[node]
-                # A leaf of the sample may stand for several: they share its people.
+                # A leaf of the sample may stand for several: they share its samples.
                 share = (tie[rows] * (stop - first)).astype(np.int64)
                 out[rows] = first + share
                 continue

@@ -1,6 +1,7 @@
 """Outputs in the order of the blocks, and back in that of the files."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from io import BytesIO
 from os import PathLike
 from typing import Any
 
@@ -9,28 +10,23 @@ from numpy.typing import NDArray
 
 from pyg_glif._utils.optional import require
 from pyg_glif._utils.runtime import Progress
-from pyg_glif.distributed._ids import as_texts, positions_of
-from pyg_glif.distributed._inputs import Paths, Table
-from pyg_glif.distributed._store import Scratch, Store
+from pyg_glif.distributed._ids import as_arrow, positions_of
+from pyg_glif.distributed._inputs import FileColumns, RowFiles
+from pyg_glif.distributed._store import Store, scratch_array
 from pyg_glif.distributed.sharded_dataset import ShardedDataset
 
 _FILE_ROWS = 1 << 20  # of an output file
 _READ_ROWS = 1 << 18  # of outputs that are read at once
 
 
-def outputs_table(
-    dataset: ShardedDataset,
-    y_hat: Paths,
-    outputs: str | Sequence[str] | None,
-    id: str | None,
-) -> Table:
+def outputs_table(dataset: ShardedDataset, selected: FileColumns) -> RowFiles:
     """The files with outputs."""
-    id = dataset.id_column if id is None else id
-    first = y_hat if isinstance(y_hat, (str, PathLike)) else next(iter(y_hat), "")
+    id, files = selected.id or dataset.id_column, selected.files
+    first = files if isinstance(files, (str, PathLike)) else next(iter(files), "")
     by_position = str(first).lower().endswith(".npy")
     if by_position or dataset.id_column is None:
         id = None
-    table = Table.open("y_hat", y_hat, outputs, id)
+    table = RowFiles.open("y_hat", files, selected.columns, id)
     if table.num_rows != dataset.num_samples:
         msg = f"'y_hat' must have one row for each of {dataset.num_samples} samples"
         raise ValueError(f"{msg} (got {table.num_rows})")
@@ -39,7 +35,7 @@ def outputs_table(
 
 def write_blocks(
     dataset: ShardedDataset,
-    table: Table,
+    table: RowFiles,
     contents: list[str],
     work: Store,
     key: str,
@@ -52,17 +48,14 @@ def write_blocks(
     if all(r is not None and work.is_sound(r["file"]) for r in known):
         return columns
     work.clear()
-    count, scratch = dataset.num_samples, Scratch()
-    values = scratch.array((count, table.width), table.dtype)
+    values = scratch_array((dataset.num_samples, table.width), table.dtype)
     pieces = list(table.pieces(_READ_ROWS))
+    places = _places(dataset, table)
     with Progress(len(pieces), "reading outputs", progress) as bar:
-        places = _places(dataset, table)
         for piece in pieces:
-            rows = table.read(piece)
-            values[next(places)] = rows.values
+            rows = slice(piece.first, piece.first + piece.stop - piece.start)
+            values[rows if places is None else places[rows]] = table.read(piece).values
             bar.update()
-        # Raises for missing ids, once all have been read.
-        next(places, None)
     table.check_contents(contents)
     for block in blocks:
         file = work.save(f"y.{block:05d}.npy", values[dataset.place(block)])
@@ -70,40 +63,14 @@ def write_blocks(
     return columns
 
 
-def _places(dataset: ShardedDataset, table: Table) -> Iterator[NDArray[np.int64]]:
-    """Positions in the dataset of the rows of each piece."""
-    pieces = list(table.pieces(_READ_ROWS))
-    if table.id is None or dataset.id_column is None or _same_order(dataset, table):
-        for piece in pieces:
-            yield np.arange(piece.first, piece.first + piece.stop - piece.start)
-        return
-
-    def queries() -> Iterator[NDArray[Any]]:
-        for piece in pieces:
-            ids = table.read(piece).ids
-            assert ids is not None
-            yield ids
-
-    def known() -> Iterator[NDArray[Any]]:
-        return (ids for _, ids in dataset.ids())
-
-    yield from positions_of("y_hat", known, dataset.num_samples, queries)
-
-
-def _same_order(dataset: ShardedDataset, table: Table) -> bool:
-    """Whether ids come in the order of the dataset."""
+def _places(dataset: ShardedDataset, table: RowFiles) -> NDArray[np.int64] | None:
+    """Positions of the rows in the dataset; :obj:`None` for the same order."""
+    if table.id is None or dataset.id_column is None:
+        return None
+    pieces = table.pieces(_READ_ROWS)
+    queries = (table.read(piece, values=False).ids for piece in pieces)
     known = (ids for _, ids in dataset.ids())
-    rest: NDArray[Any] = np.empty(0, dtype=object)
-    for piece in table.pieces(_READ_ROWS):
-        ids = table.read(piece, values=False).ids
-        assert ids is not None
-        while len(rest) < len(ids):
-            part = as_texts(next(known))
-            rest = part if not len(rest) else np.concatenate([rest, part])
-        if not np.array_equal(rest[: len(ids)], ids):
-            return False
-        rest = rest[len(ids) :]
-    return True
+    return positions_of("y_hat", known, (ids for ids in queries if ids is not None))
 
 
 def write_outputs(
@@ -120,7 +87,7 @@ def write_outputs(
     files = fit.own("00000.json", key)["files"]
     what = "out" if "out" in files else "f"
     dtype = fit.load(files[what]).dtype
-    values = Scratch().array((dataset.num_samples, len(columns)), dtype)
+    values = scratch_array((dataset.num_samples, len(columns)), dtype)
     with Progress(dataset.num_blocks, "writing outputs", progress) as bar:
         for block in range(dataset.num_blocks):
             files = fit.own(f"{block:05d}.json", key)["files"]
@@ -129,14 +96,13 @@ def write_outputs(
     named = dataset.id_column is not None
     parts = dataset.ids() if named else _numbered(dataset.num_samples)
     for number, (first, ids) in enumerate(_rows_of_files(parts)):
-        shown = as_texts(ids)
-        data = {dataset.id_column or "row": arrow.array(shown)}
+        data = {dataset.id_column or "row": as_arrow(ids)}
         for j, name in enumerate(columns):
             data[name] = arrow.array(np.array(values[first : first + len(ids), j]))
         name = f"part-{number:05d}.parquet"
-        with store.writing(name, sync=True) as file:
-            parquet.write_table(arrow.table(data), file)
-        yield file.record(name)
+        buffer = BytesIO()
+        parquet.write_table(arrow.table(data), buffer)
+        yield store.write(name, buffer.getbuffer(), sync=True)
 
 
 def _numbered(count: int) -> Iterator[tuple[int, NDArray[Any]]]:

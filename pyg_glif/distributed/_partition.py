@@ -1,9 +1,8 @@
-"""One part of a smoothing system: some people's rows, and whom they are joined to.
+"""One part of a smoothing system: the rows of some samples and their neighbors.
 
-A part runs the solvers as they are. What they ask about all people
-(:class:`~pyg_glif._utils.collectives.Collectives`) is answered together with the
-other parts; a product first fetches the rows of neighbors that other parts
-hold, the halo.
+A part runs the solvers as they are. Sums over all samples
+(:class:`~pyg_glif._utils.collectives.Collectives`) are taken together with the other
+parts. A product first fetches the rows of neighbors that other parts hold, the halo.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,7 +18,7 @@ from pyg_glif._utils.collectives import Collectives, once
 from pyg_glif._utils.lanczos import lanczos
 from pyg_glif._utils.sparse import Pattern, csr_tensor
 from pyg_glif.distributed._communicator import Communicator
-from pyg_glif.distributed._store import Scratch
+from pyg_glif.distributed._store import scratch_array
 from pyg_glif.graph.weights import edge_weights
 from pyg_glif.laplacian import SELF_WEIGHT, LaplacianOperator
 from pyg_glif.solvers.system import LARGEST_ENTRY, System
@@ -27,20 +26,20 @@ from pyg_glif.typing import Normalization
 
 _EDGES = 1 << 21  # looked at together
 
-#: Row pointers, columns among all people and squared distances of a block.
+#: Row pointers, columns among all samples and squared distances of a block.
 Shard = tuple[NDArray[np.int64], NDArray[Any], NDArray[Any]]
-#: Is told how many iterations are done, and how to get the point they led to.
+#: Receives the number of iterations, and a function that returns the iterate.
 Listener = Callable[[int, Callable[[], Tensor]], None]
 
 
-class Together(Collectives):
+class ShardedCollectives(Collectives):
     """Sums over the parts that a group holds.
 
     Args:
         member: This part in its group.
-        starts: First person of each part, and the number of people.
-        halo: People of others whom people here are joined to, in order.
-        listener: Hears of iterations.
+        starts: First sample of each part, and the number of samples.
+        halo: Neighbors in other parts, in order.
+        listener: Called after iterations.
     """
 
     def __init__(
@@ -66,7 +65,7 @@ class Together(Collectives):
 
     @property
     def num_halo(self) -> int:
-        """People of others whom people here are joined to."""
+        """Number of neighbors in other parts."""
         return int(self._cuts[-1])
 
     @property
@@ -88,7 +87,7 @@ class Together(Collectives):
         parts = self._member.gather(x.reshape(-1).contiguous())
         return torch.stack(parts).reshape(len(parts), *x.shape)
 
-    def seen(self, x: Tensor) -> Tensor:
+    def with_halo(self, x: Tensor) -> Tensor:
         """Rows here, then those of the halo, fetched from the parts that hold them."""
         if self._member.size == 1:
             return x
@@ -106,18 +105,14 @@ class Together(Collectives):
         local: Tensor = torch.linalg.vector_norm(x, dim=0)
         return local if self._member.size == 1 else self.sum(local.square()).sqrt()
 
-    def folded(self, x: Tensor) -> Tensor:
-        """One row with the norms of the columns."""
-        return self.norm(x).unsqueeze(0)
-
-    def reached(self, num_iter: int, iterate: Callable[[], Tensor]) -> None:
-        """Tells the listener."""
+    def report(self, num_iter: int, iterate: Callable[[], Tensor]) -> None:
+        """Calls the listener."""
         if self._listener is not None:
             self._listener(num_iter, iterate)
 
 
 @dataclass(frozen=True, eq=False)
-class PartPattern(Pattern):
+class ShardedPattern(Pattern):
     """Where the entries of some rows are; columns beyond them are the halo."""
 
     width: int = 0
@@ -128,7 +123,7 @@ class PartPattern(Pattern):
         return csr_tensor(self.rowptr, self.colidx, value, size)
 
 
-class PartOperator(LaplacianOperator):
+class ShardedLaplacian(LaplacianOperator):
     """The rows of a Laplacian that belong to one part.
 
     Args:
@@ -137,16 +132,16 @@ class PartOperator(LaplacianOperator):
         weight: Weights ``[E]`` in float64. Without normalisation they are what
             :meth:`system` multiplies in place.
         normalization: Form of the Laplacian.
-        batch: Graph numbers of the people here.
-        num_people: How many there are in all parts.
-        first: Number of the first person here.
-        num_parts: How many parts there are.
+        batch: Graph numbers of the samples of this part.
+        num_samples: Samples of all parts.
+        first: Number of the first sample of this part.
+        num_parts: Number of parts.
     """
 
     def __init__(
         self,
-        together: Together,
-        pattern: PartPattern,
+        together: ShardedCollectives,
+        pattern: ShardedPattern,
         weight: Tensor,
         normalization: Normalization,
         batch: Tensor | None,
@@ -154,20 +149,20 @@ class PartOperator(LaplacianOperator):
         first: int,
         num_parts: int,
     ) -> None:
-        self.whole: Together = together
+        self.collectives: ShardedCollectives = together
         self._num_samples, self._first, self._parts = num_samples, first, num_parts
         self._set(pattern, weight, normalization, batch)
 
     @property
     def num_nodes(self) -> int:
-        """Number of people in all parts."""
+        """Number of samples in all parts."""
         return self._num_samples
 
     @once
     def longest_row(self) -> int:
-        """The largest number of neighbors that anybody has."""
+        """The largest number of neighbors of a sample."""
         longest = self.pattern.rowptr.diff().max().long()
-        return int(self.whole.max(longest))
+        return int(self.collectives.max(longest))
 
     @property
     def _mean_roundings(self) -> int:
@@ -183,19 +178,21 @@ class PartOperator(LaplacianOperator):
             return torch.ones((), dtype=torch.float64)
         deg = self.deg + SELF_WEIGHT
         if self.batch is None:
-            return self.whole.sum(deg.sum()) / self._num_samples
-        every = torch.cat(self.whole._member.gather_any(self.batch.unique())).unique()
+            return self.collectives.sum(deg.sum()) / self._num_samples
+        every = torch.cat(
+            self.collectives._member.gather_any(self.batch.unique())
+        ).unique()
         place = torch.searchsorted(every, self.batch)
         zero = deg.new_zeros(len(every))
-        total = self.whole.sum(zero.index_add(0, place, deg))
-        count = self.whole.sum(zero.index_add(0, place, torch.ones_like(deg)))
+        total = self.collectives.sum(zero.index_add(0, place, deg))
+        count = self.collectives.sum(zero.index_add(0, place, torch.ones_like(deg)))
         return (total / count)[place]
 
     def system(self, lam: float) -> System:
         """The system of a strength; the operator's entries are used up by it."""
         strength = lam * self.lam_scale
         s = 1.0 + strength * self.diagonal
-        largest = float(self.whole.max(torch.maximum(s.max(), strength.max())))
+        largest = float(self.collectives.max(torch.maximum(s.max(), strength.max())))
         if not largest <= LARGEST_ENTRY:
             msg = "'lam' times the largest degree must be at most"
             msg = f"{msg} {LARGEST_ENTRY:g} (got {largest:g})"
@@ -214,17 +211,17 @@ class PartOperator(LaplacianOperator):
         start = torch.randn(
             len(system.diagonal), 1, generator=generator, dtype=torch.float64
         )
-        low, high = lanczos(lambda q: system.matmul(q) - q, start, self.whole)
+        low, high = lanczos(lambda q: system.matmul(q) - q, start, self.collectives)
         return low / system.lam, high / system.lam
 
     @once
     def components(self) -> tuple[Tensor, Tensor]:
-        """Component of each person here, numbered here, and their sizes anywhere."""
+        """Component of each sample of this part, and sizes over all parts."""
         return self._components[:2]
 
     @property
     def joined(self) -> Callable[[Tensor], Tensor] | None:
-        """Adds up over components of which other parts hold some."""
+        """Sum over components that other parts share."""
         if self._parts == 1:
             return None
         here, slot, count = self._components[2:5]
@@ -233,16 +230,16 @@ class PartOperator(LaplacianOperator):
             shared = total.new_zeros(count, total.size(1))
             shared[slot] = total[here]
             total = total.clone()
-            total[here] = self.whole.sum(shared)[slot]
+            total[here] = self.collectives.sum(shared)[slot]
             return total
 
         return add
 
     @property
     def num_joined(self) -> int:
-        """Number of components with more than one person."""
-        found: int = self._components[5]
-        return found
+        """Number of components with more than one sample."""
+        count: int = self._components[5]
+        return count
 
     @once
     def _components(self) -> tuple[Tensor, Tensor, Tensor, Tensor, int, int]:
@@ -252,36 +249,36 @@ class PartOperator(LaplacianOperator):
         until nothing changes anywhere.
         """
         pattern, own = self.pattern, self.pattern.num_nodes
-        width = own + self.whole.num_halo
+        width = own + self.collectives.num_halo
         root = _roots(pattern, width)
         name = torch.full((width,), self._num_samples, dtype=torch.int64)
         dataset = torch.arange(self._first, self._first + own)
         name.scatter_reduce_(0, root[:own], dataset, "amin")
         while True:
-            seen = self.whole.seen(name[root[:own]])
+            seen = self.collectives.with_halo(name[root[:own]])
             new = name.scatter_reduce(0, root, seen, "amin")
             changed = (new != name).any().long()
             name = new
-            if int(self.whole.max(changed)) == 0:
+            if int(self.collectives.max(changed)) == 0:
                 break
         names, label = torch.unique(name[root[:own]], return_inverse=True)
         size = torch.bincount(label, minlength=len(names))
         touching = name[root[own:]].unique()
-        every = torch.cat(self.whole._member.gather_any(touching)).unique()
+        every = torch.cat(self.collectives._member.gather_any(touching)).unique()
         here = torch.isin(names, every).nonzero().view(-1)
         slot = torch.searchsorted(every, names[here])
         total = size.new_zeros(len(every))
         total[slot] = size[here]
-        total = self.whole.sum(total)
+        total = self.collectives.sum(total)
         size[here] = total[slot]
-        # Every component is counted where its first person is.
-        mine = (names >= self._first) & (names < self._first + own) & (size > 1)
-        joined = int(self.whole.sum(mine.sum()))
+        # Every component is counted where its first sample is.
+        own_names = (names >= self._first) & (names < self._first + own) & (size > 1)
+        joined = int(self.collectives.sum(own_names.sum()))
         return label, size, here, slot, len(every), joined
 
 
 def _roots(pattern: Pattern, width: int) -> Tensor:  # -> [width]
-    """The smallest person, here or in the halo, that each is connected to here.
+    """The smallest sample, of this part or the halo, that each is connected to.
 
     Edges are taken some at a time: there may be more of them than fit twice.
     """
@@ -293,10 +290,10 @@ def _roots(pattern: Pattern, width: int) -> Tensor:  # -> [width]
             part = slice(start, start + _EDGES)
             ends = label[pattern.row[part]], label[pattern.col[part]]
             low, high = torch.minimum(*ends), torch.maximum(*ends)
-            apart = low < high
-            if bool(apart.any()):
+            differ = low < high
+            if bool(differ.any()):
                 changed = True
-                label.scatter_reduce_(0, high[apart], low[apart], "amin")
+                label.scatter_reduce_(0, high[differ], low[differ], "amin")
                 while not torch.equal(label, root := label[label]):
                     label = root
     return label
@@ -311,18 +308,18 @@ def part_of(
     batch: Tensor | None,
     mapped: bool,
     listener: Listener | None = None,
-) -> PartOperator:
+) -> ShardedLaplacian:
     """Reads the rows of one part.
 
     Args:
         member: This part in its group.
         shards: Its blocks, in order; each is read twice.
-        starts: First person of each part, and the number of people.
+        starts: First sample of each part, and the number of samples.
         theta: Decay of the weights.
         normalization: Form of the Laplacian.
-        batch: Graph numbers of the people here.
+        batch: Graph numbers of the samples of this part.
         mapped: Whether edges go to files, and not into memory.
-        listener: Hears of iterations.
+        listener: Called after iterations.
     """
     first, stop = int(starts[member.rank]), int(starts[member.rank + 1])
     outside, num_edges = [], 0
@@ -336,16 +333,15 @@ def part_of(
     own, width = stop - first, stop - first + len(halo)
     fits = max(width, num_edges) < 2**31
     index = np.int32 if fits else np.int64
-    scratch = Scratch()
 
     def empty(dtype: Any) -> NDArray[Any]:
         return (
-            scratch.array((num_edges,), dtype) if mapped else np.empty(num_edges, dtype)
+            scratch_array((num_edges,), dtype) if mapped else np.empty(num_edges, dtype)
         )
 
     rows, cols, weights = empty(index), empty(index), empty(np.float64)
     ptr = np.zeros(own + 1, dtype=index)
-    row, at = 0, 0
+    row, start = 0, 0
     for read in shards:
         shard, col, sq = read()
         size, count = len(shard) - 1, len(col)
@@ -354,15 +350,17 @@ def part_of(
             np.asarray(col, dtype=np.int64) - first,
             own + np.searchsorted(halo, col),
         )
-        cols[at : at + count] = local
-        rows[at : at + count] = np.repeat(np.arange(row, row + size), np.diff(shard))
+        cols[start : start + count] = local
+        rows[start : start + count] = np.repeat(
+            np.arange(row, row + size), np.diff(shard)
+        )
         weight = edge_weights(torch.from_numpy(np.array(sq)), theta)
-        weights[at : at + count] = weight.numpy()
-        ptr[row + 1 : row + size + 1] = shard[1:] + at
-        row, at = row + size, at + count
-    together = Together(member, starts, halo, listener)
+        weights[start : start + count] = weight.numpy()
+        ptr[row + 1 : row + size + 1] = shard[1:] + start
+        row, start = row + size, start + count
+    together = ShardedCollectives(member, starts, halo, listener)
     col_tensor = torch.from_numpy(cols)
-    pattern = PartPattern(
+    pattern = ShardedPattern(
         torch.from_numpy(rows),
         col_tensor,
         torch.from_numpy(ptr),
@@ -370,7 +368,7 @@ def part_of(
         own,
         width,
     )
-    return PartOperator(
+    return ShardedLaplacian(
         together,
         pattern,
         torch.from_numpy(weights),

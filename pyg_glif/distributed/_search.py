@@ -42,24 +42,22 @@ class _Task(NamedTuple):
 class Search:
     """One run: missing blocks, in tasks that may be run twice."""
 
-    def __init__(self, job: "Job") -> None:
+    def __init__(self, job: "SearchJob") -> None:
         self._job, self._dataset = job, job.dataset
 
-    def run(
-        self, engine: Engine, progress: bool | None
-    ) -> tuple[list[dict[str, Any]], TaskCount]:
+    def run(self, engine: Engine) -> tuple[list[dict[str, Any]], TaskCount]:
         """Searches and sorts; returns the records of all blocks."""
         store, job = self._job.store, self._job
         missing = self._missing(engine)
         plan = self._plan(missing)
         count = TaskCount(0, 0)
         for attempt in range(_ATTEMPTS):
-            results = engine.run(partial(_search, job), plan, "radius graph", progress)
+            results = engine.run(partial(_search, job), plan, "radius graph")
             fresh = sum(bool(ran) for _, ran in results)
             count = TaskCount(count.run + fresh, count.reused + len(plan) - fresh)
             merge = partial(_merge, job, _sources(plan))
             try:
-                for _ in engine.run(merge, missing, "sorting edges", progress):
+                for _ in engine.run(merge, missing, "sorting edges"):
                     pass
                 break
             except DamagedFileError:
@@ -121,7 +119,7 @@ class Search:
 
 
 @dataclass(frozen=True, eq=False)
-class Job:
+class SearchJob:
     """Settings that all tasks of a search share."""
 
     dataset: ShardedDataset
@@ -144,7 +142,7 @@ class Job:
 
 
 @without_autocast()
-def _search(job: Job, task: _Task) -> bool:
+def _search(job: SearchJob, task: _Task) -> bool:
     """Writes the pairs of a task; says whether there was anything to do."""
     work, name = job.store.child("work"), f"{task.number:06d}"
     done = work.record_of(f"{name}.json", job.key)
@@ -185,7 +183,7 @@ def _sources(plan: Sequence[_Task]) -> dict[int, list[int]]:
     return out
 
 
-def _merge(job: Job, sources: dict[int, list[int]], block: int) -> None:
+def _merge(job: SearchJob, sources: dict[int, list[int]], block: int) -> None:
     """Writes the edges of a block, sorted by row and column."""
     folder, name = job.store.child("edges"), f"{block:05d}"
     if _is_sound(job, block):
@@ -227,7 +225,7 @@ def _merge(job: Job, sources: dict[int, list[int]], block: int) -> None:
     folder.write_json(f"{name}.json", {**record, "files": files})
 
 
-def _is_sound(job: Job, block: int) -> bool:
+def _is_sound(job: SearchJob, block: int) -> bool:
     """Whether the edges of a block are there, as they were written."""
     folder = job.store.child("edges")
     record = folder.record_of(f"{block:05d}.json", job.key)

@@ -13,11 +13,11 @@ import io
 import json
 import os
 import shutil
+import tempfile
 import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from importlib import metadata
 from pathlib import PurePath
 from typing import Any, BinaryIO
@@ -149,27 +149,32 @@ class Store:
         os.makedirs(self._root, exist_ok=True)
         return shutil.disk_usage(self._root).free
 
-    @contextlib.contextmanager
-    def writing(self, name: str, sync: bool = False) -> Iterator["_Hashed"]:
-        """A new file, which takes its name when it is complete.
+    def write(self, name: str, *parts: Any, sync: bool = False) -> Record:
+        """Writes a file, which takes its name when it is complete.
 
         A file that its reader checks need not be on the disk (``sync``) before that.
         """
-        path = self.path(name)
+        path, views = self.path(name), [memoryview(part) for part in parts]
+        digest = hashlib.sha256()
+        for view in views:
+            digest.update(view)
         if self.is_local:
             os.makedirs(os.path.dirname(path), exist_ok=True)
             with replacing(path, sync) as file:
-                yield _Hashed(file)
-            return
-        beside = f"{path}.{uuid.uuid4().hex}.part"
-        try:
-            with self._fs.open(beside, "wb") as file:
-                yield _Hashed(file)
-            self._fs.mv(beside, path)
-        except BaseException:
-            with contextlib.suppress(Exception):
-                self._fs.rm_file(beside)
-            raise
+                file.writelines(views)
+        else:
+            beside = f"{path}.{uuid.uuid4().hex}.part"
+            try:
+                with self._fs.open(beside, "wb") as file:
+                    for view in views:
+                        file.write(view)
+                self._fs.mv(beside, path)
+            except BaseException:
+                with contextlib.suppress(Exception):
+                    self._fs.rm_file(beside)
+                raise
+        size = sum(view.nbytes for view in views)
+        return {"name": name, "size": size, "sha256": digest.hexdigest()}
 
     @contextlib.contextmanager
     def reading(self, name: str) -> Iterator[BinaryIO]:
@@ -181,9 +186,10 @@ class Store:
         """Writes an array."""
         if isinstance(array, Tensor):
             array = array.detach().numpy()
-        with self.writing(name) as file:
-            np.lib.format.write_array(file, np.ascontiguousarray(array))
-        return file.record(name)
+        array, head = np.ascontiguousarray(array), io.BytesIO()
+        description = np.lib.format.header_data_from_array_1_0(array)
+        np.lib.format.write_array_header_1_0(head, description)
+        return self.write(name, head.getbuffer(), array.reshape(-1).view(np.uint8))
 
     def load(self, record: Record) -> NDArray[Any]:
         """An array that matches its record; on a disk it is mapped, not read."""
@@ -233,8 +239,7 @@ class Store:
     def write_json(self, name: str, data: dict[str, Any]) -> None:
         """Writes plain data, with the checksum of its text."""
         whole = {"sha256": _fingerprints.of_plain(data), "data": data}
-        with self.writing(name) as file:
-            file.write(json.dumps(whole).encode())
+        self.write(name, json.dumps(whole).encode())
 
     def read_json(self, name: str) -> dict[str, Any]:
         """Plain data that matches its checksum."""
@@ -321,30 +326,6 @@ class Store:
 Located = tuple[Store, Record]
 
 
-class _Hashed(io.RawIOBase):
-    """A file that is being written, and the checksum of what was."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        super().__init__()
-        self._file, self._hash, self._size = file, hashlib.sha256(), 0
-
-    def write(self, data: Any) -> int:
-        """Writes bytes."""
-        view = memoryview(data).cast("B")
-        self._hash.update(view)
-        self._file.write(view)
-        self._size += view.nbytes
-        return view.nbytes
-
-    def writable(self) -> bool:
-        """Always."""
-        return True
-
-    def record(self, name: str) -> Record:
-        """Size and checksum of what was written."""
-        return {"name": name, "size": self._size, "sha256": self._hash.hexdigest()}
-
-
 def digest_of(url: str) -> str:
     """Fingerprint of the contents of a file.
 
@@ -416,17 +397,9 @@ def versions() -> dict[str, str]:
     return {name: metadata.version(name) for name in names}
 
 
-@dataclass(frozen=True)
-class Scratch:
-    """Arrays in files that have no name any more: larger than memory, gone after."""
-
-    folder: str | None = None
-
-    def array(self, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
-        """A new array of zeros."""
-        import tempfile
-
-        if 0 in shape:
-            return np.zeros(shape, dtype)
-        with tempfile.TemporaryFile(dir=self.folder) as file:
-            return np.memmap(file, dtype=dtype, mode="w+", shape=shape)
+def scratch_array(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
+    """Zeros in a file without a name: may be larger than memory, gone after use."""
+    if 0 in shape:
+        return np.zeros(shape, dtype)
+    with tempfile.TemporaryFile() as file:
+        return np.memmap(file, dtype=dtype, mode="w+", shape=shape)

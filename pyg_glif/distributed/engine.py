@@ -18,6 +18,10 @@ class Engine(ABC):
 
     #: Tasks that run at a time.
     num_workers: int = 1
+    #: Whether to show progress bars; :obj:`None` on a terminal.
+    progress: bool | None = None
+    #: Iterations of a solve between checkpoints.
+    checkpoint_every: int = 10
 
     @abstractmethod
     def run(
@@ -25,7 +29,6 @@ class Engine(ABC):
         function: Callable[[_T], _R],
         tasks: Sequence[_T],
         label: str,
-        progress: bool | None = None,
     ) -> Iterator[tuple[_T, _R]]:
         """Tasks and their results, in the order in which they are done."""
 
@@ -48,15 +51,27 @@ class InProcess(Engine):
     Args:
         num_parts (int): Parts of a solve, each in a thread of its own. More than one
             only exercises the exchange between parts. (default: :obj:`1`)
+        progress (bool, optional): Whether to show progress bars.
+            (default: on a terminal)
+        checkpoint_every (int): Iterations of a solve between checkpoints.
+            (default: :obj:`10`)
 
     Example:
         >>> InProcess()
         InProcess(num_parts=1)
     """
 
-    def __init__(self, num_parts: int = 1) -> None:
+    def __init__(
+        self,
+        num_parts: int = 1,
+        *,
+        progress: bool | None = None,
+        checkpoint_every: int = 10,
+    ) -> None:
         check_count("num_parts", num_parts)
-        self.num_workers = num_parts
+        check_count("checkpoint_every", checkpoint_every)
+        self.num_workers, self.progress = num_parts, progress
+        self.checkpoint_every = checkpoint_every
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(num_parts={self.num_workers})"
@@ -66,10 +81,9 @@ class InProcess(Engine):
         function: Callable[[_T], _R],
         tasks: Sequence[_T],
         label: str,
-        progress: bool | None = None,
     ) -> Iterator[tuple[_T, _R]]:
         """Runs one task after another."""
-        with Progress(len(tasks), label, progress) as bar:
+        with Progress(len(tasks), label, self.progress) as bar:
             for task in tasks:
                 yield task, function(task)
                 bar.update()

@@ -13,7 +13,7 @@ from torch import Tensor
 from pyg_glif._utils import fingerprints as _fingerprints
 from pyg_glif._utils.runtime import available_memory, without_autocast
 from pyg_glif._utils.validation import check_choice, check_scalar
-from pyg_glif.distributed._search import Job, Search, TaskCount
+from pyg_glif.distributed._search import Search, SearchJob, TaskCount
 from pyg_glif.distributed._store import FORMAT, Located, Store, contents_of
 from pyg_glif.distributed.engine import Engine, as_engine
 from pyg_glif.distributed.sharded_dataset import ShardedDataset
@@ -131,7 +131,6 @@ def radius_graph(
     memory_budget: int | None = None,
     engine: Engine | str | None = None,
     address: str | None = None,
-    progress: bool | None = None,
 ) -> ShardedGraph:
     r"""Finds all pairs of samples within fair distance ``tau``, exactly, by blocks.
 
@@ -151,8 +150,6 @@ def radius_graph(
             ``"ray"`` or an engine. (default: Ray if this process is connected to it,
             else this process)
         address (str, optional): Of a Ray cluster, for ``engine="ray"``.
-        progress (bool, optional): Whether to show progress bars.
-            (default: on a terminal)
 
     Example:
         >>> import tempfile, numpy as np
@@ -178,8 +175,8 @@ def radius_graph(
         return ShardedGraph(store, done, dataset)
     sample = sample_of(dataset.frame, rows, batch, dataset.num_samples)
     _check_room(dataset, sample, tau, store, runner.num_workers, memory_budget)
-    job = Job(dataset, store, key, tau, width)
-    blocks, count = Search(job).run(runner, progress)
+    job = SearchJob(dataset, store, key, tau, width)
+    blocks, count = Search(job).run(runner)
     content = {
         "dataset": dataset.store.url,
         "dataset_contents": dataset.contents,

@@ -94,16 +94,12 @@ class ShardedIndex:
         return f"{type(self).__name__}(num_samples={count}, tau={self.graph.tau:g})"
 
     @without_autocast()
-    def correct(
-        self, x_new: Tensor, y_hat_new: Tensor, *, progress: bool | None = None
-    ) -> Tensor:
+    def correct(self, x_new: Tensor, y_hat_new: Tensor) -> Tensor:
         """Fair outputs of new samples.
 
         Args:
             x_new (torch.Tensor): Their features, in the columns of the dataset.
             y_hat_new (torch.Tensor): The model's outputs for them.
-            progress (bool, optional): Whether to show a progress bar.
-                (default: on a terminal)
 
         Shapes:
             - **input:** features :math:`(M, F)`, outputs :math:`(M)` or :math:`(M, C)`
@@ -119,7 +115,7 @@ class ShardedIndex:
             raise ValueError(f"{msg} (got {y.size(1)})")
         spec = manifest["link"]
         link: Link | None = None if spec is None else build_kind("link", spec)
-        edges = self._edges(z, progress)
+        edges = self._edges(z)
         weight = edge_weights(edges.sq, manifest["theta"]).double()
         known = _Known(manifest["normalization"], edges.deg, edges.scaled_deg)
         col = torch.arange(len(edges.row))
@@ -142,20 +138,18 @@ class ShardedIndex:
         return out.reshape(y_hat_new.shape)
 
     @without_autocast()
-    def num_neighbors(self, x_new: Tensor, *, progress: bool | None = None) -> Tensor:
+    def num_neighbors(self, x_new: Tensor) -> Tensor:
         """Number of neighbors of each new sample in the dataset.
 
         Args:
             x_new (torch.Tensor): Their features, in the columns of the dataset.
-            progress (bool, optional): Whether to show a progress bar.
-                (default: on a terminal)
 
         Shapes:
             - **input:** features :math:`(M, F)`
             - **output:** counts :math:`(M)`
         """
         z = self._embedded(x_new)
-        return torch.bincount(self._edges(z, progress).row, minlength=len(z))
+        return torch.bincount(self._edges(z).row, minlength=len(z))
 
     def _embedded(self, x_new: Tensor) -> Tensor:  # [M, F] -> [M, D]
         """Coordinates of new samples, finite, with at least one column."""
@@ -169,7 +163,7 @@ class ShardedIndex:
         check_finite("distance.embed(x_new)", z)
         return z if z.size(1) else z.new_zeros(len(z), 1)
 
-    def _edges(self, z: Tensor, progress: bool | None) -> "_Edges":
+    def _edges(self, z: Tensor) -> "_Edges":
         """Edges of new samples to the dataset, sorted by row and column."""
         dataset, tau = self.graph.dataset, self.graph.tau
         files = self.solution.manifest["fit"]
@@ -178,7 +172,7 @@ class ShardedIndex:
         # Points beyond that have no neighbors, and their squares may overflow.
         close = (points.sq_norm.double().sqrt() <= reach * (1.0 + 1e-5)).nonzero()
         close = close.view(-1)
-        job = _Job(dataset, self.solution.store, tau, z[close], files)
+        job = _QueryJob(dataset, self.solution.store, tau, z[close], files)
         tasks = []
         if len(close):
             left, search = job.left_and_search()
@@ -191,7 +185,6 @@ class ShardedIndex:
                 partial(_search, job),
                 [task.tolist() for task in tasks],
                 "new samples",
-                progress,
             )
         ]
         parts.append(_none(z, len(self.solution.columns)))
@@ -230,7 +223,7 @@ class _Known:
 
 
 @dataclass(frozen=True, eq=False)
-class _Job:
+class _QueryJob:
     """Data that all tasks share."""
 
     dataset: ShardedDataset
@@ -252,7 +245,7 @@ class _Job:
 
 
 @without_autocast()
-def _search(job: _Job, blocks: list[int]) -> _Edges:
+def _search(job: _QueryJob, blocks: list[int]) -> _Edges:
     """Edges to the samples of some blocks."""
     whole, search = job.left_and_search()
     # Neighbors together, so that boxes of tiles are small.

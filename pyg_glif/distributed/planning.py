@@ -13,7 +13,7 @@ from torch import Tensor
 from pyg_glif._utils.runtime import without_autocast
 from pyg_glif._utils.validation import check_count, check_scalar
 from pyg_glif.distances import FairDistance
-from pyg_glif.distributed._inputs import Paths, Table
+from pyg_glif.distributed._inputs import Paths, RowFiles
 from pyg_glif.distributed.engine import InProcess
 from pyg_glif.distributed.sharded_dataset import ShardedDataset, radius_for_degree
 from pyg_glif.graph.blocks import (
@@ -147,7 +147,7 @@ def plan(
     check_count("workers", workers)
     check_count("cores", cores)
     number = int(check_scalar("num_samples", num_samples, minimum=1.0))
-    z = _sample(Table.open("rows", rows, features), as_distance(distance))
+    z = _sample(RowFiles.open("rows", rows, features), as_distance(distance))
     if len(z) < 64:
         msg = "'rows' must hold at least 64 rows to plan from"
         raise ValueError(f"{msg} (got {len(z)})")
@@ -187,7 +187,7 @@ def plan(
     )
 
 
-def _sample(table: Table, distance: FairDistance) -> Tensor:
+def _sample(table: RowFiles, distance: FairDistance) -> Tensor:
     """Coordinates of rows from all over the input, in random order."""
     most = min(_SIZES[-1], int(_SAMPLE_BYTES / (4 * max(1, table.width))))
     most = max(_SIZES[0], most)
@@ -244,8 +244,7 @@ def _time_build(z: Tensor) -> float:
             Path(folder) / "dataset",
             path,
             block_rows=max(256, len(z) // 4),
-            engine=InProcess(),
-            progress=False,
+            engine=InProcess(progress=False),
         )
         return (time.process_time() - start) / len(z)
 

@@ -41,6 +41,10 @@ class RayEngine(Engine):
             (default: the cores of the cluster)
         timeout (float): Seconds to wait for an address to answer.
             (default: :obj:`20.0`)
+        progress (bool, optional): Whether to show progress bars.
+            (default: on a terminal)
+        checkpoint_every (int): Iterations of a solve between checkpoints.
+            (default: :obj:`10`)
         options: Further arguments of ``ray.init`` for a new cluster.
 
     Example:
@@ -54,11 +58,15 @@ class RayEngine(Engine):
         *,
         num_workers: int | None = None,
         timeout: float = 20.0,
+        progress: bool | None = None,
+        checkpoint_every: int = 10,
         **options: Any,
     ) -> None:
         if num_workers is not None:
             check_count("num_workers", num_workers)
         self.address, self._num_workers = address, num_workers
+        check_count("checkpoint_every", checkpoint_every)
+        self.progress, self.checkpoint_every = progress, checkpoint_every
         self._timeout, self._options = timeout, options
         #: How often a group was started anew.
         self.num_rebuilds = 0
@@ -99,7 +107,6 @@ class RayEngine(Engine):
         function: Callable[[_T], _R],
         tasks: Sequence[_T],
         label: str,
-        progress: bool | None = None,
     ) -> Iterator[tuple[_T, _R]]:
         """Runs tasks in any order, a few more submitted than there are workers."""
         ray, waiting = self._ray, list(reversed(tasks))
@@ -111,7 +118,7 @@ class RayEngine(Engine):
         most = 2 * self.num_workers
         running: dict[Any, _T] = {}
         try:
-            with Progress(len(waiting), label, progress) as bar:
+            with Progress(len(waiting), label, self.progress) as bar:
                 while waiting or running:
                     while waiting and len(running) < most:
                         task = waiting.pop()

@@ -16,7 +16,7 @@ from pyg_glif._utils import fingerprints as _fingerprints
 from pyg_glif._utils.validation import check_scalar
 from pyg_glif.distances import FairDistance
 from pyg_glif.distributed._build import KIND, Building
-from pyg_glif.distributed._inputs import Table, as_files
+from pyg_glif.distributed._inputs import RowFiles, as_files
 from pyg_glif.distributed._store import FORMAT, Located, Store, contents_of
 from pyg_glif.distributed.engine import Engine, as_engine
 from pyg_glif.graph.blocks import Block, Frame, PairSample, as_distance, sample_of
@@ -65,7 +65,6 @@ class ShardedDataset:
         block_rows: int | None = None,
         engine: Engine | str | None = None,
         address: str | None = None,
-        progress: bool | None = None,
     ) -> "ShardedDataset":
         r"""Puts rows into blocks in k-d order.
 
@@ -95,12 +94,10 @@ class ShardedDataset:
                 ``"ray"`` or an engine. (default: Ray if this process is connected to
                 it, else this process)
             address (str, optional): Of a Ray cluster, for ``engine="ray"``.
-            progress (bool, optional): Whether to show progress bars.
-                (default: on a terminal)
         """
         runner, store = as_engine(engine, address), Store(out)
         rows = as_files("rows", rows, store, KIND)
-        table = Table.open("rows", rows, features, id, batch)
+        table = RowFiles.open("rows", rows, features, id, batch)
         distance = as_distance(distance)
         if not distance.is_embedding:
             msg = "'distance' must have an embedding to search blocks"
@@ -119,7 +116,7 @@ class ShardedDataset:
         found = store.finished(key, partial(_files_of, store))
         if found is not None:
             return cls(store, found)
-        build = Building(store, table, contents, distance, key, runner, progress)
+        build = Building(store, table, contents, distance, key, runner)
         return cls(store, build.run(block_rows))
 
     def __repr__(self) -> str:

@@ -1,7 +1,7 @@
 """The solve over parts with its error bound, in the order of the input."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from os import PathLike
 from typing import Any
@@ -15,13 +15,12 @@ from pyg_glif._utils.optional import require
 from pyg_glif._utils.runtime import available_memory
 from pyg_glif._utils.validation import (
     check_choice,
-    check_count,
     check_kind,
     check_scalar,
 )
 from pyg_glif.distributed._checkpoints import Checkpoints
 from pyg_glif.distributed._communicator import Communicator
-from pyg_glif.distributed._inputs import are_paths, as_files
+from pyg_glif.distributed._inputs import FileColumns, are_paths, as_files
 from pyg_glif.distributed._outputs import outputs_table, write_blocks, write_outputs
 from pyg_glif.distributed._partition import Shard, part_of
 from pyg_glif.distributed._store import FORMAT, Located, Store
@@ -132,16 +131,12 @@ def smooth(
     *,
     lam: float = 1.0,
     out: str | PathLike[str],
-    outputs: str | Sequence[str] | None = None,
-    id: str | None = None,
     theta: float | None = None,
     normalization: Normalization = None,
     link: Link | None = None,
     solver: CG | None = None,
-    checkpoint_every: int = 10,
     engine: Engine | str | None = None,
     address: str | None = None,
-    progress: bool | None = None,
 ) -> ShardedSolution:
     r"""Smooths outputs over a graph in shards: :math:`(I + \lambda L)^{-1} \hat y`.
 
@@ -155,27 +150,21 @@ def smooth(
         graph (ShardedGraph): The graph.
         y_hat (str, sequence of str or array-like): The model's outputs: Parquet files
             with the ids of the samples in any order, or ``.npy`` files, or an array in
-            memory, in the order of the dataset.
+            memory, in the order of the dataset. :class:`FileColumns` selects columns.
         lam (float): Smoothing weight; zero returns the outputs. (default: :obj:`1.0`)
         out (str or PathLike): The folder to write, or a URL that fsspec knows. Fair
             outputs are Parquet files in the order of the input, with ids. One call at a
             time may write to it.
-        outputs (str or sequence of str, optional): Columns with the outputs.
-            (default: all numbers)
-        id (str, optional): Column with the ids. (default: as in the dataset)
         theta (float, optional): Decay of the weights.
             (default: as :class:`~pyg_glif.GLIFPostProcessor` has it)
         normalization (str, optional): :obj:`None`, ``"density"`` or ``"nrw"``, which
             is refused where the objective has no minimum. (default: :obj:`None`)
         link (Link, optional): Coordinates in which outputs are averaged.
         solver (CG, optional): Tolerance and limits. (default: :obj:`CG()`)
-        checkpoint_every (int): Iterations between checkpoints. (default: :obj:`10`)
         engine (Engine or str, optional): Where the work is done: ``"process"``,
             ``"ray"`` or an engine. (default: Ray if this process is connected to it,
             else this process)
         address (str, optional): Of a Ray cluster, for ``engine="ray"``.
-        progress (bool, optional): Whether to show progress bars.
-            (default: on a terminal)
 
     Example:
         >>> import tempfile, numpy as np
@@ -191,7 +180,6 @@ def smooth(
     """
     lam = check_scalar("lam", lam, minimum=0.0)
     check_choice("normalization", normalization, (None, "nrw", "density"))
-    check_count("checkpoint_every", checkpoint_every)
     solver = CG() if solver is None else solver
     check_kind("solver", solver, CG)
     if link is not None:
@@ -202,10 +190,12 @@ def smooth(
     dataset, store = graph.dataset, Store(out)
     runner = as_engine(engine, address)
     store.check_out(_KIND, dataset.store.url, graph.store.url)
-    files = as_files("y_hat", y_hat, store, _KIND)
-    table = outputs_table(dataset, files, outputs, id)
+    selected = y_hat if isinstance(y_hat, FileColumns) else FileColumns(y_hat)
+    files = as_files("y_hat", selected.files, store, _KIND)
+    table = outputs_table(dataset, replace(selected, files=files))
     contents = table.contents()
-    flat = table.width == 1 and (are_paths(y_hat) or np.ndim(y_hat) == 1)
+    is_vector = are_paths(selected.files) or np.ndim(selected.files) == 1
+    flat = table.width == 1 and is_vector
     settings = {
         "graph": graph.contents,
         "inputs": contents,
@@ -219,15 +209,15 @@ def smooth(
     if found is not None:
         return ShardedSolution(store, found)
     work = store.child("work")
-    columns = write_blocks(dataset, table, contents, work, key, progress)
+    columns = write_blocks(dataset, table, contents, work, key, runner.progress)
     parts = _parts(graph, runner.num_workers)
     mapped = _too_large(graph, runner)
-    job = _Job(
+    job = _SolveJob(
         graph, store, key, lam, decay, normalization, link, solver, parts, mapped,
-        checkpoint_every,
+        runner.checkpoint_every,
     )  # fmt: skip
     reports = runner.run_group(_solve, [job] * (len(parts) - 1))
-    written = list(write_outputs(dataset, store, columns, key, progress))
+    written = list(write_outputs(dataset, store, columns, key, runner.progress))
     content = {
         "graph": graph.store.url,
         "graph_contents": graph.contents,
@@ -259,7 +249,7 @@ def _files_of(store: Store, manifest: dict[str, Any]) -> Iterator[Located]:
 
 
 @dataclass(frozen=True, eq=False)
-class _Job:
+class _SolveJob:
     """Settings that all parts of a solve share."""
 
     graph: ShardedGraph
@@ -295,7 +285,7 @@ def _too_large(graph: ShardedGraph, engine: Engine) -> bool:
     return size > 0.5 * available_memory(torch.device("cpu"))
 
 
-def _solve(member: Communicator, job: _Job) -> dict[str, Any]:
+def _solve(member: Communicator, job: _SolveJob) -> dict[str, Any]:
     """Solves one part with the others, and writes its outputs."""
     graph, dataset = job.graph, job.graph.dataset
     cuts = np.array(job.parts)
@@ -350,8 +340,8 @@ def _solve(member: Communicator, job: _Job) -> dict[str, Any]:
         "part": {
             "samples": int(starts[member.rank + 1] - starts[member.rank]),
             "edges": op.num_edges,
-            "halo": op.whole.num_halo,
-            "sent": op.whole.num_sent,
+            "halo": op.collectives.num_halo,
+            "sent": op.collectives.num_sent,
         },
     }
 

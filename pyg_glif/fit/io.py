@@ -48,7 +48,8 @@ from pyg_glif.fit.ids import as_ids
 from pyg_glif.fit.sample_info import SampleInfo
 from pyg_glif.graph import SimilarityGraph
 from pyg_glif.registry import Registered, build, describe, registered
-from pyg_glif.solvers import Balance, Jacobi, Solution, SolveStatus
+from pyg_glif.solvers import Balance, Solution, SolveStatus
+from pyg_glif.solvers.cg import Jacobi
 
 _FORMAT = "pyg_glif.GLIFPostProcessor"
 _VERSION = 4

@@ -17,7 +17,7 @@ from pyg_glif.graph._pruning import Screen
 TILE = 256
 
 
-class NeighborIndex:
+class SearchIndex:
     """Known samples prepared for queries: points, or features of a callable distance.
 
     Args:

@@ -10,7 +10,7 @@ from pyg_glif._utils.runtime import without_autocast
 from pyg_glif._utils.validation import check_count, check_scalar
 from pyg_glif.distances import FairDistance
 from pyg_glif.graph._decide import called_within, decide, exact_squares
-from pyg_glif.graph._index import TILE, NeighborIndex
+from pyg_glif.graph._index import TILE, SearchIndex
 from pyg_glif.graph._knn_candidates import CandidatePool, loosened
 from pyg_glif.graph._memory import sample_nearest
 from pyg_glif.graph._points import coordinates
@@ -19,7 +19,7 @@ from pyg_glif.graph._strategy import choose_basis
 from pyg_glif.graph.knn import search_nearest, tie_slack
 
 
-class NeighborPairs(NamedTuple):
+class NearestPairs(NamedTuple):
     """Pairs of a query and a known sample, sorted by query, then known row."""
 
     row: Tensor  # [P], queries
@@ -28,7 +28,7 @@ class NeighborPairs(NamedTuple):
     scale: Tensor  # [P], float64, the larger distance to the k-th nearest of the two
 
 
-class KNNIndex(NeighborIndex):
+class KNNIndex(SearchIndex):
     r"""Exact k-nearest-neighbor queries of new samples against known ones.
 
     The rule is that of :func:`~pyg_glif.fair_knn_graph`, with the query beside the
@@ -97,7 +97,7 @@ class KNNIndex(NeighborIndex):
         return f"{type(self).__name__}(num_nodes={self._num_nodes}, k={self.k})"
 
     @without_autocast()
-    def query(self, x_new: Tensor, progress: bool | None = None) -> NeighborPairs:
+    def query(self, x_new: Tensor, progress: bool | None = None) -> NearestPairs:
         r"""Pairs of a query and a known sample of which one is near the other.
 
         Args:
@@ -117,12 +117,12 @@ class KNNIndex(NeighborIndex):
 
     def _query(
         self, x_new: Tensor, progress: bool | None
-    ) -> tuple[NeighborPairs, Tensor]:
+    ) -> tuple[NearestPairs, Tensor]:
         """Pairs, and the scales of the queries."""
         x_new = self._check_queries(x_new)
         if x_new.size(0) == 0:
             no_scale = self.scale[:0]
-            return NeighborPairs(*self._no_pairs(), no_scale), no_scale
+            return NearestPairs(*self._no_pairs(), no_scale), no_scale
         if self.distance.is_embedding:
             z = coordinates(self.distance, x_new, "x_new")
             row, col, sq_dist, own_scale = self._search(z, progress)
@@ -131,7 +131,7 @@ class KNNIndex(NeighborIndex):
         order = self._order(row, col)
         row, col = row[order], col[order]
         scale = torch.maximum(own_scale[row], self.scale[col])
-        return NeighborPairs(row, col, sq_dist[order], scale), own_scale
+        return NearestPairs(row, col, sq_dist[order], scale), own_scale
 
     @without_autocast()
     def reach(self, x_new: Tensor, progress: bool | None = None) -> Tensor:  # -> [M]

@@ -11,7 +11,7 @@ from pyg_glif._utils.validation import check_scalar
 from pyg_glif.distances import FairDistance
 from pyg_glif.graph._batch_query import BATCH_SIZES, BatchQuery
 from pyg_glif.graph._decide import called_within, edges_within, sq_dist_error
-from pyg_glif.graph._index import TILE, NeighborIndex
+from pyg_glif.graph._index import TILE, SearchIndex
 from pyg_glif.graph._points import coordinates
 from pyg_glif.graph._search import (
     Pairs,
@@ -22,7 +22,7 @@ from pyg_glif.graph._search import (
 from pyg_glif.graph._strategy import choose_basis
 
 
-class RadiusIndex(NeighborIndex):
+class RadiusIndex(SearchIndex):
     r"""Exact radius queries of new samples against known ones.
 
     Built once for the known samples, and queried with any number of rows at a time.

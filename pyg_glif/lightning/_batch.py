@@ -1,4 +1,4 @@
-"""What a batch holds, whichever form it comes in."""
+"""Rows of a batch, in any of its forms."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -19,12 +19,12 @@ from pyg_glif._utils.validation import (
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Rows of a data set, and the ``Data`` they come in, if they do."""
+    """Rows of a dataset, and the ``Data`` that holds them, if one does."""
 
     x: Tensor  # [B, F]
     y: Tensor | None  # [B], negative where unlabelled or outside the split
-    index: Tensor | None  # [B], positions in the data set
-    data: Any = None  # what the model sees; of a sampled one, the first B rows count
+    index: Tensor | None  # [B], positions in the dataset
+    data: Any = None  # input of the model; of a sampled one, the first B rows count
     is_sampled: bool = False
 
     @property
@@ -39,13 +39,16 @@ def to_rows(batch: Any, split: str | None = None) -> Rows:
     """Reads ``x``, ``(x,)``, ``(x, y)``, ``(x, y, index)`` or a ``Data``.
 
     Of a ``Data``, all rows take part, and those outside the mask of ``split`` count
-    as unlabelled. In one that a neighbour loader has sampled, the first ``batch_size``
-    rows are those it was asked for. The others only pass on their features.
+    as unlabelled. Of a ``Data`` that a neighbor loader has sampled, only the first
+    ``batch_size`` rows count.
     """
     if isinstance(batch, Data):
         return _rows_of_data(batch, split)
     parts = (batch,) if isinstance(batch, Tensor) else batch
-    _check_batch_form("batch", parts, batch)
+    if not isinstance(parts, (list, tuple)) or not 1 <= len(parts) <= 3:
+        size = f" of {len(parts)}" if isinstance(parts, (list, tuple)) else ""
+        forms = "'x', '(x, y)', '(x, y, index)' or a Data"
+        raise TypeError(f"'batch' must be {forms} (got {type(batch).__name__}{size})")
     x, y, index = (*parts, None, None)[:3]
     x = _features(x)
     return Rows(x, check_classes(y, len(x)), index)
@@ -83,11 +86,3 @@ def _features(x: object) -> Tensor:
         return x
     check_floating("x", x)
     return check_rows("x", x)
-
-
-def _check_batch_form(name: str, parts: object, given: object) -> None:
-    """Raises unless a batch has one to three parts: features, labels, positions."""
-    forms = "'x', '(x, y)', '(x, y, index)' or a Data"
-    if not isinstance(parts, (list, tuple)) or not 1 <= len(parts) <= 3:
-        size = f" of {len(parts)}" if isinstance(parts, (list, tuple)) else ""
-        raise TypeError(f"'{name}' must be {forms} (got {type(given).__name__}{size})")

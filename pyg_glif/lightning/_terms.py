@@ -1,4 +1,4 @@
-"""Terms of a training loss, called with what their parameters are named after."""
+"""Terms of a training loss, called by the names of their parameters."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -8,12 +8,12 @@ from torch import Tensor, nn
 
 from pyg_glif._utils.validation import check_callable
 
-# What a term may ask for, by the names of its parameters.
+# Inputs of terms, by the names of their parameters.
 _OFFERED = ("model", "x", "y", "logits", "f", "index", "edge_index", "edge_weight")
 
 
 class Terms(nn.ModuleList):
-    """Terms, and what each of them asks for; functions stand beside the modules."""
+    """Terms and the inputs of each; functions stand beside the modules."""
 
     def __init__(self, name: str, parts: list[Any], model: nn.Module) -> None:
         super().__init__(part for part in parts if isinstance(part, nn.Module))
@@ -27,13 +27,13 @@ class Terms(nn.ModuleList):
                 msg = f"'{name}' must need no parameters beside {', '.join(_OFFERED)}"
                 raise ValueError(f"{msg} (got {', '.join(unknown)})")
             if "model" in names and "edge_index" in parameters_of(model):
-                # It moves people one by one, which in a graph moves others as well.
-                msg = f"'model' must be a function of the features alone for '{name}'"
+                # It moves rows one by one, which in a graph moves others as well.
+                msg = f"'model' must be a function of the features only for '{name}'"
                 raise ValueError(f"{msg} (got a forward with 'edge_index')")
             self.parts.append((part, names))
 
     def total(self, offer: Mapping[str, Any]) -> Tensor:
-        """The sum of what the terms return."""
+        """Sum of all terms."""
         total: Tensor = offer["logits"].new_zeros(())
         known = {key: value for key, value in offer.items() if value is not None}
         for part, names in self.parts:
@@ -54,8 +54,8 @@ class Terms(nn.ModuleList):
 
     def duals(self) -> list[Tensor]:
         """The tensors ``dual`` of those terms that have one, as SenSeI and SenSR do."""
-        found = [getattr(part, "dual", None) for part in self]
-        return [dual for dual in found if isinstance(dual, Tensor)]
+        duals = [getattr(part, "dual", None) for part in self]
+        return [dual for dual in duals if isinstance(dual, Tensor)]
 
 
 def parameters_of(part: Any, skip: int = 1) -> dict[str, bool]:
@@ -63,10 +63,10 @@ def parameters_of(part: Any, skip: int = 1) -> dict[str, bool]:
     # A torch_geometric.nn.Sequential has its own, its 'forward' takes anything.
     own = getattr(getattr(part, "signature", None), "param_dict", None)
     function = part.forward if isinstance(part, nn.Module) else part
-    found = own or inspect.signature(function).parameters
+    parameters = own or inspect.signature(function).parameters
     variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     return {
         name: parameter.default is inspect.Parameter.empty
-        for name, parameter in list(found.items())[skip:]
+        for name, parameter in list(parameters.items())[skip:]
         if getattr(parameter, "kind", None) not in variable
     }

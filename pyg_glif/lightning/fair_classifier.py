@@ -1,4 +1,4 @@
-"""Training a classifier, with or without terms for fairness."""
+"""Training of a classifier, with or without terms for fairness."""
 
 import copy
 from typing import Any, Literal
@@ -29,7 +29,7 @@ from pyg_glif.transforms.storage import check_graph_name, check_named, graph_key
 
 
 class FairClassifier(LightningModule):
-    r"""Trains any classifier, optionally to treat similar people alike.
+    r"""Trains any classifier, optionally with penalties on disagreement of neighbors.
 
     .. math::
         \frac{1}{|B_\ell|} \sum_{i \in B_\ell} \mathrm{CE}(f_i, y_i) +
@@ -38,26 +38,25 @@ class FairClassifier(LightningModule):
     with logits :math:`f_i` of the model and labelled rows :math:`B_\ell` of the batch.
     A batch is ``(x, y)``, ``(x, y, index)`` or a :class:`~torch_geometric.data.Data`,
     of which the rows in ``train_mask``, ``val_mask`` or ``test_mask`` are labelled. Of
-    a ``Data`` that a neighbour loader has sampled, the first ``batch_size`` rows count.
+    a ``Data`` that a neighbor loader has sampled, the first ``batch_size`` rows count.
     Rows with a negative ``y`` have no label; they count in the terms only.
 
     Args:
         model (torch.nn.Module): Maps features :math:`(N, F)` to logits
-            :math:`(N, C)`. Other parameters of its ``forward``, such as ``edge_index``
-            and ``edge_weight``, are given the tensors of a ``Data`` that have their
-            names.
-        term (torch.nn.Module or list, optional): What is added to the loss, one or
+            :math:`(N, C)`. Other parameters of its ``forward``, such as
+            ``edge_index``, take the tensors of a ``Data`` of the same name.
+        term (torch.nn.Module or list, optional): Terms added to the loss, one or
             several: :class:`SimilarityPenalty`,
             :class:`~pyg_glif.baselines.SenSeIRegularizer`,
             :class:`~pyg_glif.nn.LaplacianLoss` or one's own, see below.
             (default: :obj:`None`)
-        loss (torch.nn.Module, optional): What takes the place of the cross-entropy
-            over labelled rows, such as :class:`~pyg_glif.baselines.SenSRLoss`.
+        loss (torch.nn.Module, optional): Replaces the cross-entropy over labelled
+            rows, such as :class:`~pyg_glif.baselines.SenSRLoss`.
             (default: :obj:`None`)
         lam (float): If above zero, :obj:`SimilarityPenalty(lam, **penalty)` is one of
             the terms. (default: :obj:`0.0`)
-        graph (str): Whom the terms see: ``"batch"``, the rows of the batch, or
-            ``"full"``, everybody. (default: ``"batch"``)
+        graph (str): Rows of the terms: ``"batch"``, those of the batch, or
+            ``"full"``, all of them. (default: ``"batch"``)
         name (str, optional): Name of the graph of a ``Data`` that terms are given, if
             it is a second one: ``"fair"`` takes ``fair_edge_index`` and
             ``fair_edge_weight``. Terms that read edges need it where there is a second
@@ -70,31 +69,26 @@ class FairClassifier(LightningModule):
         **penalty: Keywords of :class:`SimilarityPenalty` for ``lam``: ``tau``,
             ``distance``, ``theta``, ``normalization``, ``reduction``.
 
-    A term is a module or a function that returns a number. It is given what the names
-    of its parameters ask for: ``model``; ``x``, ``y``, ``index`` and ``logits`` (or
-    ``f``) of the rows; ``edge_index`` and ``edge_weight`` of the graph ``name`` of a
-    ``Data``. Terms are saved in checkpoints and not trained.
+    A term is a module or a function that returns a number. The names of its parameters
+    select its inputs: ``model``; ``x``, ``y``, ``index`` and ``logits`` (or ``f``) of
+    the rows; ``edge_index`` and ``edge_weight`` of the graph ``name`` of a ``Data``.
+    Terms are saved in checkpoints and not trained.
 
-    With ``graph="batch"`` a radius graph is searched in the batch at every step. Its
-    pairs are those of the whole graph with both ends in the batch, so in expectation
-    the penalty is that of everybody times a constant, which grows with the batch for
-    ``normalization=None``. With ``"full"``, ``data`` of the trainer's data module,
-    unlabelled people included, goes through the model at every step, and the graph is
-    built once. A batch that is a whole ``Data`` is everybody, in either case. A penalty
-    that finds no edge in a whole epoch is zero: the first epoch of a fit ends with a
-    :class:`~pyg_glif.errors.SimilarityWarning` then.
+    With ``graph="batch"`` a radius graph is searched in the batch at every step. In
+    expectation its penalty is that of all rows times a constant, which grows with the
+    batch for ``normalization=None``. With ``"full"``, ``data`` of the trainer's data
+    module, unlabelled rows included, goes through the model at every step, and the
+    graph is built once. A penalty that finds no edge in the first epoch raises a
+    :class:`~pyg_glif.errors.SimilarityWarning`.
 
     Logged are ``train_loss`` and, if there are terms or a ``loss``,
     ``train_cross_entropy``, the sum ``train_regularizer`` of the terms, and
     ``train_dual``, SenSeI's price of squared fair distance; for ``val`` and ``test``
-    the cross-entropy, ``val_accuracy`` and ``val_balanced_accuracy``, the mean of the
-    accuracies within those classes that occur among the labels. These three are over
-    the labelled rows of all batches and, in a distributed run, of all processes;
-    without any labelled row they are not logged. Prediction returns logits.
-
-    Under mixed or half precision the model runs as the trainer says; cross-entropy and
-    :class:`SimilarityPenalty` are computed in single precision, or in double if the
-    model is.
+    the cross-entropy, ``val_accuracy`` and ``val_balanced_accuracy``, the mean over
+    classes that occur among the labels. These are over the labelled rows of all
+    batches and processes; without any they are not logged. Prediction returns logits.
+    Under mixed or half precision, cross-entropy and :class:`SimilarityPenalty` are
+    computed in single precision, or in double if the model is.
 
     Example:
         >>> from pyg_glif.lightning import MLP
@@ -136,13 +130,12 @@ class FairClassifier(LightningModule):
         self.num_classes = _num_classes(model, num_classes)
         self._inputs = parameters_of(model)
         own = SimilarityPenalty(lam, **penalty)
-        given = term if isinstance(term, (list, tuple)) else [term]
-        terms = [part for part in given if part is not None]
+        terms = term if isinstance(term, (list, tuple)) else [term]
+        terms = [part for part in terms if part is not None]
         self.terms = Terms("term", [*terms, *([own] if own.lam > 0 else [])], model)
         self.loss = Terms("loss", [] if loss is None else [loss], model)
-        self.val_tally = _Tally(self.num_classes)
-        self.test_tally = _Tally(self.num_classes)
-        self._everybody: Data | None = None
+        self.tally = _Tally(self.num_classes)
+        self._full: Data | None = None
 
     def forward(self, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         """Logits of the model."""
@@ -150,13 +143,13 @@ class FairClassifier(LightningModule):
         return logits
 
     def on_fit_start(self) -> None:
-        """Forgets the data of an earlier fit."""
-        self._everybody = None
+        """Drops the data of an earlier fit."""
+        self._full = None
         for term in self._penalties():
             term.num_edges_seen = 0
 
     def on_train_epoch_end(self) -> None:
-        """Warns once of a penalty that had nothing to compare."""
+        """Warns once of a penalty without an edge."""
         for term in self._penalties():
             if self.current_epoch == 0 and term.num_edges_seen == 0:
                 shown = f"{type(term).__name__}({term.extra_repr()})"
@@ -186,27 +179,32 @@ class FairClassifier(LightningModule):
 
     def on_validation_epoch_start(self) -> None:
         """Resets the counts of the epoch."""
-        self.val_tally.start()
+        self.tally.start()
 
     def validation_step(self, batch: Any, batch_idx: int) -> Tensor:
         """Logits of a batch, whose labelled rows are counted."""
-        return self._evaluate(batch, "val", self.val_tally)
+        rows = to_rows(batch, self._split)
+        logits, labelled = self._logits(rows), rows.labelled
+        assert rows.y is not None
+        self.tally.update(full_precision(logits[labelled]), rows.y[labelled])
+        return logits
 
     def on_validation_epoch_end(self) -> None:
         """Logs loss and accuracies over all labelled rows of the epoch."""
-        self._log_tally("val", self.val_tally)
+        # The same in every process; nothing without rows.
+        split = self._split
+        means = {f"{split}_{key}": mean for key, mean in self.tally.compute().items()}
+        self.log_dict(means, prog_bar=split == "val", sync_dist=True)
 
-    def on_test_epoch_start(self) -> None:
-        """Resets the counts of the epoch."""
-        self.test_tally.start()
+    on_test_epoch_start = on_validation_epoch_start
+    test_step = validation_step
+    on_test_epoch_end = on_validation_epoch_end
 
-    def test_step(self, batch: Any, batch_idx: int) -> Tensor:
-        """Logits of a batch, whose labelled rows are counted."""
-        return self._evaluate(batch, "test", self.test_tally)
-
-    def on_test_epoch_end(self) -> None:
-        """Logs loss and accuracies over all labelled rows of the epoch."""
-        self._log_tally("test", self.test_tally)
+    @property
+    def _split(self) -> str:
+        """The split that is evaluated."""
+        trainer = self._trainer
+        return "test" if trainer is not None and trainer.testing else "val"
 
     def predict_step(
         self, batch: Any, batch_idx: int, dataloader_idx: int = 0
@@ -240,7 +238,7 @@ class FairClassifier(LightningModule):
                     "Train on a whole Data ('FairDataModule(data, batch_size=None)')"
                 )
                 raise ValueError(
-                    f"{msg} (got {got}). {remedy} or with a neighbour loader"
+                    f"{msg} (got {got}). {remedy} or with a neighbor loader"
                 )
         x = rows.x if rows.data is None else rows.data.x
         logits: Tensor = self(self._convert(x), **inputs)
@@ -259,20 +257,20 @@ class FairClassifier(LightningModule):
         """The rows that the terms compare, and their logits."""
         if rows.data is not None or self.graph == "batch":
             return rows, logits
-        if self._everybody is None:
+        if self._full is None:
             data = getattr(getattr(self.trainer, "datamodule", None), "data", None)
             if not isinstance(data, Data):
                 msg = "'graph' must be \"batch\" unless the trainer has a data module"
                 msg = f"{msg} with 'data' (got \"full\")"
                 raise ValueError(f"{msg}. Use 'FairDataModule'")
-            self._everybody = copy.copy(data).to(self.device)  # PyG moves it in place
-        everybody = to_rows(self._everybody, "train")
-        return everybody, self._logits(everybody)
+            self._full = copy.copy(data).to(self.device)  # PyG moves it in place
+        rows = to_rows(self._full, "train")
+        return rows, self._logits(rows)
 
     def _offer(
         self, rows: Rows, logits: Tensor, chosen: Tensor | None = None
     ) -> dict[str, Any]:
-        """What terms may ask for, of all rows or of those that are chosen."""
+        """Inputs that terms may select, of all rows or of the chosen ones."""
         parts = {"x": rows.x, "y": rows.y, "index": rows.index, "logits": logits}
         if chosen is not None:
             parts = {
@@ -285,22 +283,9 @@ class FairClassifier(LightningModule):
                 check_named(rows.data, self.name)
                 if self.name is not None:
                     check_attribute("data", rows.data.keys(), keys[0])
-            found = (rows.data.get(key) for key in keys)
-            parts |= dict(zip(graph_keys(None), found, strict=True))
+            tensors = (rows.data.get(key) for key in keys)
+            parts |= dict(zip(graph_keys(None), tensors, strict=True))
         return {**parts, "f": parts["logits"], "model": self.model}
-
-    def _evaluate(self, batch: Any, split: str, tally: "_Tally") -> Tensor:
-        """Counts the labelled rows of a batch, and returns the logits of all rows."""
-        rows = to_rows(batch, split)
-        logits, labelled = self._logits(rows), rows.labelled
-        assert rows.y is not None
-        tally.update(full_precision(logits[labelled]), rows.y[labelled])
-        return logits
-
-    def _log_tally(self, split: str, tally: "_Tally") -> None:
-        """Logs what was counted, the same in every process; nothing without rows."""
-        found = {f"{split}_{key}": value for key, value in tally.compute().items()}
-        self.log_dict(found, prog_bar=split == "val", sync_dist=True)
 
 
 class _Tally(Metric):
@@ -366,15 +351,15 @@ def _num_classes(model: nn.Module, given: int | None) -> int:
     last = model
     while not hasattr(last, "out_channels") and isinstance(last, nn.Sequential):
         last = last[-1]
-    found: Any = getattr(last, "out_channels", getattr(last, "out_features", None))
-    found = found if given is None else given
-    if given is None and not isinstance(found, int):
+    width: Any = getattr(last, "out_channels", getattr(last, "out_features", None))
+    width = width if given is None else given
+    if given is None and not isinstance(width, int):
         kind = type(model).__name__
         msg = "'num_classes' must be given if 'model' has no 'out_channels'"
         raise ValueError(f"{msg} (got {kind})")
-    if found == 1:
+    if width == 1:
         msg = "'num_classes' must be at least 2 (got 1)"
         remedy = "For a single logit give 'model' two outputs; for a regression add"
         remedy = f"{remedy} 'LaplacianLoss' to the loss of your own module"
         raise ValueError(f"{msg}. {remedy}")
-    return check_count("num_classes", found, minimum=2)
+    return check_count("num_classes", width, minimum=2)

@@ -2,7 +2,8 @@
 
 import math
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -31,10 +32,9 @@ from pyg_glif.lightning.resolve import LightningDataModule
 class FairDataModule(LightningDataModule):
     r"""Serves the rows of one :class:`~torch_geometric.data.Data` in batches.
 
-    Training batches are ``(x, y, index)``, where ``index`` says which rows of ``data``
-    they are; ``y`` is negative for people without a label. Every batch is one slice of
-    ``data``, so loading costs next to nothing and there are no workers (and Lightning's
-    advice to have some is silenced, as PyG does).
+    Batches are ``(x, y, index)``, with positions ``index`` of the rows in ``data``;
+    ``y`` is negative for rows without a label. Every batch is one slice of ``data``:
+    there are no workers, and Lightning's advice to have some is silenced.
 
     Args:
         data (torch_geometric.data.Data): ``x`` and ``y``, and the masks
@@ -50,9 +50,8 @@ class FairDataModule(LightningDataModule):
         steps_per_epoch (int, optional): Training batches that make an epoch.
             (default: as many as it takes to see every training row once; one if the
             batch is the whole ``data``)
-        seed (int): Where the randomness of training batches starts. It and the epoch
-            settle the batches: two fits see the same ones, and so does a fit that
-            resumes. (default: :obj:`0`)
+        seed (int): Settles the training batches together with the epoch, also of a
+            fit that resumes. (default: :obj:`0`)
 
     Attributes:
         data (torch_geometric.data.Data): The whole set, on which
@@ -122,14 +121,30 @@ class FairDataModule(LightningDataModule):
         size, steps = self.batch_size, self.steps_per_epoch
         if size is None:
             return self._whole(steps or 1)
-        sampler: _EpochSampler
+        draw = partial(_shuffled, rows, size)
         if self.balanced:
-            sampler = _BalancedSampler(
-                rows, self._labels(), size, steps, self.seed, self.num_unlabelled
-            )
-        else:
-            sampler = _ShuffledSampler(rows, size, steps, self.seed)
-        return self._loader(sampler)
+            draw = partial(_drawn, self._classes(rows, size))
+        num_batches = steps or math.ceil(len(rows) / size)
+        return self._loader(_EpochSampler(draw, num_batches, self.seed))
+
+    def _classes(self, rows: Tensor, batch_size: int) -> list[tuple[Tensor, int]]:
+        """Rows of each class, then unlabelled ones, and numbers of them in a batch."""
+        label = self._labels()[rows]
+        classes = label[label >= 0].unique()
+        check_two_values("y", classes)
+        if batch_size % len(classes):
+            msg = "'batch_size' must be a multiple of the number of classes"
+            raise ValueError(f"{msg}, {len(classes)} (got {batch_size})")
+        per_class = batch_size // len(classes)
+        parts = [(rows[label == c], per_class) for c in classes]
+        if self.num_unlabelled:
+            others = rows[label < 0]
+            if len(others) == 0:
+                msg = "'num_unlabelled' must be 0 if every training row has a label"
+                msg = f"{msg} (got {self.num_unlabelled})"
+                raise ValueError(f"{msg}. Rows without one have a negative 'y'")
+            parts.append((others, self.num_unlabelled))
+        return parts
 
     def val_dataloader(self) -> DataLoader[Any] | Iterator[Any]:
         """The validation rows in order; none in a fit without ``val_mask``."""
@@ -197,11 +212,15 @@ class _Slices(Dataset[tuple[Tensor, Tensor, Tensor]]):
 
 
 class _EpochSampler:
-    """Draws row numbers, the same ones whenever seed and epoch are the same."""
+    """Batches of row numbers, the same ones whenever seed and epoch are the same."""
 
-    def __init__(self, num_batches: int, seed: int) -> None:
-        self._num_batches = num_batches
-        self._seed = seed
+    def __init__(
+        self,
+        draw: Callable[[torch.Generator], Iterator[Tensor]],
+        num_batches: int,
+        seed: int,
+    ) -> None:
+        self._draw, self._num_batches, self._seed = draw, num_batches, seed
         self._epoch = 0
 
     def set_epoch(self, epoch: int) -> None:
@@ -216,70 +235,28 @@ class _EpochSampler:
         entropy = np.random.SeedSequence((self._seed, self._epoch))
         seed = int(entropy.generate_state(1, np.uint64)[0])
         generator = torch.Generator().manual_seed(seed)
-        # Where nobody calls 'set_epoch', the next iteration is the next epoch.
+        # Without calls of 'set_epoch', the next iteration is the next epoch.
         self._epoch += 1
         yield from islice(self._draw(generator), self._num_batches)
 
-    def _draw(self, generator: torch.Generator) -> Iterable[Tensor]:
-        """Yields batches of row numbers without end."""
-        raise NotImplementedError
+
+def _shuffled(
+    rows: Tensor, batch_size: int, generator: torch.Generator
+) -> Iterator[Tensor]:
+    """All rows in random order, then all again in another order, without end."""
+    while True:
+        order = torch.randperm(len(rows), generator=generator)
+        yield from rows[order].split(batch_size)
 
 
-class _ShuffledSampler(_EpochSampler):
-    """Draws all rows in random order, then all again in another order."""
-
-    def __init__(
-        self, rows: Tensor, batch_size: int, num_batches: int | None, seed: int
-    ) -> None:
-        super().__init__(num_batches or math.ceil(len(rows) / batch_size), seed)
-        self._rows = rows
-        self._batch_size = batch_size
-
-    def _draw(self, generator: torch.Generator) -> Iterator[Tensor]:
-        while True:
-            order = torch.randperm(len(self._rows), generator=generator)
-            yield from self._rows[order].split(self._batch_size)
-
-
-class _BalancedSampler(_EpochSampler):
-    """Draws as many rows of each class, then unlabelled ones, with replacement."""
-
-    def __init__(
-        self,
-        rows: Tensor,
-        y: Tensor,
-        batch_size: int,
-        num_batches: int | None,
-        seed: int,
-        num_unlabelled: int = 0,
-    ) -> None:
-        super().__init__(num_batches or math.ceil(len(rows) / batch_size), seed)
-        label = y[rows]
-        classes = label[label >= 0].unique()
-        check_two_values("y", classes)
-        _check_multiple("batch_size", batch_size, "the number of classes", len(classes))
-        per_class = batch_size // len(classes)
-        self._parts = [(rows[label == c], per_class) for c in classes]
-        if num_unlabelled:
-            others = rows[label < 0]
-            if len(others) == 0:
-                msg = "'num_unlabelled' must be 0 if every training row has a label"
-                msg = f"{msg} (got {num_unlabelled})"
-                raise ValueError(f"{msg}. Rows without one have a negative 'y'")
-            self._parts.append((others, num_unlabelled))
-
-    def _draw(self, generator: torch.Generator) -> Iterator[Tensor]:
-        while True:
-            parts = [
+def _drawn(
+    parts: Sequence[tuple[Tensor, int]], generator: torch.Generator
+) -> Iterator[Tensor]:
+    """As many rows of each part as it says, with replacement, without end."""
+    while True:
+        yield torch.cat(
+            [
                 rows[torch.randint(len(rows), (size,), generator=generator)]
-                for rows, size in self._parts
+                for rows, size in parts
             ]
-            yield torch.cat(parts)
-
-
-def _check_multiple(name: str, value: int, unit_name: str, unit: int) -> None:
-    """Raises unless the value is a multiple of ``unit``."""
-    if value % unit:
-        raise ValueError(
-            f"'{name}' must be a multiple of {unit_name}, {unit} (got {value})"
         )

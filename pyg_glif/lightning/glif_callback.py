@@ -1,7 +1,7 @@
-"""Smoothing what a trainer predicts."""
+"""Smoothing of a trainer's predictions."""
 
 import copy
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,24 +18,22 @@ from pyg_glif.lightning._batch import to_rows
 from pyg_glif.lightning.resolve import Callback, LightningModule, Trainer
 from pyg_glif.metrics import laplacian_energy, local_lipschitz
 from pyg_glif.postprocessing import GLIFPostProcessor
-from pyg_glif.solvers import Solution
 
 _QUANTILE = 0.99  # of the edges; the largest ratio is noise for near duplicates
 
 
 class GLIFCallback(Callback):
-    r"""Makes the outputs of ``trainer.test`` or ``trainer.predict`` treat people alike.
+    r"""Smooths the outputs of ``trainer.test`` or ``trainer.predict``.
 
-    At the end of the run all outputs are smoothed together (`GLIF
+    At the end of the run a :class:`~pyg_glif.GLIFPostProcessor` is fitted to all
+    outputs and the features of their batches (`GLIF
     <https://arxiv.org/abs/2110.13796>`_),
 
     .. math::
         f = \arg\min_f \|f - \hat y\|^2 + \lambda f^\top \mathbf{L} f, \qquad
-        W_{ij} = e^{-\theta d_{ij}^2} \; \text{if} \; d_{ij} \le \tau ,
+        W_{ij} = e^{-\theta d_{ij}^2} \; \text{if} \; d_{ij} \le \tau .
 
-    with distances between the features of the batches. It is a
-    :class:`~pyg_glif.GLIFPostProcessor` fitted to the concatenated outputs. The model
-    does not change, nor does what ``trainer.predict`` returns.
+    The model does not change, nor does what ``trainer.predict`` returns.
 
     Args:
         name (str): Start of all logged names; give each of several callbacks its
@@ -45,18 +43,16 @@ class GLIFCallback(Callback):
 
     Attributes:
         post_ (GLIFPostProcessor): The fit: it explains, audits, is saved, and corrects
-            people who come later.
+            new samples. ``post_.tau_`` is the radius, ``post_.solution_`` the solve.
         y_hat_ (torch.Tensor): Outputs as the model gave them, in the order of the
             loader.
         y_fair_ (torch.Tensor): The same after smoothing.
-        tau_ (float): The radius in use.
-        metrics_ (dict): What was logged.
-        solution_ (Solution): The solve: status, residual, error bound.
+        metrics_ (dict): Logged metrics.
 
     Works with any module whose step returns outputs :math:`(B)` or :math:`(B, C)`, or
     a dictionary that holds them as ``"logits"``, and any batches
     :class:`FairClassifier` takes. Logged are, ``before`` and ``after``:
-    ``glif_accuracy`` of the labelled people if outputs have several columns,
+    ``glif_accuracy`` of the labelled rows if outputs have several columns,
     ``glif_energy``, the Laplacian energy, and ``glif_lipschitz``, the ratio of output
     difference to fair distance that 99% of edges do not exceed. ``trainer.predict``
     has no log of its own: there they go to the trainer's loggers. Several loaders or
@@ -66,15 +62,15 @@ class GLIFCallback(Callback):
         >>> from torch_geometric.data import Data
         >>> from pyg_glif.lightning import FairClassifier, FairDataModule, MLP
         >>> x = torch.tensor([[0.0], [1.0], [5.0]])
-        >>> people = FairDataModule(Data(x=x, y=torch.tensor([0, 0, 1])))
+        >>> data = FairDataModule(Data(x=x, y=torch.tensor([0, 0, 1])))
         >>> callback = GLIFCallback(lam=1.0, tau=2.0)
         >>> quiet = {"logger": False, "enable_progress_bar": False}
         >>> trainer = Trainer(accelerator="cpu", callbacks=callback, **quiet)
-        >>> _ = trainer.predict(FairClassifier(MLP(1, 8, 2)), people)
-        >>> callback.y_fair_[2] - callback.y_hat_[2]  # no neighbour
+        >>> _ = trainer.predict(FairClassifier(MLP(1, 8, 2)), data)
+        >>> callback.y_fair_[2] - callback.y_hat_[2]  # isolated
         tensor([0., 0.])
-        >>> found = callback.metrics_
-        >>> round(found["glif_energy_after"] / found["glif_energy_before"], 2)
+        >>> metrics = callback.metrics_
+        >>> round(metrics["glif_energy_after"] / metrics["glif_energy_before"], 2)
         0.2
         >>> callback.post_
         GLIFPostProcessor(tau=2.0)
@@ -85,12 +81,12 @@ class GLIFCallback(Callback):
         self.post = GLIFPostProcessor(**settings)
         self.name = name
         self._parts: list[tuple[Tensor, Tensor, Tensor]] = []  # x, y_hat, labels
-        self._found: _Found | None = None
+        self._result: tuple[Tensor, GLIFPostProcessor, dict[str, float]] | None = None
 
     @property
     def y_hat_(self) -> Tensor:  # [N] or [N, C]
         """Outputs before smoothing."""
-        return self._result.y_hat
+        return self._checked()[0]
 
     @property
     def y_fair_(self) -> Tensor:  # [N] or [N, C]
@@ -98,32 +94,33 @@ class GLIFCallback(Callback):
         return self.post_.y_fair_
 
     @property
-    def tau_(self) -> float:
-        """The radius in use."""
-        return self.post_.tau_
+    def post_(self) -> GLIFPostProcessor:
+        """The post-processor, fitted to the outputs of the run."""
+        return self._checked()[1]
 
     @property
     def metrics_(self) -> dict[str, float]:
         """The metrics that were logged, by name."""
-        return dict(self._result.metrics)
+        return dict(self._checked()[2])
 
-    @property
-    def solution_(self) -> Solution:
-        """Status, residual and error bound of the solve."""
-        return self.post_.solution_
-
-    @property
-    def post_(self) -> GLIFPostProcessor:
-        """The post-processor, fitted to the people of the run."""
-        return self._result.post
+    def _checked(self) -> tuple[Tensor, GLIFPostProcessor, dict[str, float]]:
+        """Outputs, fit and metrics of the last run; raises if there was none."""
+        if self._result is None:
+            name = type(self).__name__
+            msg = f"This {name} has seen no outputs yet. Pass it to a trainer and call"
+            raise NotFittedError(f"{msg} 'trainer.test' or 'trainer.predict'")
+        return self._result
 
     def on_test_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Checks the trainer, and drops what an earlier run left."""
-        self._start(trainer, len(trainer.num_test_batches))
-
-    def on_predict_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Checks the trainer, and drops what an earlier run left."""
-        self._start(trainer, len(trainer.num_predict_batches))
+        """Checks the trainer, and drops the result of an earlier run."""
+        name = type(self).__name__
+        check_one_process(name, trainer.world_size)
+        testing = trainer.testing
+        batches = trainer.num_test_batches if testing else trainer.num_predict_batches
+        if len(batches) != 1:
+            msg = f"'{name}' must see one dataloader (got {len(batches)})"
+            raise ValueError(f"{msg}. Run them one after another")
+        self._parts, self._result = [], None
 
     def on_test_batch_end(
         self,
@@ -134,54 +131,15 @@ class GLIFCallback(Callback):
         batch_idx: int,
         dataloader_idx: int = 0,
     ) -> None:
-        """Keeps features, outputs and labels."""
-        self._gather("test", outputs, batch)
-
-    def on_predict_batch_end(
-        self,
-        trainer: Trainer,
-        pl_module: LightningModule,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
-        dataloader_idx: int = 0,
-    ) -> None:
-        """Keeps features, outputs and labels."""
-        self._gather("predict", outputs, batch)
-
-    def on_test_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Smooths, and logs how outputs were before and after."""
-        found = self._finish()
-        pl_module.log_dict(found.metrics, batch_size=len(found.y_hat))
-
-    def on_predict_epoch_end(
-        self, trainer: Trainer, pl_module: LightningModule
-    ) -> None:
-        """Smooths, and hands the metrics to the loggers of the trainer."""
-        found = self._finish()
-        for logger in trainer.loggers:
-            logger.log_metrics(found.metrics, step=trainer.global_step)
-
-    @property
-    def _result(self) -> "_Found":
-        if self._found is None:
-            name = type(self).__name__
-            msg = f"This {name} has seen no outputs yet. Pass it to a trainer and call"
-            raise NotFittedError(f"{msg} 'trainer.test' or 'trainer.predict'")
-        return self._found
-
-    def _start(self, trainer: Trainer, num_loaders: int) -> None:
-        """Raises on several processes or loaders; drops what an earlier run left."""
-        check_one_process(type(self).__name__, trainer.world_size)
-        _check_one_loader(type(self).__name__, num_loaders)
-        self._parts, self._found = [], None
-
-    def _gather(self, split: str, outputs: Any, batch: Any) -> None:
-        """Keeps what a batch shows, on the CPU like the distance.
+        """Keeps features, outputs and labels, on the CPU like the distance.
 
         Kept are copies: a loader may fill the same memory again for the next batch.
         """
-        y_hat = _check_step_output(f"{split}_step", outputs)
+        split = "test" if trainer.testing else "predict"
+        y_hat = outputs.get("logits") if isinstance(outputs, dict) else outputs
+        if not isinstance(y_hat, Tensor):
+            msg = f"'{split}_step' must return outputs, or a dictionary with 'logits'"
+            raise TypeError(f"{msg} (got {type(y_hat).__name__})")
         rows = to_rows(batch, split)
         check_same_rows(f"{split}_step(...)", y_hat, "x", rows.x)
         label = rows.y if rows.y is not None else torch.full((len(rows.x),), -1)
@@ -189,21 +147,32 @@ class GLIFCallback(Callback):
             (_copied(rows.x), _copied(y_hat), label.to("cpu", copy=True))
         )
 
-    # What is kept should be usable where gradients are wanted.
+    # Kept tensors should be usable where gradients are wanted.
     @torch.inference_mode(False)
     @torch.no_grad()
-    def _finish(self) -> "_Found":
-        """Smooths all that was gathered."""
+    def on_test_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Smooths, and logs metrics of the outputs before and after."""
         if not self._parts:
             msg = f"'{type(self).__name__}' must see at least one batch (got none)"
             raise ValueError(msg)
         x, y_hat, label = (torch.cat(part) for part in zip(*self._parts, strict=True))
         self._parts = []
-        self._found = self._smooth(x, check_outputs("y_hat", y_hat), label)
-        return self._found
+        post, metrics = self._smooth(x, check_outputs("y_hat", y_hat), label)
+        self._result = y_hat, post, metrics
+        if trainer.testing:
+            pl_module.log_dict(metrics, batch_size=len(y_hat))
+            return
+        for logger in trainer.loggers:
+            logger.log_metrics(metrics, step=trainer.global_step)
 
-    def _smooth(self, x: Tensor, y_hat: Tensor, label: Tensor) -> "_Found":
-        """Fits the post-processor, and measures outputs before and after."""
+    on_predict_start = on_test_start
+    on_predict_batch_end = on_test_batch_end
+    on_predict_epoch_end = on_test_epoch_end
+
+    def _smooth(
+        self, x: Tensor, y_hat: Tensor, label: Tensor
+    ) -> tuple[GLIFPostProcessor, dict[str, float]]:
+        """The fitted post-processor, and metrics before and after."""
         settings = self.post.get_params()
         if settings["distance"] is not None:
             # It may be part of the model as well, and have moved with it.
@@ -232,15 +201,7 @@ class GLIFCallback(Callback):
             for key, value in measures.items():
                 if value is not None:
                     metrics[f"{self.name}_{key}_{when}"] = value
-        return _Found(y_hat, post, metrics)
-
-
-class _Found(NamedTuple):
-    """Outputs, fitted post-processor and metrics of one run."""
-
-    y_hat: Tensor
-    post: GLIFPostProcessor
-    metrics: dict[str, float]
+        return post, metrics
 
 
 def _copied(value: Tensor) -> Tensor:
@@ -254,20 +215,3 @@ def _accuracy(y: Tensor, label: Tensor) -> float | None:
     if y.dim() < 2 or y.size(1) < 2 or not bool(known.any()):
         return None
     return float((decisions(y) == label)[known].double().mean())
-
-
-def _check_one_loader(name: str, num_loaders: int) -> None:
-    """Raises unless there is exactly one loader."""
-    if num_loaders != 1:
-        msg = f"'{name}' must see one dataloader (got {num_loaders})"
-        raise ValueError(f"{msg}. Run them one after another")
-
-
-def _check_step_output(name: str, value: object) -> Tensor:
-    """The outputs that a step returned, bare or as ``"logits"`` of a dictionary."""
-    if isinstance(value, dict):
-        value = value.get("logits")
-    if not isinstance(value, Tensor):
-        msg = f"'{name}' must return outputs, or a dictionary with 'logits'"
-        raise TypeError(f"{msg} (got {type(value).__name__})")
-    return value

@@ -17,7 +17,7 @@ class MLP(nn.Sequential):
 
     With two layers and 1,000 hidden units it is the sentiment model of `GLIF
     <https://arxiv.org/abs/2110.13796>`_. Unlike :class:`torch_geometric.nn.MLP` it has
-    no batch norm, so the output of a person depends on nobody else.
+    no batch norm, so the output of a row depends on no other row.
 
     Args:
         in_channels (int): Number of features.

@@ -8,7 +8,7 @@ from pyg_glif._utils.optional import find
 __all__ = ["Callback", "LightningDataModule", "LightningModule", "Trainer"]
 
 # The order of PyG: a module of one package does not run under the other's trainer,
-# so everybody has to make the same choice.
+# so all packages have to make the same choice.
 if TYPE_CHECKING:
     from pytorch_lightning import (
         Callback,

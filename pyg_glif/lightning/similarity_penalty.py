@@ -1,4 +1,4 @@
-"""The Laplacian penalty over people who are similar by their features."""
+"""The Laplacian penalty over rows with similar features."""
 
 from typing import Any, Literal
 
@@ -20,22 +20,22 @@ from pyg_glif.typing import Normalization
 
 
 class SimilarityPenalty(nn.Module):
-    r"""How differently people are treated who are similar by their features.
+    r"""Laplacian penalty on the disagreement of rows with similar features.
 
     .. math::
         \lambda \, c \, \mathrm{tr}(\mathbf{F}^{\top} \mathbf{L} \mathbf{F}), \qquad
         W_{ij} = e^{-\theta d_{ij}^2} \; \text{if} \; d_{ij} \le \tau
 
     A term for :class:`FairClassifier`: :class:`~pyg_glif.nn.LaplacianLoss`, whose
-    ``reduction`` settles :math:`c`, on the graph of the rows it is given. The graph is
-    searched anew whenever the rows are others.
+    ``reduction`` settles :math:`c`, on the graph of the rows. The graph is searched
+    anew whenever the rows change.
 
     Args:
         lam (float): Weight :math:`\lambda \ge 0`. (default: :obj:`1.0`)
         tau (float, optional): Radius of the similarity graph, in units of the
             distance. :obj:`None` takes the edges of a ``Data``, of that graph which
             ``name`` of :class:`FairClassifier` says. (default: :obj:`None`)
-        distance (FairDistance, optional): Who is similar. It is not trained.
+        distance (FairDistance, optional): Similarity of rows. It is not trained.
             (default: Euclidean)
         theta (float, optional): Decay of the weights. (default: it follows ``tau``, see
             :func:`~pyg_glif.graph.decay_of`)
@@ -97,7 +97,7 @@ class SimilarityPenalty(nn.Module):
         edge_weight: Tensor | None = None,
     ) -> Tensor:
         """The penalty of ``logits``; the edges count only if ``tau`` is ``None``."""
-        # Who is similar must not depend on how precisely the model is computed.
+        # Neighbors must not depend on the precision of the model.
         with torch.autocast(x.device.type, enabled=False):
             lap = self._laplacian(x, edge_index, edge_weight)
             penalty: Tensor = self.loss(full_precision(logits), lap)
@@ -107,10 +107,10 @@ class SimilarityPenalty(nn.Module):
         self, x: Tensor, edge_index: Any, edge_weight: Tensor | None
     ) -> LaplacianOperator:
         """The Laplacian, kept from the last call if the tensors are the same."""
-        given = (x,) if self.tau is not None else (x, edge_index, edge_weight)
-        if self._last is None or not self._last[0].matches(given):
+        inputs = (x,) if self.tau is not None else (x, edge_index, edge_weight)
+        if self._last is None or not self._last[0].matches(inputs):
             lap = self._new_laplacian(x, edge_index, edge_weight)
-            self._last = Snapshot(given), lap
+            self._last = Snapshot(inputs), lap
             self.num_edges_seen += lap.num_edges
         return self._last[1]
 
@@ -129,5 +129,5 @@ class SimilarityPenalty(nn.Module):
         return LaplacianOperator(edge_index, edge_weight, len(x), normalization=form)
 
     def extra_repr(self) -> str:
-        """What the printed penalty shows."""
+        """Settings in the printed form."""
         return f"lam={self.lam:g}, tau={self.tau}, theta={self.theta}"

@@ -1,4 +1,4 @@
-"""All strengths and radii from one graph."""
+"""Solutions for many strengths and radii from one graph."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -62,7 +62,6 @@ def glif_path(
     normalization: Normalization = None,
     solver: Solver | None = None,
     link: Link | None = None,
-    batch: Tensor | None = None,
     progress: bool | None = None,
 ) -> Iterator[PathPoint]:
     r"""Solutions for a grid of radii and strengths, from the graph of the largest.
@@ -77,7 +76,8 @@ def glif_path(
     Args:
         y_hat (Tensor): Outputs of a model, float32 or float64.
         edge_index (Tensor or SimilarityGraph): Both directions of every edge, or the
-            graph of a search, which brings distances and batch along.
+            graph of a search, which brings distances along, and batch numbers if
+            there are several graphs.
         sq_dist (Tensor, optional): Squared distance of every edge; none with a
             :class:`~pyg_glif.graph.SimilarityGraph`.
         lams (sequence of float): Strengths :math:`\lambda \ge 0`.
@@ -90,13 +90,12 @@ def glif_path(
         solver (Solver, optional): Used for every point. (default: the fastest that
             meets ``rtol`` 1e-6)
         link (Link, optional): Output space. (default: :obj:`None`)
-        batch (Tensor, optional): Graph number of each node. (default: :obj:`None`)
         progress (bool, optional): Whether to show a progress bar; :obj:`None` shows it
             on a terminal if the sweep takes seconds. (default: :obj:`None`)
 
     Shapes:
         - **input:** outputs :math:`(N)` or :math:`(N, C)`, edges :math:`(2, E)`,
-          squared distances :math:`(E)`, batch :math:`(N)`
+          squared distances :math:`(E)`
         - **output:** an iterator of :class:`PathPoint`
 
     Points come by ascending radius, then ascending strength, each pair once; arguments
@@ -126,7 +125,7 @@ def glif_path(
     if theta is not None:
         theta = check_scalar("theta", theta, minimum=0.0)
     check_choice("normalization", normalization, (None, "nrw", "density"))
-    graph = _as_graph(edge_index, sq_dist, y_hat, batch)
+    graph = _as_graph(edge_index, sq_dist, y_hat)
     if radii is None:
         radii = [graph.tau]
     elif radii[-1] > graph.tau:
@@ -152,22 +151,20 @@ def _as_graph(
     edge_index: Tensor | SimilarityGraph,
     sq_dist: Tensor | None,
     y_hat: Tensor,
-    batch: Tensor | None,
 ) -> SimilarityGraph:
     """The graph of the largest radius, of which the others are parts."""
     size = y_hat.size(0)
     if isinstance(edge_index, SimilarityGraph):
-        for name, value in (("sq_dist", sq_dist), ("batch", batch)):
-            if value is not None:
-                msg = f"'{name}' must be None when 'edge_index' is a SimilarityGraph"
-                raise ValueError(f"{msg}. The graph has its own")
+        if sq_dist is not None:
+            msg = "'sq_dist' must be None when 'edge_index' is a SimilarityGraph"
+            raise ValueError(f"{msg}. The graph has its own")
         check_node_rows("y_hat", y_hat, edge_index.num_nodes)
         return edge_index
     edge_index = check_edges(edge_index, size)
     sq_dist = check_edge_values("sq_dist", sq_dist, edge_index.size(1)).detach()
     # Building an operator raises on whatever is wrong with a graph.
     ones = edge_weights(sq_dist, 0.0)
-    lap = LaplacianOperator(edge_index, ones, size, batch=batch)
+    lap = LaplacianOperator(edge_index, ones, size)
     pattern = lap.pattern
     if pattern.num_edges != edge_index.size(1):
         raise ValueError("'edge_index' must hold every edge once, without self-loops")
@@ -176,7 +173,7 @@ def _as_graph(
     # Both directions of an edge must come and go together.
     sq_dist = 0.5 * (sq_dist + sq_dist[pattern.reverse])
     edge_index = torch.stack([pattern.row, pattern.col])
-    return SimilarityGraph(edge_index, sq_dist, size, math.inf, lap.batch)
+    return SimilarityGraph(edge_index, sq_dist, size, math.inf)
 
 
 def _grid(name: str, values: Sequence[float]) -> list[float]:

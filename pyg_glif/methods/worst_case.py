@@ -39,7 +39,7 @@ from pyg_glif.laplacian import LaplacianOperator, as_laplacian
 from pyg_glif.links import Link
 from pyg_glif.methods._minimax import MinimaxSearch
 from pyg_glif.smoothing import Smoother
-from pyg_glif.solvers import Disagreement, Solution, Solver
+from pyg_glif.solvers import AnnotatorEnergies, Solution, Solver
 from pyg_glif.typing import Normalization
 
 # Rounding in a sum of squares that is added in pairs, in units of the precision.
@@ -118,11 +118,11 @@ def smooth_worst_case(
     energy = union.energies(dual.detach().double())
     rounding = dual.detach().double() - solution.value.detach()
     gap = _gap(union, strength, b, energy, rounding, solution.error_bound)
-    found = Disagreement(b, energy, average, gap, search.num_solves)
+    energies = AnnotatorEnergies(b, energy, average, gap, search.num_solves)
     isolated = torch.stack([lap.deg.detach() for lap in laps]).sum(0) == 0
     value = smoother.from_dual(dual, y_hat, isolated)
     solution = replace(solution, value=solution.value.detach()).to(eta.dtype)
-    return replace(solution, value=value, disagreement=found)
+    return replace(solution, value=value, disagreement=energies)
 
 
 class _Union:

@@ -17,7 +17,7 @@ from pyg_glif.graph import (
     edge_weights,
     local_weights,
 )
-from pyg_glif.graph.knn_index import NeighborPairs
+from pyg_glif.graph.knn_index import NearestPairs
 from pyg_glif.laplacian import LaplacianOperator, entries_beside
 from pyg_glif.links import Link
 from pyg_glif.methods.group_balance import solve_balanced
@@ -123,7 +123,7 @@ class AmongNearest:
         self._x, self._distance, self._progress = x, distance, progress
         self.sizes = ks
         self.graph = self.anew(max(ks))
-        self._found: dict[tuple[float, int], tuple[SimilarityGraph, NeighborPairs]] = {}
+        self._found: dict[tuple[float, int], tuple[SimilarityGraph, NearestPairs]] = {}
 
     def describe(self, k: float) -> dict[str, Any]:
         """The keywords of a point."""

@@ -1,4 +1,4 @@
-"""Smoothing as the layer of a network."""
+"""Layer that smooths node signals."""
 
 import math
 import sys
@@ -59,8 +59,8 @@ class GLIFConv(MessagePassing):  # type: ignore[misc]
     The graph must hold both directions of every edge. An edge mask of PyG's
     :class:`~torch_geometric.explain.Explainer` scales the weights, the mean of the two
     directions, if it is a mask of these edges; in a network with two graphs the mask of
-    the other one leaves them alone. Gradients reach ``x``,
-    ``edge_weight`` and ``lam`` at the cost of one more solve. Raises
+    the other one does not change them. Gradients reach ``x``, ``edge_weight`` and
+    ``lam`` at the cost of one more solve. Raises
     :class:`~pyg_glif.errors.ConvergenceError` if ``solver`` gives up. Under
     :func:`torch.compile` the layer is a break in the graph; ``fullgraph=True`` and
     :func:`torch.export.export` fail on it.

@@ -10,7 +10,7 @@ from pyg_glif.typing import Normalization
 
 
 class LaplacianLoss(nn.Module):
-    r"""How differently similar people are treated, as a term of a training loss.
+    r"""Differences between outputs of similar nodes, as a term of a training loss.
 
     .. math::
         c \cdot \mathrm{tr}(\mathbf{F}^{\top} \mathbf{L} \mathbf{F}), \qquad

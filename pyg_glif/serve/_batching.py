@@ -27,8 +27,7 @@ from pyg_glif.serve._loaded_fit import Answer, LoadedFit
 MAX_BATCH = 256
 # From so many on, a search is worth a second core.
 _SHARED = 32
-# Rounds of the loop until whoever is answered in one has been asked for the next: it
-# answers, reads, and begins with what was read.
+# Rounds of the loop between an answer and the next request of the same client.
 _ROUNDS = 3
 # The moment without a new request, beside the last search.
 _MOMENT = 0.02
@@ -148,7 +147,7 @@ class _Lane(threading.Thread):
         self._batches.put(batch)
 
     def _deliver(self, pairs: Iterable[tuple[CorrectionJob, Any]]) -> None:
-        """Hands answers to those who still wait, and goes on; runs in the loop."""
+        """Sets results of pending futures, and goes on; runs in the loop."""
         for job, answer in pairs:
             if job.future.done():
                 continue
@@ -189,7 +188,7 @@ class _Lane(threading.Thread):
 def _answered(
     batch: Sequence[CorrectionJob], watch: Watch | None
 ) -> list[Answer | Exception]:
-    """An answer or an error for each job; what one gets wrong hurts no other."""
+    """An answer or an error for each job; errors of one affect no other."""
     if len(batch) > 1:
         try:
             answer = _corrected(batch, watch)

@@ -1,7 +1,6 @@
-"""What stands between the network and the application.
+"""Access, limits, headers, metrics and logs of all requests.
 
-One layer, written against ASGI itself because every request passes it: who may ask,
-how much they may send, which headers go back, what is counted and what is logged.
+One layer, written against ASGI itself because every request passes it.
 """
 
 import logging
@@ -24,17 +23,17 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-#: The cookie of those who have shown the token in a browser.
+#: The cookie of a browser session that has shown the token.
 COOKIE = "pyg_glif_session"
 #: Bytes of path, query and headers of a request, and how many headers.
 MAX_HEAD, MAX_HEADERS = 1 << 15, 100
-#: Bytes that those may send who have not shown a token: enough for one.
+#: Bytes of a request without a token: enough for one.
 MAX_OPEN = 1 << 12
 #: Seconds for a body, to which one is added for every so many bytes that came.
 PATIENCE, RATE = 30.0, 1 << 14
 
 _log = logging.getLogger("pyg_glif.serve")
-# What everybody may see: that the service runs, and the page that asks for the token.
+# Open without a token: whether the service runs, and the page that asks for one.
 _OPEN = frozenset(("/healthz", "/readyz", "/login", "/static/style.css"))
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
@@ -49,11 +48,11 @@ _HEADERS = [
     (b"cross-origin-resource-policy", b"same-origin"),
 ]
 _NO_STORE = [(b"cache-control", b"no-store")]
-# What is counted and logged; without a list, whoever asks could make up any number.
+# Labels of metrics and logs; without a list, requests could invent any number.
 _METHODS = frozenset(
     ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE")
 )
-# Counted for those who left before they were answered, as other servers do.
+# Status of requests whose client left before the answer, as other servers have it.
 _GONE = 499
 
 
@@ -77,9 +76,9 @@ class Guard:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                found = message.get("headers", ())
-                kept = any(name == b"cache-control" for name, _ in found)
-                message["headers"] = [*found, *_HEADERS, *([] if kept else _NO_STORE)]
+                headers = message.get("headers", ())
+                kept = any(name == b"cache-control" for name, _ in headers)
+                message["headers"] = [*headers, *_HEADERS, *([] if kept else _NO_STORE)]
             await send(message)
 
         method = scope["method"] if scope["method"] in _METHODS else "other"
@@ -103,7 +102,7 @@ class Guard:
                 _log.debug(line, method, route, status, 1e3 * seconds)
 
     def _refusal(self, scope: Scope, path: str, most: int) -> Response | None:
-        """The answer to a request that may not pass; nothing is parsed before it."""
+        """Response to a refused request, :obj:`None` if it may pass; parses nothing."""
         settings, lines = self._settings, scope["headers"]
         length = len(scope["path"]) + len(scope.get("query_string", b""))
         length += sum(len(name) + len(value) for name, value in lines)
@@ -115,7 +114,7 @@ class Guard:
         if not size.isdigit() or len(size) > 18 or int(size) > most:
             return JSONResponse({"detail": _too_large(most)}, 413)
         if settings.token is None:
-            # Whoever controls a name may point it here and read with a browser's eyes.
+            # Another site's name may be pointed here, to read through a browser.
             name = _host(headers.get(b"host", b"").decode("latin-1"))
             if name not in settings.hosts and path not in _OPEN:
                 msg = "'Host' must be a name of this service"
@@ -136,8 +135,8 @@ class Guard:
         scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
         if scheme.lower() == b"bearer":
             return self._settings.is_token(token.strip().decode("latin-1"))
-        for one in headers.get(b"cookie", b"").split(b";"):
-            name, _, value = one.strip().partition(b"=")
+        for cookie in headers.get(b"cookie", b"").split(b";"):
+            name, _, value = cookie.strip().partition(b"=")
             if name == COOKIE.encode():
                 return self._settings.is_session(value.strip(b'"').decode("latin-1"))
         return False
@@ -148,12 +147,12 @@ def _too_large(most: int) -> str:
 
 
 def _limited(receive: Receive, most: int) -> Receive:
-    """The body, up to a number of bytes, from those who do send it."""
+    """Receives a body within limits of size and time."""
     size, complete, end = 0, False, time.perf_counter() + PATIENCE
 
     async def limited() -> Message:
         nonlocal size, complete
-        if complete:  # whoever asks again waits for the end of the connection
+        if complete:  # only the end of the connection may follow
             return await receive()
         left = end + size / RATE - time.perf_counter()
         try:

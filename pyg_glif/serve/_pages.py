@@ -1,4 +1,4 @@
-"""Routes for browsers; templates say everything that a page says."""
+"""Routes for browsers; all texts are in the templates."""
 
 import asyncio
 import hashlib

@@ -1,4 +1,4 @@
-"""Requests and responses. What a fit takes is described by that fit alone."""
+"""Models of requests and responses; each fit describes its own requests."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -41,7 +41,7 @@ class ColumnForm:
 
 
 class FieldFault(BaseModel):
-    """One thing that is wrong with a request."""
+    """One fault of a request."""
 
     field: str = Field(description="Where, such as 'rows[0].age'.")
     loc: list[str | int] = Field(description="The same as a path.")
@@ -139,7 +139,7 @@ class ColumnInfo(BaseModel):
 
 
 class Info(BaseModel):
-    """What is served, and within which limits."""
+    """The fit in use and the limits of the service."""
 
     version: str
     fit: str
@@ -259,7 +259,8 @@ _ANY_CELL = {"type": ["string", "number", "boolean", "null"]}
 
 def _common(values: Sequence[Any]) -> type | None:
     """The type that all values have, text if there are none."""
-    kinds = {float if type(one) is int else type(one) for one in values} or {str}
+    kinds = {float if type(value) is int else type(value) for value in values}
+    kinds = kinds or {str}
     return kinds.pop() if len(kinds) == 1 else None
 
 
@@ -274,11 +275,11 @@ def _one_form(self: Any) -> Any:
     """Raises unless samples come in one form, and have an output each."""
     values = self.__dict__  # of attributes that are not there, pydantic makes a fuss
     forms = {name: values.get(name) for name in ("x", "rows")}
-    given = {name: value for name, value in forms.items() if value is not None}
-    if len(given) != 1:
-        got = "both" if given else "neither"
+    sent = {name: value for name, value in forms.items() if value is not None}
+    if len(sent) != 1:
+        got = "both" if sent else "neither"
         raise _error(f"one of 'x' and 'rows' must be given (got {got})")
-    ((name, samples),) = given.items()
+    ((name, samples),) = sent.items()
     if len(samples) != len(self.y_hat):
         got = f"{len(self.y_hat)} for {len(samples)}"
         raise _error(f"'y_hat' must have one entry per row of '{name}' (got {got})")

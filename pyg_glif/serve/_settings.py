@@ -2,6 +2,7 @@
 
 import hashlib
 import hmac
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from pyg_glif._utils.disclosure import MIN_SHARED, Disclosure
@@ -13,13 +14,35 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 @dataclass(frozen=True, kw_only=True)
 class ServiceSettings:
-    """Safety and limits of a service; the arguments of ``create_app``."""
+    """Safety and limits of a service; the keywords of :func:`create_app`.
+
+    Args:
+        token (str, optional): Secret of requests, 16 characters or more. Do not let
+            other machines ask without one. (default: :obj:`None`)
+        show_people (bool): Whether ids, features and outputs of the fitted samples
+            may be shown, and answers be exact. (default: :obj:`False`)
+        min_shared (int): Where samples are not shown, the effective number of
+            fitted samples that a correction must rest on; new samples with fewer keep
+            their output. (default: :obj:`5`)
+        resolution (float): Where samples are not shown, the steps in which answers
+            are computed: of the own share, and of the neighbors' average in standard
+            deviations of the fitted outputs. Zero is exact. See :ref:`disclosure`.
+            (default: :obj:`0.02`)
+        hosts (sequence of str): Without a token, accepted names in 'Host' headers.
+            (default: those of this machine)
+        max_rows (int): New samples in a request. (default: :obj:`10000`)
+        max_bytes (int): Size of a request's body. (default: 16 MiB)
+        threshold (float, optional): A single output above it means yes.
+            (default: :obj:`0.5` where all outputs are between 0 and 1)
+        reload_seconds (float): Time between two looks for a newer fit; 0 never looks.
+            (default: :obj:`2.0`)
+    """
 
     token: str | None = field(default=None, repr=False)
     show_people: bool = False
     min_shared: int = MIN_SHARED
     resolution: float = 0.02
-    hosts: tuple[str, ...] = LOOPBACK
+    hosts: Sequence[str] = LOOPBACK
     max_rows: int = 10_000
     max_bytes: int = 1 << 24
     threshold: float | None = None
@@ -47,14 +70,14 @@ class ServiceSettings:
 
     @property
     def disclosure(self) -> Disclosure | None:
-        """What answers may tell about fitted samples; anything where they are shown."""
+        """Rule of what answers disclose; :obj:`None` where samples are shown."""
         if self.show_people or (self.min_shared == 1 and self.resolution == 0.0):
             return None
         return Disclosure(self.min_shared, self.resolution)
 
     @property
     def session(self) -> str:
-        """What a browser keeps in place of the token, once it has shown it."""
+        """Cookie that stands for the token in a browser."""
         key = (self.token or "").encode()
         return hmac.new(key, b"pyg_glif session", hashlib.sha256).hexdigest()
 

@@ -115,7 +115,7 @@ class AppState:
         self.is_ready = True
 
     async def _watch_files(self) -> None:
-        """Looks now and then whether a file was replaced, and takes the new fit."""
+        """Polls the files, and takes a new fit when one was replaced."""
         seconds = self.settings.reload_seconds or None
         while True:
             with contextlib.suppress(asyncio.TimeoutError):

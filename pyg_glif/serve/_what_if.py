@@ -1,4 +1,4 @@
-"""Other strengths and radii than those of the fit, and what they would change."""
+"""Effects of other strengths and radii than those of the fit."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -68,8 +68,8 @@ class WhatIf:
         if math.isfinite(tau):
             return [tau * factor for factor in _RADII]
         dist = sq_dist.double().sqrt()
-        found = [float(dist.quantile(share)) for share in _CAPS[:-1] if len(dist)]
-        return [*dict.fromkeys(found), tau]
+        radii = [float(dist.quantile(share)) for share in _CAPS[:-1] if len(dist)]
+        return [*dict.fromkeys(radii), tau]
 
     def _solved(
         self, post: GLIFPostProcessor, graph: Any, tau: float
@@ -94,8 +94,8 @@ class WhatIf:
         """Effects of a setting on the samples."""
         value = point.value
         moved = (value - self._y).double().reshape(len(value), -1).norm(dim=1)
-        apart = (value[self._row] - value[self._col]).double()
-        square = apart.reshape(len(apart), -1).square().sum(1)
+        gap = (value[self._row] - value[self._col]).double()
+        square = gap.reshape(len(gap), -1).square().sum(1)
         total = float(self._weight.sum())
         disagreement = math.sqrt(float(self._weight @ square) / total) if total else 0.0
         order = moved.argsort(descending=True, stable=True)[:MOST_MOVED]
@@ -142,13 +142,13 @@ class WhatIf:
 
 
 def _count(
-    name: str, who: Any, up: NDArray[np.bool_], down: NDArray[np.bool_]
+    name: str, rows: Any, up: NDArray[np.bool_], down: NDArray[np.bool_]
 ) -> dict[str, Any]:
     """Decisions of a group that changed, in both directions."""
-    size = len(up[who])
+    size = len(up[rows])
     return {
         "group": name,
         "people": size,
-        "up": int(up[who].sum()),
-        "down": int(down[who].sum()),
+        "up": int(up[rows].sum()),
+        "down": int(down[rows].sum()),
     }

@@ -7,12 +7,11 @@ import warnings
 from collections.abc import AsyncIterator, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from pyg_glif._utils.disclosure import MIN_SHARED
 from pyg_glif._utils.optional import require
 from pyg_glif.errors import SimilarityWarning
-from pyg_glif.serve._settings import LOOPBACK, ServiceSettings
+from pyg_glif.serve._settings import ServiceSettings
 from pyg_glif.serve.sample_metadata import ReadMetadata, SampleMetadata
 
 if TYPE_CHECKING:
@@ -29,15 +28,7 @@ def create_app(
     metadata: SampleMetadata | ReadMetadata | None = None,
     watch: Sequence[str | PathLike[str]] = (),
     monitor: "TreatmentMonitor | None" = None,
-    token: str | None = None,
-    show_people: bool = False,
-    min_shared: int = MIN_SHARED,
-    resolution: float = 0.02,
-    hosts: Sequence[str] = LOOPBACK,
-    max_rows: int = 10_000,
-    max_bytes: int = 1 << 24,
-    threshold: float | None = None,
-    reload_seconds: float = 2.0,
+    **settings: Any,
 ) -> "FastAPI":
     """The service of a saved fit, for an ASGI server of your own.
 
@@ -45,8 +36,8 @@ def create_app(
     :ref:`service`. Needs ``pyg_glif[serve]``.
 
     Args:
-        fit (str or Path): What ``save`` wrote. A fit that is saved there later is
-            taken without dropping a request.
+        fit (str or Path): The file that ``save`` wrote. A fit that is saved there later
+            is taken without dropping a request.
         metadata (SampleMetadata or callable, optional): Metadata of the fitted samples,
             or a function of the loaded post-processor that returns it, called for
             every new fit. (default: their ids, if the fit has them)
@@ -54,25 +45,8 @@ def create_app(
             again, such as those that ``metadata`` reads. (default: none)
         monitor (TreatmentMonitor, optional): Counts all corrected samples.
             (default: :obj:`None`)
-        token (str, optional): What requests must show, 16 characters or more. Do not
-            let other machines ask without one. (default: :obj:`None`)
-        show_people (bool): Whether ids, features and outputs of the fitted samples
-            may be shown, and answers be exact. (default: :obj:`False`)
-        min_shared (int): Where samples are not shown, the effective number of
-            fitted samples that a correction must rest on; new samples with fewer keep
-            their output. (default: :obj:`5`)
-        resolution (float): Where samples are not shown, the steps in which answers
-            are computed: of the own share, and of the neighbors' average in standard
-            deviations of the fitted outputs. Zero is exact. See :ref:`disclosure`.
-            (default: :obj:`0.02`)
-        hosts (sequence of str): Without a token, names by which requests may call the
-            service. (default: those of this machine)
-        max_rows (int): New samples in a request. (default: :obj:`10000`)
-        max_bytes (int): Size of a request's body. (default: 16 MiB)
-        threshold (float, optional): A single output above it means yes.
-            (default: :obj:`0.5` where all outputs are between 0 and 1)
-        reload_seconds (float): How often to look for a newer fit; 0 never does.
-            (default: :obj:`2.0`)
+        **settings: Safety and limits, the fields of :class:`ServiceSettings`:
+            ``token``, ``show_people``, ``max_rows`` and so on, with its defaults.
 
     Raises what ``GLIFPostProcessor.load`` raises, before anything is served.
 
@@ -104,19 +78,9 @@ def create_app(
     from pyg_glif.serve._schemas import faults
     from pyg_glif.serve._state import AppState
 
-    settings = ServiceSettings(
-        token=token,
-        show_people=show_people,
-        min_shared=min_shared,
-        resolution=resolution,
-        hosts=tuple(hosts),
-        max_rows=max_rows,
-        max_bytes=max_bytes,
-        threshold=threshold,
-        reload_seconds=reload_seconds,
-    )
+    options = ServiceSettings(**settings)
     read = (lambda _: metadata) if isinstance(metadata, SampleMetadata) else metadata
-    state = AppState(Path(fit), read, [Path(path) for path in watch], settings, monitor)
+    state = AppState(Path(fit), read, [Path(path) for path in watch], options, monitor)
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -132,14 +96,14 @@ def create_app(
         title="pyg_glif",
         summary="Corrects the outputs of a model so that similar people fare alike.",
         version=state.fit.info["version"],
-        docs_url=None,  # that page loads scripts from elsewhere; ours does not
+        docs_url=None,  # that page loads scripts from other sites
         redoc_url=None,
         lifespan=lifespan,
     )
     app.state.service = state
     add_routes(app, state)
     app.include_router(pages)
-    app.add_middleware(Guard, settings=settings, metrics=state.metrics)
+    app.add_middleware(Guard, settings=options, metrics=state.metrics)
 
     @app.exception_handler(RequestFaultError)
     async def fault(request: Request, error: RequestFaultError) -> Response:

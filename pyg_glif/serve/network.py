@@ -1,8 +1,8 @@
 """The network in front of the application: sockets, and connections within bounds.
 
 uvicorn bounds neither the head of a request, in size or in time, nor the number of
-connections that send none. Whoever connects has shown no token yet, so all of this
-holds for everybody.
+connections that send none. These bounds hold before a token is shown, for all
+connections.
 """
 
 import asyncio
@@ -52,11 +52,10 @@ class Bounds(asyncio.Protocol):
         self._late: asyncio.TimerHandle | None = None
         self._wait()
         if len(self.connections) > max_connections():
-            others = (one for one in self.connections if one is not self)
-            silent = (one for one in others if one.is_waiting)
-            found = min(silent, key=lambda one: one.since, default=self)
-            self.connections.discard(found)
-            found.transport.abort()
+            others = (c for c in self.connections if c is not self and c.is_waiting)
+            silent = min(others, key=lambda other: other.since, default=self)
+            self.connections.discard(silent)
+            silent.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stops the clock."""
@@ -111,7 +110,7 @@ class Bounds(asyncio.Protocol):
             self._late = None
 
     def _refuse(self, status: bytes) -> None:
-        """Ends the connection; tells those who have begun why."""
+        """Ends the connection, with a status if a request has begun."""
         if self.transport.is_closing():
             return
         if self._num_bytes and not self.is_in_body:
@@ -147,28 +146,28 @@ def _reserve() -> int:
 
 def bound(host: str, port: int) -> list[socket.socket]:
     """Sockets for an address; raises :class:`OSError` if one of them is taken."""
-    found: list[socket.socket] = []
+    sockets: list[socket.socket] = []
     with contextlib.ExitStack() as stack:
         kind = socket.SOCK_STREAM
         addresses = socket.getaddrinfo(host, port, type=kind, flags=socket.AI_PASSIVE)
         for family, _, number, _, address in dict.fromkeys(addresses):
-            one = stack.enter_context(socket.socket(family, kind, number))
+            listener = stack.enter_context(socket.socket(family, kind, number))
             if os.name == "posix":
-                one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if family == socket.AF_INET6:
-                one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            if found:  # a free port is the same for all
-                address = (address[0], found[0].getsockname()[1], *address[2:])
+                listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            if sockets:  # a free port is the same for all
+                address = (address[0], sockets[0].getsockname()[1], *address[2:])
             try:
-                one.bind(address)
+                listener.bind(address)
             except OSError as error:
                 # A name may have addresses that this machine has not.
                 if error.errno != errno.EADDRNOTAVAIL or address == addresses[-1][4]:
                     raise
                 continue
-            found.append(one)
+            sockets.append(listener)
         stack.pop_all()
-    return found
+    return sockets
 
 
 def config(app: "FastAPI", **options: Any) -> Config:

@@ -17,7 +17,7 @@ class SampleMetadataError(ValueError):
 
 @dataclass(frozen=True, eq=False)
 class SampleMetadata:
-    r"""What is known about the fitted samples beside their fit, a row each, in order.
+    r"""Metadata of the fitted samples, in their order.
 
     Args:
         ids (sequence, optional): Names of the samples. (default: row numbers)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pyg_glif._utils.validation import check_count, check_scalar
+from pyg_glif._utils.validation import check_count
 from pyg_glif.registry import register
 from pyg_glif.solvers.base import Attempt, Solver
 from pyg_glif.solvers.cg import CG
@@ -40,7 +40,6 @@ class Auto(Solver):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_scalar("rtol", self.rtol, minimum=0.0)
         if self.max_iter is not None:
             check_count("max_iter", self.max_iter)
 
@@ -58,7 +57,7 @@ class Auto(Solver):
         """Whether no component is large, at the least cost of finding out."""
         if system.num_nodes <= _SMALL_COMPONENT:
             return True
-        # A node with that many neighbours settles it without a search.
+        # A node with that many neighbors settles it without a search.
         if int(system.pattern.rowptr.diff().max()) >= _SMALL_COMPONENT:
             return False
         _, size = system.op.components

@@ -9,7 +9,6 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
-from pyg_glif._utils.collectives import Collectives
 from pyg_glif._utils.validation import (
     check_choice,
     check_count,
@@ -23,6 +22,7 @@ from pyg_glif._utils.validation import (
 from pyg_glif._utils.warn import warn_caller
 from pyg_glif.errors import ConvergenceError, ConvergenceWarning
 from pyg_glif.registry import Registered
+from pyg_glif.solvers._extended_precision import residual_of, total_bound
 from pyg_glif.solvers.system import System
 
 # Columns whose largest entry is within these powers of two are solved as they are.
@@ -107,7 +107,7 @@ class Balance:
 
 
 @dataclass(frozen=True, eq=False)
-class Disagreement:
+class AnnotatorEnergies:
     r"""Energies of outputs on the graph of each annotator.
 
     Args:
@@ -161,7 +161,7 @@ class Solution:
         balance (Balance, optional): Energy of each group, if these were balanced; the
             other fields are those of the last solve, for its ``beta``.
             (default: :obj:`None`)
-        disagreement (Disagreement, optional): Energy of each graph, if there are
+        disagreement (AnnotatorEnergies, optional): Energy of each graph, if there are
             several. (default: :obj:`None`)
     """
 
@@ -172,20 +172,21 @@ class Solution:
     error_bound: Tensor  # [C] float64
     solver: str = ""
     balance: Balance | None = None
-    disagreement: Disagreement | None = None
+    disagreement: AnnotatorEnergies | None = None
 
-    def to(self, dtype: torch.dtype, whole: Collectives | None = None) -> "Solution":
+    def to(self, dtype: torch.dtype, system: System | None = None) -> "Solution":
         """The solution in another type, the error of the conversion in its bound.
 
-        ``whole`` adds up over people whom other processes hold, if there are any.
+        ``system`` is needed where other processes hold some of its nodes.
         """
         if dtype == self.value.dtype:
             return self
         value = self.value.to(dtype)
         gap = self.value.detach().double() - value.detach().double()
-        whole = Collectives() if whole is None else whole
-        error = whole.norm(gap)
-        size = int(whole.sum(torch.tensor(gap.size(0))))
+        if system is None:
+            size, error = len(gap), torch.linalg.vector_norm(gap, dim=0)
+        else:
+            size, error = system.num_nodes, system.norm(gap)
         # Norms of N entries are rounded N times.
         slack = 1.0 + (size + 8) * torch.finfo(torch.float64).eps
         bound = (slack * (self.error_bound + error)).nan_to_num_(
@@ -221,14 +222,19 @@ class Solver(Registered, ABC):
     Args:
         throw (bool): Whether failure raises :class:`~pyg_glif.errors.ConvergenceError`
             or only warns. (default: :obj:`True`)
+        rtol (float, optional): Relative residual that every column must meet.
+            (default: :obj:`None`, no limit)
     """
 
     family: ClassVar[str] = "solver"
 
     throw: bool = True
+    rtol: float | None = None
 
     def __post_init__(self) -> None:
         check_choice("throw", self.throw, (True, False))
+        if self.rtol is not None:
+            check_scalar("rtol", self.rtol, minimum=0.0)
 
     @abstractmethod
     def attempt(self, system: System, rhs: Tensor, x0: Tensor | None) -> Attempt:
@@ -242,9 +248,9 @@ class Solver(Registered, ABC):
         """The solver that does the work, which is this one unless it delegates."""
         return self
 
-    def limits(self, rhs: Tensor) -> Tensor | None:  # [N, C] -> [C]
-        """Residual norm that each column must meet, if there is one."""
-        return None
+    def limits(self, norm: Tensor) -> Tensor | None:  # [C] -> [C]
+        """Residual norm that each column must meet, by the norm of its outputs."""
+        return None if self.rtol is None else self.rtol * norm
 
     @torch.no_grad()
     def solve(self, system: System, rhs: Tensor, x0: Tensor | None = None) -> Solution:
@@ -252,7 +258,7 @@ class Solver(Registered, ABC):
         solver = self.choose(system)
         y = rhs.double()
         start = None if x0 is None else x0.double()
-        power = _odd_scale(y, system.whole)
+        power = _odd_scale(y, system)
         if power is not None:
             # Powers of two change no digit. They keep squares, and so norms, in range.
             y = _times_two_to(y, -power)
@@ -262,7 +268,7 @@ class Solver(Registered, ABC):
             solver._complain(solution, system, y, noise)
         if power is not None:
             solution = _scaled_back(solution, power, system.num_nodes)
-        return solution.to(rhs.dtype, system.whole)
+        return solution.to(rhs.dtype, system)
 
     def _certified(
         self, system: System, y: Tensor, x0: Tensor | None
@@ -271,28 +277,27 @@ class Solver(Registered, ABC):
         smallest = system.smallest_eigenvalue()
         if smallest > 0:
             value, status, num_iter, low = self.attempt(system, y, x0)
-            # Who has no neighbour keeps the output to the last digit, whatever the
-            # solver rounds on its way.
-            alone = system.alone().unsqueeze(1)
-            if bool(alone.any()):
-                value = torch.where(alone, y, value)
-                low = None if low is None else low.masked_fill(alone, 0.0)
+            # An isolated node keeps its output to the last digit, whatever the solver
+            # rounds on its way.
+            isolated = system.isolated().unsqueeze(1)
+            if bool(isolated.any()):
+                value = torch.where(isolated, y, value)
+                low = None if low is None else low.masked_fill(isolated, 0.0)
         else:
             value, num_iter, low = self.saddle(system, y), 0, None
             status = SolveStatus.INDEFINITE
-        limit = self.limits(system.whole.folded(y))
-        found = system.residual(y, value, low, limit)
-        norm, noise = found.norm, found.noise
+        limit = self.limits(system.norm(y))
+        _, norm, noise, entries = residual_of(system, y, value, low, limit)
         if status is SolveStatus.CONVERGED and limit is not None:
             # Noise above the limit could hide a residual above it.
             met = (norm <= limit) & (noise <= limit)
             if not bool(met.all()):
                 status = SolveStatus.STAGNATED
         if smallest > 0:
-            parts = [(norm + noise) / smallest + found.entries / min(smallest, 1.0)]
+            parts = [(norm + noise) / smallest + entries / min(smallest, 1.0)]
             if low is not None:  # 'value' is the certified point without it
-                parts.append(system.whole.norm(low))
-            bound = system.total_bound(*parts).nan_to_num_(
+                parts.append(system.norm(low))
+            bound = total_bound(system, *parts).nan_to_num_(
                 nan=torch.inf, posinf=torch.inf
             )
         else:
@@ -307,7 +312,7 @@ class Solver(Registered, ABC):
         if solution.status is SolveStatus.INDEFINITE:
             msg = f"{name}: {system.indefinite_reason()}"
         else:
-            scale = system.whole.norm(rhs)
+            scale = system.norm(rhs)
             relative = (solution.residual / scale).nan_to_num_(0.0)  # zero columns
             noise = (noise / scale).nan_to_num_(0.0)
             column = int(torch.maximum(relative, noise).argmax())
@@ -317,7 +322,7 @@ class Solver(Registered, ABC):
             msg = (
                 f"{name} stopped after {solution.num_iter} iterations: worst relative "
                 f"residual {relative[column]:.1e}{rounding} in column {column} of "
-                f"{rhs.size(1)}, 'rtol' is {getattr(self, 'rtol', None)}. "
+                f"{rhs.size(1)}, 'rtol' is {self.rtol}. "
                 f"{solution.status.value}"
             )
         if self.throw:
@@ -325,12 +330,11 @@ class Solver(Registered, ABC):
         warn_caller(msg, ConvergenceWarning)
 
 
-def _odd_scale(y: Tensor, whole: Collectives) -> Tensor | None:  # [N, C] -> [C] int32
+def _odd_scale(y: Tensor, system: System) -> Tensor | None:  # [N, C] -> [C] int32
     """Binary exponents of columns, if one is so large or small that squares are not."""
     if y.numel() == 0:
         return None
-    low, high = torch.aminmax(y, dim=0)
-    power = torch.frexp(whole.max(torch.maximum(-low, high)))[1]
+    power = torch.frexp(system.peak(y))[1]
     return power if bool((power.abs() > _MAX_POWER).any()) else None
 
 

@@ -14,6 +14,7 @@ iterations again.
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -24,10 +25,11 @@ from pyg_glif._utils.validation import (
     check_kind,
     check_scalar,
 )
-from pyg_glif.registry import register
+from pyg_glif.registry import Registered, register
+from pyg_glif.solvers._component_means import ComponentMeans
+from pyg_glif.solvers._extended_precision import add_exactly, is_delicate, residual_of
 from pyg_glif.solvers.base import Attempt, Solver, SolveStatus
-from pyg_glif.solvers.preconditioner import ComponentMeans, Jacobi
-from pyg_glif.solvers.system import System, add_exactly
+from pyg_glif.solvers.system import System
 
 # Columns solved together: wider blocks spend more on dense products than they save.
 _WIDTH = 32
@@ -48,6 +50,14 @@ _PART = 1 << 22
 
 
 @register
+@dataclass(frozen=True)
+class Jacobi(Registered):
+    """Scaling of a system to unit diagonal, which evens out unequal degrees."""
+
+    family: ClassVar[str] = "preconditioner"
+
+
+@register
 @dataclass(frozen=True, kw_only=True)
 class CG(Solver):
     r"""Preconditioned block conjugate gradients.
@@ -61,8 +71,8 @@ class CG(Solver):
         atol (float): Absolute tolerance. (default: :obj:`0.0`)
         max_iter (int, optional): Limit on iterations. (default: what the theory of
             conjugate gradients asks for, at most 20,000)
-        preconditioner (Jacobi, optional): Scaling; :obj:`None` for none.
-            (default: :obj:`Jacobi()`)
+        preconditioner (Jacobi, optional): Scaling to unit diagonal; :obj:`None` for
+            none. (default: :obj:`Jacobi()`)
         deflate (bool, optional): Whether to take out the component means, known in
             advance for PSD Laplacians. (default: where it is expected to pay)
         throw (bool): Whether failure raises. (default: :obj:`True`)
@@ -75,12 +85,11 @@ class CG(Solver):
     rtol: float = 1e-6
     atol: float = 0.0
     max_iter: int | None = None
-    preconditioner: Jacobi | None = Jacobi()  # noqa: RUF009  (immutable)
+    preconditioner: Jacobi | None = Jacobi()
     deflate: bool | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_scalar("rtol", self.rtol, minimum=0.0)
         check_scalar("atol", self.atol, minimum=0.0)
         if self.max_iter is not None:
             check_count("max_iter", self.max_iter)
@@ -88,18 +97,17 @@ class CG(Solver):
             check_kind("preconditioner", self.preconditioner, Jacobi)
         check_choice("deflate", self.deflate, (None, True, False))
 
-    def limits(self, rhs: Tensor) -> Tensor:  # [N, C] -> [C]
-        """Residual norm that each column must meet."""
-        norm: Tensor = torch.linalg.vector_norm(rhs, dim=0)
+    def limits(self, norm: Tensor) -> Tensor:  # [C] -> [C]
+        """Residual norm that each column must meet, by the norm of its outputs."""
         return (self.rtol * norm).clamp_(min=self.atol)
 
     def attempt(self, system: System, rhs: Tensor, x0: Tensor | None) -> Attempt:
         """Solves block by block of columns."""
         if rhs.numel() == 0:
             return Attempt(rhs, SolveStatus.CONVERGED, 0)
-        delicate = system.is_delicate(rhs, self.limits(system.whole.folded(rhs)))
+        delicate = is_delicate(system, rhs, self.limits(system.norm(rhs)))
         means = self._means(system, rhs.size(1), delicate)
-        work = _Scaled(system, self.preconditioner, means)
+        work = _Scaled(system, self.preconditioner is not None, means)
         values, lows, status, num_iter = [], [], SolveStatus.CONVERGED, 0
         for start in range(0, rhs.size(1), _WIDTH):
             part = slice(start, start + _WIDTH)
@@ -157,10 +165,10 @@ class CG(Solver):
         In a delicate system the rounding of ``x`` to float64 alone, times ``lam`` and
         the degrees, can exceed the tolerance: ``low`` then holds further digits.
         """
-        whole = work.system.whole
-        limit = self.limits(whole.folded(y))
-        max_iter = self._iteration_limit(work.system)
-        dtype = self._precision(work.system, y)
+        system = work.system
+        limit = self.limits(system.norm(y))
+        max_iter = self._iteration_limit(system)
+        dtype = self._precision(system, y)
         x = work.start(y, x0)
         low = torch.zeros_like(x) if delicate else None
         excess, num_iter, fresh = math.inf, 0, True
@@ -173,7 +181,7 @@ class CG(Solver):
                 # singular matrix without means needs them taken out.
                 x, low = _moved(x, low, shift)
                 r -= shift
-            norm = whole.norm(r)
+            norm = system.norm(r)
             last, excess = excess, _excess(norm, limit)
             if excess <= 1.0:
                 return Attempt(x, SolveStatus.CONVERGED, num_iter, low)
@@ -214,12 +222,13 @@ class _Scaled:
     """The system after scaling, with component means removed, in either precision."""
 
     def __init__(
-        self, system: System, scale: Jacobi | None, means: ComponentMeans | None
+        self, system: System, scale: bool, means: ComponentMeans | None
     ) -> None:
         self.system = system
-        one = torch.ones_like(system.diagonal)
-        self.scaling = one if scale is None else scale.scaling(system)
-        self._diagonal = None if scale is not None else system.diagonal.unsqueeze(1)
+        diagonal = system.diagonal
+        # With unit diagonal, eigenvalues of PSD systems are from 1 / max(s) to 2.
+        self.scaling = diagonal.rsqrt() if scale else torch.ones_like(diagonal)
+        self._diagonal = None if scale else diagonal.unsqueeze(1)
         self._means = means
         self._csr: dict[torch.dtype, Tensor] = {}
         self._factor: dict[torch.dtype, tuple[Tensor, Tensor]] = {}
@@ -234,17 +243,17 @@ class _Scaled:
         if self._means is not None:
             x = known + (x - self._means.mean(x))
         if x0 is not None:
-            used = self.system.whole.max(y.any(0).to(torch.int32)) > 0
+            used = self.system.max(y.any(0).to(torch.int32)) > 0
             x[:, ~used] = 0.0
-            alone = self.system.alone()
-            x[alone] = y[alone]
+            isolated = self.system.isolated()
+            x[isolated] = y[isolated]
         return x
 
     def residual(self, y: Tensor, x: Tensor, low: Tensor | None) -> Tensor:
         """The residual of the original system, in float64."""
         if low is None:
             return y - self.system.matmul(x)
-        return self.system.residual(y, x, low).value
+        return residual_of(self.system, y, x, low).value
 
     def mean(self, r: Tensor) -> Tensor | None:
         """Component means, if they are taken out."""
@@ -257,12 +266,12 @@ class _Scaled:
 
     def product(self, x: Tensor, out: Tensor) -> Tensor:
         """Product with the scaled matrix, in the precision of ``x``."""
-        matrix, seen = self._matrix(x.dtype), self.system.whole.seen(x)
+        matrix, all_x = self._matrix(x.dtype), self.system.with_halo(x)
         if self._diagonal is None:
-            torch.addmm(x, matrix, seen, alpha=-1.0, out=out)
+            torch.addmm(x, matrix, all_x, alpha=-1.0, out=out)
         else:
             torch.mul(x, self._diagonal.to(x.dtype), out=out)
-            out.addmm_(matrix, seen, alpha=-1.0)
+            out.addmm_(matrix, all_x, alpha=-1.0)
         if self._means is not None:
             by_part, by_node = self._factor[x.dtype]
             out.addmm_(by_node, self._means.joined(by_part @ x), alpha=-1.0)
@@ -271,8 +280,8 @@ class _Scaled:
     def _matrix(self, dtype: torch.dtype) -> Tensor:
         """Off-diagonal part in CSR form, made when first needed."""
         if dtype not in self._csr:
-            pattern, whole = self.system.pattern, self.system.whole
-            left, right = self.scaling, whole.seen(self.scaling)
+            pattern = self.system.pattern
+            left, right = self.scaling, self.system.with_halo(self.scaling)
             value = torch.empty_like(self.system.off_diagonal, dtype=dtype)
             # In parts, so that no other vector is as long as there are edges.
             for start in range(0, pattern.num_edges, _PART):
@@ -300,9 +309,9 @@ class _Cycle:
     def __init__(
         self, work: _Scaled, r: Tensor, dtype: torch.dtype, carried: _Directions | None
     ) -> None:
-        self._work, self._whole = work, work.system.whole
+        self._work, self._system = work, work.system
         scaled = work.scaling.unsqueeze(1) * r
-        self._norm = self._whole.norm(scaled)
+        self._norm = self._system.norm(scaled)
         # Unit length first, or small columns would be dropped as dependent.
         unit = scaled.div_(torch.where(self._norm > 0, self._norm, 1.0)).to(dtype)
         self._q, xi = self._orthonormal(unit, torch.empty_like(unit))
@@ -339,7 +348,9 @@ class _Cycle:
             self._fresh = True
             self.value.addmm_(self._s, (step @ self._c).to(dtype))
             self._q.addmm_(image, step.to(dtype), alpha=-1.0)
-            self._whole.reached(num_iter, lambda: x + self._work.unscale(self.value))
+            self._system.op.collectives.report(
+                num_iter, lambda: x + self._work.unscale(self.value)
+            )
             q, xi = self._orthonormal(self._q, spare)
             self._q, spare = q, self._q
             self._c = xi @ self._c
@@ -352,7 +363,7 @@ class _Cycle:
 
     def _gram(self, a: Tensor, b: Tensor) -> Tensor:  # [N, K] twice -> [K, K] float64
         """Inner products of all columns."""
-        return self._whole.sum(torch.mm(a.t(), b).double())
+        return self._system.sum(torch.mm(a.t(), b).double())
 
     def _orthonormal(self, block: Tensor, out: Tensor) -> tuple[Tensor, Tensor]:
         """Orthonormal ``Q``, ``xi`` with ``block = Q xi``; dependent columns go."""

@@ -8,12 +8,12 @@ import torch
 from torch import Tensor
 
 from pyg_glif._utils.runtime import available_memory
-from pyg_glif._utils.validation import check_scalar
 from pyg_glif.errors import MemoryBudgetError
 from pyg_glif.registry import register
+from pyg_glif.solvers._component_means import ComponentMeans
+from pyg_glif.solvers._extended_precision import add_exactly, is_delicate, residual_of
 from pyg_glif.solvers.base import Attempt, Solver, SolveStatus
-from pyg_glif.solvers.preconditioner import ComponentMeans
-from pyg_glif.solvers.system import System, add_exactly
+from pyg_glif.solvers.system import System
 
 # Entries of the matrices that are factorised together.
 _BATCH_ENTRIES = 1 << 22
@@ -43,19 +43,10 @@ class Cholesky(Solver):
 
     rtol: float = 1e-6
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_scalar("rtol", self.rtol, minimum=0.0)
-
-    def limits(self, rhs: Tensor) -> Tensor:  # [N, C] -> [C]
-        """Residual norm that each column must meet."""
-        norm: Tensor = torch.linalg.vector_norm(rhs, dim=0)
-        return self.rtol * norm
-
     def attempt(self, system: System, rhs: Tensor, x0: Tensor | None) -> Attempt:
         """Factorises, solves and refines; a starting point is of no use here."""
-        limit = self.limits(rhs)
-        if system.is_delicate(rhs, limit):
+        limit = self.rtol * system.norm(rhs)
+        if is_delicate(system, rhs, limit):
             return self._refined(system, rhs, limit)
         value, ok = _solve(system, rhs, _cholesky)
         if not ok and system.op.is_psd:  # rounding alone can do that
@@ -89,7 +80,7 @@ class Cholesky(Solver):
         low = torch.zeros_like(rhs)
         last, num_iter = float("inf"), 0
         while True:
-            residual = system.residual(rhs, value, low).value
+            residual = residual_of(system, rhs, value, low).value
             norm = torch.linalg.vector_norm(residual, dim=0)
             if bool((norm <= limit).all()):
                 return Attempt(value, SolveStatus.CONVERGED, num_iter, low)

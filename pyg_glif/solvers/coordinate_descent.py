@@ -8,13 +8,9 @@ from torch import Tensor
 
 from pyg_glif._utils.runtime import Progress
 from pyg_glif._utils.sparse import csr_tensor
-from pyg_glif._utils.validation import (
-    check_choice,
-    check_count,
-    check_kind,
-    check_scalar,
-)
+from pyg_glif._utils.validation import check_choice, check_count, check_kind
 from pyg_glif.registry import register
+from pyg_glif.solvers._extended_precision import residual_of
 from pyg_glif.solvers.base import Attempt, Solver, SolveStatus
 from pyg_glif.solvers.system import System
 
@@ -52,7 +48,6 @@ class CoordinateDescent(Solver):
 
     epochs: int = 10
     batch_size: int = 512
-    rtol: float | None = None
     generator: torch.Generator | None = field(default=None, repr=False)
     progress: bool | None = None
 
@@ -60,30 +55,21 @@ class CoordinateDescent(Solver):
         super().__post_init__()
         check_count("epochs", self.epochs)
         check_count("batch_size", self.batch_size)
-        if self.rtol is not None:
-            check_scalar("rtol", self.rtol, minimum=0.0)
         if self.generator is not None:
             check_kind("generator", self.generator, torch.Generator)
         check_choice("progress", self.progress, (None, True, False))
-
-    def limits(self, rhs: Tensor) -> Tensor | None:  # [N, C] -> [C]
-        """Residual norm that each column must meet, if there is one."""
-        if self.rtol is None:
-            return None
-        norm: Tensor = torch.linalg.vector_norm(rhs, dim=0)
-        return self.rtol * norm
 
     def attempt(self, system: System, rhs: Tensor, x0: Tensor | None) -> Attempt:
         """Runs the epochs, starting from the right-hand side as the authors do."""
         generator = self.generator or torch.Generator().manual_seed(0)
         value = (rhs if x0 is None else x0).clone()
-        limit = self.limits(rhs)
+        limit = self.limits(system.norm(rhs))
         with Progress(self.epochs, "coordinate descent", self.progress) as bar:
             for epoch in range(1, self.epochs + 1):
                 self._epoch(system, rhs, value, generator)
                 bar.update()
                 if limit is not None:
-                    norm = system.residual(rhs, value, limit=limit).norm
+                    norm = residual_of(system, rhs, value, limit=limit).norm
                     if bool((norm <= limit).all()):
                         return Attempt(value, SolveStatus.CONVERGED, epoch)
         done = SolveStatus.EPOCHS_DONE if limit is None else SolveStatus.MAX_ITER

@@ -58,7 +58,7 @@ def smooth(
     diagonal matrix ``P`` is the identity, or has the positive float64 ``precision``;
     then all is divided by the smallest :math:`p_i` first, and residual and bound are
     those of that system. What :math:`p_i` has beyond the smallest acts as an edge to
-    somebody whose output is zero, so that the system is one of those solved anyway.
+    a node whose output is zero, so that the system is one of those solved anyway.
     """
     strength, y = lam.double() * op.lam_scale, rhs.double()
     own: float | Tensor = 1.0

@@ -1,4 +1,4 @@
-"""What the transforms that search for similar people share."""
+"""Base class of the transforms that search for a similarity graph."""
 
 from abc import abstractmethod
 
@@ -21,7 +21,6 @@ class FairGraph(BaseTransform):  # type: ignore[misc]
         theta: float | None,
         attr: str,
         overwrite: bool,
-        memory_budget: int | None,
         progress: bool | None,
         name: str | None,
         node_type: str | None,
@@ -33,18 +32,17 @@ class FairGraph(BaseTransform):  # type: ignore[misc]
         self.theta = theta
         self.attr = attr
         self.overwrite = overwrite
-        self.memory_budget = memory_budget
         self.progress = progress
         self.name = check_graph_name(name)
         self.node_type = node_type
 
     @abstractmethod
     def search(self, x: Tensor, batch: Tensor | None) -> SimilarityGraph:
-        """Who is similar to whom."""
+        """Similarity graph of the rows of ``x``."""
 
     @abstractmethod
     def rule(self) -> str:
-        """What the printed transform shows first."""
+        """Arguments of the neighbor rule, for the printed transform."""
 
     def forward(self, data: Data | HeteroData) -> Data | HeteroData:
         """Returns ``data`` with the graph."""

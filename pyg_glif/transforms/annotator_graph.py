@@ -1,4 +1,4 @@
-"""The similarity graph of annotators' judgements, as a transform."""
+"""Transform that builds a graph from judgements of annotators."""
 
 from collections.abc import Sequence
 from copy import deepcopy

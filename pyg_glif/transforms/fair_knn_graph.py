@@ -1,4 +1,4 @@
-"""The graph of the nearest people in a fair distance, as a transform."""
+"""Transform that builds the graph of the nearest nodes in a fair distance."""
 
 from torch import Tensor
 from torch_geometric.data.datapipes import functional_transform
@@ -22,7 +22,7 @@ class FairKNNGraph(FairGraph):
 
     Args:
         k (int): Number of nearest nodes.
-        distance (FairDistance, optional): Who is similar to whom.
+        distance (FairDistance, optional): Fair distance.
             (default: :obj:`Euclidean()`)
         theta (float, optional): Decay :math:`\theta` of weights
             :math:`\exp(-\theta \, d_{ij}^2)`; zero gives weight 1 to every edge.
@@ -30,14 +30,12 @@ class FairKNNGraph(FairGraph):
             :math:`s_j`, see :func:`~pyg_glif.graph.local_weights`)
         mutual (bool, optional): Whether each of two nodes must be among the nearest of
             the other. (default: :obj:`False`)
-        tau (float, optional): Largest distance :math:`\tau` of an edge, inclusive: who
-            is further from everybody stays alone. (default: no limit)
+        tau (float, optional): Largest distance :math:`\tau` of an edge, inclusive:
+            nodes further from all others stay isolated. (default: no limit)
         attr (str, optional): Name of the node features the distance is taken on.
             (default: :obj:`"x"`)
         overwrite (bool, optional): Whether to replace a graph that is there, see
             :class:`~pyg_glif.transforms.FairRadiusGraph`. (default: :obj:`False`)
-        memory_budget (int, optional): Bytes the search may use, see
-            :func:`~pyg_glif.fair_knn_graph`. (default: :obj:`None`)
         progress (bool, optional): Whether to show a progress bar.
             (default: on a terminal)
         name (str, optional): Writes a second graph, see
@@ -72,14 +70,11 @@ class FairKNNGraph(FairGraph):
         tau: float | None = None,
         attr: str = "x",
         overwrite: bool = False,
-        memory_budget: int | None = None,
         progress: bool | None = None,
         name: str | None = None,
         node_type: str | None = None,
     ) -> None:
-        super().__init__(
-            distance, theta, attr, overwrite, memory_budget, progress, name, node_type
-        )
+        super().__init__(distance, theta, attr, overwrite, progress, name, node_type)
         self.k = check_count("k", k)
         check_choice("mutual", mutual, (True, False))
         self.mutual = mutual
@@ -88,7 +83,7 @@ class FairKNNGraph(FairGraph):
         self.tau = tau
 
     def search(self, x: Tensor, batch: Tensor | None) -> SimilarityGraph:
-        """Everybody and those nearest to them."""
+        """Graph of the nearest neighbors."""
         return SimilarityGraph.nearest(
             x,
             self.k,
@@ -96,12 +91,11 @@ class FairKNNGraph(FairGraph):
             batch=batch,
             mutual=self.mutual,
             tau=self.tau,
-            memory_budget=self.memory_budget,
             progress=self.progress,
         )
 
     def rule(self) -> str:
-        """The number of nearest nodes, and what else decides."""
+        """Number of nearest nodes, and what else decides."""
         words = f"k={self.k}"
         words += ", mutual=True" if self.mutual else ""
         return words if self.tau is None else f"{words}, tau={self.tau}"

@@ -1,4 +1,4 @@
-"""The similarity graph of a fair distance, as a transform."""
+"""Transform that builds the radius graph of a fair distance."""
 
 from torch import Tensor
 from torch_geometric.data.datapipes import functional_transform
@@ -20,12 +20,12 @@ class FairRadiusGraph(FairGraph):
         \end{cases}
 
     Writes :obj:`data.edge_index` and :obj:`data.edge_weight`: every pair within
-    :math:`\tau`, in both directions, however many neighbours a node has.
+    :math:`\tau`, in both directions, however many neighbors a node has.
 
     Args:
         tau (float): Largest distance :math:`\tau` of an edge, inclusive. A distance,
             not a squared one.
-        distance (FairDistance, optional): Who is similar to whom.
+        distance (FairDistance, optional): Fair distance.
             (default: :obj:`Euclidean()`)
         theta (float, optional): Decay :math:`\theta` of the weights; zero gives
             weight 1 to every edge. (default: a fixed number over :math:`\tau^2`, see
@@ -38,8 +38,6 @@ class FairRadiusGraph(FairGraph):
             :obj:`edge_label` and :obj:`edge_label_index`), :obj:`adj`, :obj:`adj_t`
             and :obj:`e_id`. If :obj:`False`, their presence is an error.
             (default: :obj:`False`)
-        memory_budget (int, optional): Bytes the search may use, see
-            :func:`~pyg_glif.graph.fair_radius_graph`. (default: :obj:`None`)
         progress (bool, optional): Whether to show a progress bar.
             (default: on a terminal)
         name (str, optional): Writes a second graph beside the one that a network
@@ -78,24 +76,20 @@ class FairRadiusGraph(FairGraph):
         theta: float | None = None,
         attr: str = "x",
         overwrite: bool = False,
-        memory_budget: int | None = None,
         progress: bool | None = None,
         name: str | None = None,
         node_type: str | None = None,
     ) -> None:
-        super().__init__(
-            distance, theta, attr, overwrite, memory_budget, progress, name, node_type
-        )
+        super().__init__(distance, theta, attr, overwrite, progress, name, node_type)
         self.tau = check_scalar("tau", tau, minimum=0, allow_inf=True)
 
     def search(self, x: Tensor, batch: Tensor | None) -> SimilarityGraph:
-        """Everybody within the radius of each other."""
+        """Graph of all pairs within the radius."""
         return SimilarityGraph.search(
             x,
             self.tau,
             distance=self.distance,
             batch=batch,
-            memory_budget=self.memory_budget,
             progress=self.progress,
         )
 

@@ -1,4 +1,4 @@
-"""The similarity graph of a sample of nodes, as a transform."""
+"""Transform that cuts the similarity graph to a sample of nodes."""
 
 from torch import Tensor
 from torch_geometric.data import Data
@@ -29,8 +29,8 @@ class FairSubgraph(BaseTransform):  # type: ignore[misc]
     Shapes:
         - **edge_index:** :math:`(2, E)`, **edge_weight:** :math:`(E)`
 
-    Reads :obj:`data.n_id`, the nodes of the batch, which the loaders of PyG write. In a
-    batch, people have those similar people only who are in it too.
+    Reads :obj:`data.n_id`, the nodes of the batch, which the loaders of PyG write. A
+    node keeps the similar nodes that are in the batch too.
 
     Example:
         >>> import torch

@@ -1,4 +1,4 @@
-"""Smoothing as a transform."""
+"""Transform that smooths stored outputs."""
 
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.data.datapipes import functional_transform
@@ -41,7 +41,8 @@ class GLIFSmooth(BaseTransform):  # type: ignore[misc]
             (default: the only type that has ``attr``)
 
     On a :class:`~torch_geometric.data.Batch`, or wherever there is a :obj:`batch`
-    vector, each graph is smoothed with its own average degree, as if it were alone.
+    vector, each graph is smoothed with its own average degree, as if it were
+    the only one.
 
     Example:
         >>> import torch

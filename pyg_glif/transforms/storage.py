@@ -1,4 +1,4 @@
-"""Nodes and graphs of a ``Data`` or ``HeteroData``: where they are read and written."""
+"""Access to the nodes and graphs of a ``Data`` or ``HeteroData``."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -57,8 +57,8 @@ def check_named(data: Data, name: str | None) -> None:
 
 def shown_place(name: str | None, node_type: str | None) -> str:
     """Arguments of a printed transform that say where its graph is."""
-    given = {"name": name, "node_type": node_type}
-    return "".join(f", {k}={v!r}" for k, v in given.items() if v is not None)
+    options = {"name": name, "node_type": node_type}
+    return "".join(f", {k}={v!r}" for k, v in options.items() if v is not None)
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class Nodes:
             return cls(data, name, None)
         types = [t for t in data.node_types if attr is None or attr in data[t]]
         having = "" if attr is None else f" with '{attr}'"
-        got = ", ".join(repr(one) for one in types) or "none"
+        got = ", ".join(repr(kind) for kind in types) or "none"
         if node_type is None and len(types) != 1:
             msg = f"'data' must have one type of node{having} (got {got})"
             raise ValueError(f"{msg}. Pass 'node_type' to choose one" if types else msg)

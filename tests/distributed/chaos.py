@@ -153,11 +153,11 @@ class Campaign:
 
     def solves(self, engine):
         """A member of a solve killed, early, in the middle and late."""
-        options = {"lam": 300.0, "solver": CG(deflate=False), "checkpoint_every": 2}
+        options = {"lam": 300.0, "solver": CG(deflate=False)}
         graph, y = self.graph, self.folder / "y.npy"
         right = smooth(graph, y, out=self.folder / "fair", engine="process", **options)
         for turn in range(3):
-            lost = self.engine()
+            lost = self.engine(checkpoint_every=2)
             moment = self.random.uniform(0.5, 4.0)
             with faults.Killer("_Actor.run", [moment], self.random) as killer:
                 fair = smooth(

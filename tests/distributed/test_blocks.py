@@ -421,7 +421,8 @@ def test_a_solve_goes_on_from_its_checkpoint(people, folder, monkeypatch):
     _, graph, _, ids, _ = people
     y = np.random.default_rng(8).random((NUM, 1))
     path = write_scores(folder / "stop.parquet", y, ids)
-    options = {"lam": 300.0, "checkpoint_every": 5, "solver": CG(deflate=False)}
+    engine = InProcess(checkpoint_every=5)
+    options = {"lam": 300.0, "engine": engine, "solver": CG(deflate=False)}
     whole = smooth(graph, path, out=folder / "whole", **options)
     assert whole.num_iter > 30
     limit = CG(deflate=False, max_iter=22)

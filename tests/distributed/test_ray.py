@@ -81,7 +81,7 @@ def solved(people, folder):
     y = np.random.default_rng(0).random((NUM, 2))
     path = write_scores(folder / "scores.parquet", y, ids)
     graph = radius_graph(built, tau, out=folder / "graph", engine="process")
-    options = {"lam": 200.0, "solver": CG(deflate=False), "checkpoint_every": 5}
+    options = {"lam": 200.0, "solver": CG(deflate=False)}
     fair = smooth(graph, path, out=folder / "fair", engine="process", **options)
     return graph, path, options, fair
 
@@ -140,10 +140,9 @@ def test_a_killed_worker_changes_nothing(people, folder):
 
 def test_a_member_lost_in_the_middle_of_a_solve_changes_nothing(solved, folder):
     graph, path, options, here = solved
-    engine = RayEngine(num_workers=2)
-    out, picks = folder / "lost", random.Random(2)
     # Slow enough to be hit in the middle: files after every other iteration.
-    options = {**options, "checkpoint_every": 2}
+    engine = RayEngine(num_workers=2, checkpoint_every=2)
+    out, picks = folder / "lost", random.Random(2)
     with faults.Killer("_Actor.run", [0.7], picks) as killer:
         fair = smooth(graph, path, out=out, engine=engine, **options)
     assert killer.killed

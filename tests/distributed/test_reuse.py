@@ -116,7 +116,7 @@ class Between(InProcess):
     """Runs something else once, before or after the stage of this name."""
 
     def __init__(self, when, stage, other):
-        super().__init__()
+        super().__init__(checkpoint_every=2)
         self._when, self._stage, self._other = when, stage, other
 
     def _at(self, when, stage):
@@ -124,9 +124,9 @@ class Between(InProcess):
             other, self._other = self._other, None
             other()
 
-    def run(self, function, tasks, label, progress=None):
+    def run(self, function, tasks, label):
         self._at("before", label)
-        found = list(super().run(function, tasks, label, progress))
+        found = list(super().run(function, tasks, label))
         self._at("after", label)
         return iter(found)
 

@@ -68,7 +68,7 @@ def test_prediction_is_smoothed(people: Data, make_trainer: TrainerFactory) -> N
     assert torch.equal(callback.y_fair_, expected)
     _, dense = dense_smooth(people.x, y_hat, 1.5, 0.2, 0.7)
     np.testing.assert_allclose(callback.y_fair_, dense, rtol=1e-4, atol=1e-5)
-    assert callback.solution_.status is SolveStatus.CONVERGED
+    assert callback.post_.solution_.status is SolveStatus.CONVERGED
 
 
 class OneBuffer:
@@ -124,7 +124,7 @@ def test_options_are_those_of_smoothing(
     make_trainer(callbacks=callback).predict(classifier(), FairDataModule(people))
     distance = settings.pop("distance", None)
     tau = suggest_tau(people.x, 5, distance=distance)
-    assert callback.tau_ == tau
+    assert callback.post_.tau_ == tau
     edges, sq_dist = fair_radius_graph(people.x, tau, distance=distance)
     expected = glif_smooth(
         callback.y_hat_,
@@ -328,10 +328,10 @@ def test_nothing_gathered_is_said(people: Data, make_trainer: TrainerFactory) ->
         "This GLIFCallback has seen no outputs yet. Pass it to a trainer and call "
         "'trainer.test' or 'trainer.predict'"
     )
-    for name in ("y_hat_", "y_fair_", "tau_", "metrics_", "solution_"):
+    for name in ("y_hat_", "y_fair_", "post_", "metrics_"):
         with pytest.raises(NotFittedError, match=re.escape(message)):
             getattr(callback, name)
-    trainer: Any = SimpleNamespace(world_size=1, num_test_batches=[0], loggers=[])
+    trainer: Any = SimpleNamespace(world_size=1, num_test_batches=[0], testing=True)
     callback.on_test_start(trainer, classifier())
     message = "'GLIFCallback' must see at least one batch (got none)"
     with pytest.raises(ValueError, match=re.escape(message)):

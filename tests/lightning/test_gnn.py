@@ -194,7 +194,7 @@ def test_a_graph_network_without_a_graph_is_told_so(
     message = (
         "'model' must be given 'edge_index', as its 'forward' asks for (got rows "
         "without a graph). Train on a whole Data ('FairDataModule(data, "
-        "batch_size=None)') or with a neighbour loader"
+        "batch_size=None)') or with a neighbor loader"
     )
     trainer = make_trainer(limit_val_batches=0)
     with pytest.raises(ValueError, match=re.escape(message)):

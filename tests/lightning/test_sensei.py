@@ -206,7 +206,7 @@ def test_only_the_model_is_trained(people: Data, make_trainer: TrainerFactory) -
             GCN(4, 8, 1, 3),
             {},
             ValueError,
-            "'model' must be a function of the features alone for '{name}' "
+            "'model' must be a function of the features only for '{name}' "
             "(got a forward with 'edge_index')",
         ),
         (

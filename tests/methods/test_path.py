@@ -176,20 +176,12 @@ def test_glif_path_of_a_similarity_graph_brings_its_own(generator):
     (point,) = glif_path(y_hat, graph, lams=[1.0], normalization="density")
     assert point.tau == 1.0
     edge_index, sq_dist = fair_radius_graph(z, 1.0, batch=batch)
-    (plain,) = glif_path(
-        y_hat,
-        edge_index,
-        sq_dist,
-        lams=[1.0],
-        taus=[1.0],
-        normalization="density",
-        batch=batch,
-    )
-    torch.testing.assert_close(point.value, plain.value)
+    weight = edge_weights(sq_dist, tau=1.0)
+    settings = {"normalization": "density", "batch": batch}
+    expected = glif_smooth(y_hat, edge_index, weight, **settings)
+    torch.testing.assert_close(point.value, expected, atol=1e-5, rtol=0)
     with pytest.raises(ValueError, match="'sq_dist' must be None when 'edge_index'"):
         glif_path(y_hat, graph, sq_dist, lams=[1.0])
-    with pytest.raises(ValueError, match="'batch' must be None when 'edge_index'"):
-        glif_path(y_hat, graph, lams=[1.0], batch=batch)
     message = r"'taus' must be at most the radius of the graph, 1 \(got 2\)"
     with pytest.raises(ValueError, match=message):
         glif_path(y_hat, graph, lams=[1.0], taus=[0.5, 2.0])
@@ -197,26 +189,24 @@ def test_glif_path_of_a_similarity_graph_brings_its_own(generator):
         glif_path(y_hat[:9], graph, lams=[1.0])
 
 
-def test_glif_path_leaves_isolated_people_alone(generator):
+def test_glif_path_keeps_outputs_of_isolated_nodes(generator):
     z, edge_index, sq_dist, y_hat = _graph(80, generator)
     for point in glif_path(y_hat, edge_index, sq_dist, lams=LAMS, taus=TAUS):
-        alone = _dense_weights(z, point.tau, 0.0).sum(1) == 0
-        assert torch.equal(point.value[alone], y_hat[alone])
+        isolated = _dense_weights(z, point.tau, 0.0).sum(1) == 0
+        assert torch.equal(point.value[isolated], y_hat[isolated])
 
 
 @pytest.mark.parametrize("normalization", [None, "density"])
 def test_glif_path_of_a_batch_equals_its_members(normalization, generator):
     graphs = [torch.randn(n, 2, generator=generator) for n in (30, 12)]
     batch = torch.tensor([0] * 30 + [1] * 12)
-    edge_index, sq_dist = fair_radius_graph(torch.cat(graphs), 1.0, batch=batch)
+    graph = SimilarityGraph.search(torch.cat(graphs), 1.0, batch=batch)
     y_hat = torch.randn(42, generator=generator)
     kwargs = {"lams": [0.5, 5.0], "taus": [0.5, 1.0], "normalization": normalization}
-    together = [
-        p.value for p in glif_path(y_hat, edge_index, sq_dist, batch=batch, **kwargs)
-    ]
+    together = [p.value for p in glif_path(y_hat, graph, **kwargs)]
     parts = []
-    for graph, part in zip(graphs, y_hat.split([30, 12]), strict=True):
-        edges, squares = fair_radius_graph(graph, 1.0)
+    for x, part in zip(graphs, y_hat.split([30, 12]), strict=True):
+        edges, squares = fair_radius_graph(x, 1.0)
         parts.append([p.value for p in glif_path(part, edges, squares, **kwargs)])
     for whole, first, second in zip(together, *parts, strict=True):
         torch.testing.assert_close(whole, torch.cat([first, second]), atol=1e-5, rtol=0)
@@ -269,7 +259,7 @@ def test_glif_path_rejects_before_the_first_point():
 
 
 @pytest.mark.parametrize("normalization", [None, "density"])
-def test_path_returns_people_who_are_alone_under_a_link(
+def test_path_keeps_isolated_outputs_under_a_link(
     normalization: Normalization,
 ) -> None:
     edge_index = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
@@ -287,9 +277,9 @@ def test_path_returns_people_who_are_alone_under_a_link(
         )
     )
     for point in points:
-        alone = [3] if point.tau == 2.0 else [2, 3]
-        alone = [0, 1, 2, 3] if point.lam == 0.0 else alone
-        assert torch.equal(point.value[alone], y_hat[alone])
+        isolated = [3] if point.tau == 2.0 else [2, 3]
+        isolated = [0, 1, 2, 3] if point.lam == 0.0 else isolated
+        assert torch.equal(point.value[isolated], y_hat[isolated])
     assert float(points[-1].value[2]) < 0.99
 
 

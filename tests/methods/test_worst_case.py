@@ -123,7 +123,7 @@ def test_average_is_beside_the_worst_case():
     expected = _energies(laps, value.numpy())
     np.testing.assert_allclose(found.average_energy, expected, rtol=1e-8)
     assert float(found.energy.max()) < float(found.average_energy.max())
-    assert repr(found).startswith("Disagreement(worst=")
+    assert repr(found).startswith("AnnotatorEnergies(worst=")
 
 
 def test_one_annotator_is_ordinary_smoothing_and_isolated_people_stay():

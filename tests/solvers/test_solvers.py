@@ -15,7 +15,6 @@ from pyg_glif.solvers import (
     Auto,
     Cholesky,
     CoordinateDescent,
-    Jacobi,
     Solution,
     Solver,
     SolveStatus,
@@ -302,7 +301,6 @@ def test_cholesky_refuses_what_does_not_fit(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_solvers_have_readable_names() -> None:
-    assert str(Jacobi()) == "Jacobi()"
     assert str(Auto()) == "Auto(throw=True, rtol=1e-06, max_iter=None)"
     assert str(Cholesky()) == "Cholesky(throw=True, rtol=1e-06)"
 

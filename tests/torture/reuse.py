@@ -21,6 +21,7 @@ import torch
 from pyg_glif.distances import Euclidean, FairDistance, Mahalanobis, SensitiveSubspace
 from pyg_glif.distributed import (
     Engine,
+    InProcess,
     ShardedDataset,
     ShardedIndex,
     radius_graph,
@@ -139,7 +140,9 @@ def run_call(
 ) -> dict[str, Any]:
     """Everything that a call gives."""
     rows, y_hat = _written(call, inputs)
-    shared: dict[str, Any] = {"engine": engine, "progress": False}
+    if engine is None:
+        engine = InProcess(progress=False, checkpoint_every=2)
+    shared: dict[str, Any] = {"engine": engine}
     people = ShardedDataset.build(
         out / "people",
         rows,
@@ -158,7 +161,6 @@ def run_call(
         normalization=call.normalization,
         link=call.link,
         solver=call.solver,
-        checkpoint_every=2,
         **shared,
     )
     edges, sq_dist = graph.to_edges()

@@ -1,42 +1,18 @@
-r"""Diagonal scaling, and exact removal of what every component shares."""
+"""Exact removal of what every connected component shares."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from pyg_glif._utils.sparse import csr_tensor
-from pyg_glif.registry import Registered, register
-from pyg_glif.solvers.system import System
-
-
-@register
-@dataclass(frozen=True)
-class Jacobi(Registered):
-    r"""Scales the system to unit diagonal: :math:`S^{-1/2} M S^{-1/2}`.
-
-    Evens out unequal degrees; the eigenvalues then lie in
-    :math:`[1 / \max_i s_i, 2]` for PSD Laplacians.
-
-    Example:
-        >>> Jacobi()
-        Jacobi()
-    """
-
-    family: ClassVar[str] = "preconditioner"
-
-    def scaling(self, system: System) -> Tensor:  # [N]
-        """The diagonal of :math:`S^{-1/2}`."""
-        return system.diagonal.rsqrt()
 
 
 class ComponentMeans:
     r"""The projector onto signals that are constant on each connected component.
 
-    Laplacians with zero row sums leave such signals alone, so this part of the solution
-    is known: the mean of the right-hand side. The rest solves the system with
+    Laplacians with zero row sums do not change such signals, so this part of the
+    solution is known: the mean of the right-hand side. The rest solves the system with
     :math:`M - \Pi` in place of :math:`M`, whose small eigenvalues are gone.
     """
 
