@@ -64,8 +64,8 @@ def test_glif_smooth_returns_isolated_rows_unchanged(
     normalization: Normalization, dtype: torch.dtype
 ) -> None:
     problem = random_graph(300, 0.004)
-    alone = torch.from_numpy(problem.dense().sum(1) == 0)
-    assert 0 < int(alone.sum()) < 300
+    isolated = torch.from_numpy(problem.dense().sum(1) == 0)
+    assert 0 < int(isolated.sum()) < 300
     y_hat = signal(problem).to(dtype)
     for solver in (CG(), CG(deflate=True), Cholesky()):
         f = glif_smooth(
@@ -76,8 +76,8 @@ def test_glif_smooth_returns_isolated_rows_unchanged(
             normalization=normalization,
             solver=solver,
         )
-        assert torch.equal(f[alone], y_hat[alone])
-        assert not torch.equal(f[~alone], y_hat[~alone])
+        assert torch.equal(f[isolated], y_hat[isolated])
+        assert not torch.equal(f[~isolated], y_hat[~isolated])
 
 
 @pytest.mark.parametrize("normalization", NORMALIZATIONS)

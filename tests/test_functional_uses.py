@@ -22,7 +22,7 @@ from tests.problems import random_graph
 
 NORMALIZATIONS: list[Normalization] = [None, "nrw", "density"]
 HALF = [torch.float16, torch.bfloat16]
-# A chain of four, and one who is alone; the last edge has weight zero.
+# A chain of four, and an isolated node; the last edge has weight zero.
 EDGES = torch.tensor([[0, 1, 1, 2, 2, 3, 3, 4], [1, 0, 2, 1, 3, 2, 4, 3]])
 WEIGHT = torch.tensor([1.0, 1.0, 2.0, 2.0, 0.5, 0.5, 0.0, 0.0], dtype=torch.float64)
 LINKS: list[tuple[Link, Tensor]] = [
@@ -47,7 +47,7 @@ LINKS: list[tuple[Link, Tensor]] = [
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("normalization", NORMALIZATIONS)
 @pytest.mark.parametrize(("link", "y_hat"), LINKS)
-def test_no_link_touches_people_who_are_alone(
+def test_no_link_changes_isolated_outputs(
     link: Link, y_hat: Tensor, normalization: Normalization, dtype: torch.dtype
 ) -> None:
     y_hat = y_hat.to(dtype)
@@ -56,8 +56,8 @@ def test_no_link_touches_people_who_are_alone(
     )
     assert torch.equal(out[4], y_hat[4])
     assert not torch.equal(out[0], y_hat[0])
-    alone = glif_smooth(y_hat, EDGES[:, :0], link=link)
-    assert torch.equal(alone, y_hat)
+    unlinked = glif_smooth(y_hat, EDGES[:, :0], link=link)
+    assert torch.equal(unlinked, y_hat)
 
 
 @pytest.mark.parametrize("solver", [Auto(), CG(), CG(deflate=True), Cholesky()])

@@ -7,6 +7,7 @@ from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 from torch_geometric import EdgeIndex
+from torch_geometric.utils import add_self_loops
 
 from pyg_glif._utils.sparse import (
     connected_components as our_components,
@@ -131,10 +132,14 @@ def layouts(problem: Problem) -> dict[str, tuple[object, Tensor | None]]:
     )
     shuffled = problem.edge_index[:, order]
     edges = EdgeIndex(shuffled, sparse_size=size)
+    by_col, back = EdgeIndex(problem.edge_index, sparse_size=size).sort_by("col")
+    looped = add_self_loops(problem.edge_index, problem.edge_weight, 5.0, size[0])
     return {
         "shuffled": (shuffled, problem.edge_weight[order]),
         "int32": (problem.edge_index.int(), problem.edge_weight),
         "EdgeIndex": (edges, problem.edge_weight[order]),
+        "by column": (by_col, problem.edge_weight[back]),
+        "self-loops": looped,
         "coo": (coo, None),
         "csr": (coo.to_sparse_csr(), None),
         "csc": (coo.to_sparse_csc(), None),
@@ -143,7 +148,8 @@ def layouts(problem: Problem) -> dict[str, tuple[object, Tensor | None]]:
 
 @pytest.mark.parametrize("normalization", NORMALIZATIONS)
 @pytest.mark.parametrize(
-    "name", ["shuffled", "int32", "EdgeIndex", "coo", "csr", "csc"]
+    "name",
+    ["shuffled", "int32", "EdgeIndex", "by column", "self-loops", "coo", "csr", "csc"],
 )
 def test_layouts_give_the_same_laplacian(
     name: str, normalization: Normalization

@@ -303,7 +303,7 @@ def test_self_weight_cancels_without_normalization() -> None:
 
 @pytest.mark.parametrize("normalization", ["nrw", "density"])
 def test_self_weight_matters_for_nrw(normalization: Normalization) -> None:
-    W = random_graph(10) + 0.01  # nobody isolated: that case has its own rule
+    W = random_graph(10) + 0.01  # no node isolated: that case has its own rule
     np.fill_diagonal(W, 0)
     dense = LaplacianOperator(*as_edges(W), normalization=normalization).to_dense()
     authors = oracle.laplacian(W, normalization, self_weight=1.0)

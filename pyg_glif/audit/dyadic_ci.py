@@ -22,19 +22,19 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from pyg_glif.audit.audit_report import Estimate
+from pyg_glif.audit.audit_report import IntervalEstimate
 
 
-class Pairs(NamedTuple):
+class NeighborDyads(NamedTuple):
     """Pairs of neighbors, each once, the smaller row first."""
 
     first: Tensor  # [P]
     second: Tensor  # [P]
     dist: Tensor  # [P]
 
-    def only(self, which: Tensor | slice) -> "Pairs":
+    def only(self, which: Tensor | slice) -> "NeighborDyads":
         """Some of the pairs."""
-        return Pairs(*(part[which] for part in self))
+        return NeighborDyads(*(part[which] for part in self))
 
     def sums(self, value: Tensor, num_samples: int) -> Tensor:  # [P] -> [N]
         """Sums of a value over the pairs of each sample."""
@@ -44,8 +44,8 @@ class Pairs(NamedTuple):
 
 
 def share_of(
-    disagrees: Tensor, pairs: Pairs, num_samples: int, level: float
-) -> Estimate:
+    disagrees: Tensor, pairs: NeighborDyads, num_samples: int, level: float
+) -> IntervalEstimate:
     """Share of disagreeing pairs, with its interval."""
     size = disagrees.numel()
     share = float(disagrees.double().mean())
@@ -58,7 +58,7 @@ def share_of(
     else:
         degree = pairs.sums(torch.ones(size), num_samples)
         number = size**2 / (float(degree.square().sum()) - size)
-    return Estimate(share, *wilson(share, number, level))
+    return IntervalEstimate(share, *wilson(share, number, level))
 
 
 def wilson(share: float, number: float, level: float) -> tuple[float, float]:

@@ -20,13 +20,13 @@ from pyg_glif._utils.validation import (
     check_two_values,
 )
 from pyg_glif.audit.audit_report import (
-    Estimate,
     GroupTreatment,
+    IntervalEstimate,
     ListedPair,
     ListedSample,
     Output,
 )
-from pyg_glif.audit.dyadic_ci import Pairs, wilson
+from pyg_glif.audit.dyadic_ci import NeighborDyads, wilson
 from pyg_glif.graph import SimilarityGraph
 from pyg_glif.laplacian import LaplacianOperator
 
@@ -62,7 +62,7 @@ class Attribute:
 
 
 @dataclass(frozen=True, eq=False)
-class Disagreement:
+class DisagreementRule:
     """Rule by which the outputs of two neighbors disagree."""
 
     decision: Tensor | None  # [T, N]
@@ -71,7 +71,7 @@ class Disagreement:
     @classmethod
     def of(
         cls, y: Tensor, threshold: float | None, difference: float | None
-    ) -> "Disagreement":
+    ) -> "DisagreementRule":
         """By decisions, or by a difference if it is given or if there are none."""
         decision = None
         if y.size(2) > 1 or threshold is not None:
@@ -101,7 +101,7 @@ class PairTreatment:
         row, col = graph.edge_index.to(y.device)
         once = row < col
         dist = graph.sq_dist.to(y.device)[once].double().sqrt()
-        self.y, self.pairs = y, Pairs(row[once], col[once], dist)
+        self.y, self.pairs = y, NeighborDyads(row[once], col[once], dist)
         first, second = self.pairs.first, self.pairs.second
         # By column: gathered rows of many outputs would not fit.
         square = y.new_zeros(len(y), dist.numel())
@@ -289,7 +289,9 @@ def group_treatment(
             values[f"mean_{when}"] = _mean(y[k, group, 0], level)
             if decision is not None:
                 rate = float(decision[k, group].double().mean())
-                values[f"rate_{when}"] = Estimate(rate, *wilson(rate, num, level))
+                values[f"rate_{when}"] = IntervalEstimate(
+                    rate, *wilson(rate, num, level)
+                )
         if decision is not None and len(y) == 2:
             before, after = decision[:, group]
             values["num_raised"] = int((after > before).sum())
@@ -297,14 +299,14 @@ def group_treatment(
         yield GroupTreatment(name, num, **values)
 
 
-def _mean(value: Tensor, level: float) -> Estimate:
+def _mean(value: Tensor, level: float) -> IntervalEstimate:
     """A mean with its normal interval; of one sample there is none."""
     mean = float(value.mean())
     if value.numel() < 2:
-        return Estimate(mean)
+        return IntervalEstimate(mean)
     half = NormalDist().inv_cdf((1.0 + level) / 2.0)
     half *= float(value.std()) / sqrt(value.numel())
-    return Estimate(mean, mean - half, mean + half)
+    return IntervalEstimate(mean, mean - half, mean + half)
 
 
 def output_of(row: Tensor) -> Output:

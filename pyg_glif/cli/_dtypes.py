@@ -127,7 +127,7 @@ def remedy(cell: Any, notation: Notation, holds: str = "numbers") -> str | None:
         return f"Write {cell!r} as a date that exists, like 2024-12-31"
     if len(last[4]) != 4:
         return f"Write {cell!r} with a year of four digits"
-    return f"Say with '--dates dmy' or '--dates mdy' what comes first in {cell!r}"
+    return f"Write dates = 'dmy' or 'mdy' to --config for what comes first in {cell!r}"
 
 
 def typed(

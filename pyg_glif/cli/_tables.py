@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from pyg_glif._utils.optional import require
 from pyg_glif.cli._dtypes import Notation, remedy, typed
-from pyg_glif.cli._options import UsageError, listed, words_of
+from pyg_glif.cli._options import UsageError, ignoring, listed
 
 #: Suffixes of tables and arrays.
 SUFFIXES = (
@@ -101,8 +101,7 @@ class CellError(UsageError):
         ignored = [name for name in text if name not in outputs]
         remedies = [one for one in known if one]
         if ignored:
-            names = words_of({"--ignore": ignored})
-            msg = f"Leave {_them(ignored)} out with {names}"
+            msg = f"Leave {_them(ignored)} out with {ignoring(ignored)}"
             remedies.append(f"{msg}, or pick columns with --features")
         if len(ignored) < len(text):
             remedies.append("Pick other outputs with --outputs")
@@ -188,8 +187,7 @@ class FileTable(ABC):
             if odd is not None:
                 fault = self._fault(name, odd.row, odd.cell, odd.holds)
                 if fault.remedy and option:
-                    words = words_of({option: [name]})
-                    more = f"{fault.remedy}, or take it for text with {words}"
+                    more = f"{fault.remedy}, or name it in '{option}' of --config"
                     fault = fault._replace(remedy=more)
                 faults.append(fault)
         if faults:

@@ -1,21 +1,17 @@
-"""Exchange of tensors between processes or threads that run the same code.
+"""Exchange of tensors between processes that run the same code.
 
 All members of a group call the same methods in the same order: each call waits for
 the others.
 """
 
 import contextlib
-import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
-from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
-_R = TypeVar("_R")
 _TIMEOUT = timedelta(minutes=10)  # of a collective call
 
 
@@ -60,57 +56,6 @@ class SingleMember(Communicator):
 
     def exchange(self, sent: Sequence[Tensor], received: Sequence[Tensor]) -> None:
         """No other member to exchange with."""
-
-
-class ThreadGroup:
-    """Members in threads of one process."""
-
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self._barrier = threading.Barrier(size)
-        self._slots: list[Any] = [None] * size
-
-    def run(
-        self, function: Callable[[Communicator, Any], _R], arguments: Sequence[Any]
-    ) -> list[_R]:
-        """Results of all members by rank."""
-
-        def call(rank: int) -> _R:
-            try:
-                return function(_ThreadCommunicator(self, rank), arguments[rank])
-            except BaseException:
-                self._barrier.abort()  # or the others would wait for ever
-                raise
-
-        with ThreadPoolExecutor(self.size) as pool:
-            futures = [pool.submit(call, rank) for rank in range(self.size)]
-            errors = [e for e in (f.exception() for f in futures) if e is not None]
-        # A broken barrier only follows from the error of another member.
-        causes = [e for e in errors if not isinstance(e, threading.BrokenBarrierError)]
-        if errors:
-            raise (causes or errors)[0]
-        return [future.result() for future in futures]
-
-    def swap(self, rank: int, value: Any) -> list[Any]:
-        """Values of all members by rank."""
-        self._slots[rank] = value
-        self._barrier.wait()
-        values = list(self._slots)
-        self._barrier.wait()
-        return values
-
-
-class _ThreadCommunicator(Communicator):
-    def __init__(self, group: ThreadGroup, rank: int) -> None:
-        self._group, self.rank, self.size = group, rank, group.size
-
-    def gather(self, value: Tensor) -> list[Tensor]:
-        return [part.clone() for part in self._group.swap(self.rank, value.clone())]
-
-    def exchange(self, sent: Sequence[Tensor], received: Sequence[Tensor]) -> None:
-        copies = [part.clone() for part in sent]
-        for other, parts in enumerate(self._group.swap(self.rank, copies)):
-            received[other].copy_(parts[self.rank])
 
 
 class GlooCommunicator(Communicator):

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from os import PathLike, fspath
+from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
 import fsspec
@@ -87,10 +88,13 @@ class RowFiles:
     Args:
         argument: Name in messages.
         urls: The files.
-        columns: Columns of numbers, or one of lists of them; :obj:`None` for all that
-            are not named otherwise. ``.npy`` files have no names.
+        columns: Columns of numbers, or one of lists of them; :obj:`None` for ``.npy``
+            files, which have no names.
         id: Column of unique ids; :obj:`None` for the position of a row.
         batch: Column of graph numbers.
+        width: Numbers in a row.
+        dtype: Their type.
+        groups: Rows of each row group of each file.
     """
 
     argument: str
@@ -100,8 +104,7 @@ class RowFiles:
     batch: str | None
     width: int
     dtype: str
-    counts: tuple[int, ...]  # rows of each file
-    groups: tuple[tuple[int, ...], ...]  # rows of each row group
+    groups: tuple[tuple[int, ...], ...]
 
     @classmethod
     def open(
@@ -112,16 +115,15 @@ class RowFiles:
         id: str | None = None,
         batch: str | None = None,
     ) -> "RowFiles":
-        """The files that paths name."""
+        """The files that paths name; all numbers without ``columns``."""
         urls = _expanded(argument, paths)
         suffixes = {_suffix(url) for url in urls}
         if len(suffixes) > 1 or not suffixes <= {".parquet", ".npy"}:
             shown = ", ".join(sorted(suffixes))
             msg = f"'{argument}' must be .parquet files or .npy files (got {shown})"
             raise ValueError(msg)
-        if isinstance(columns, str):
-            columns = (columns,)
-        columns = None if columns is None else tuple(columns)
+        if columns is not None:
+            columns = (columns,) if isinstance(columns, str) else tuple(columns)
         if suffixes == {".npy"}:
             for name, value in (("id", id), ("batch", batch), ("features", columns)):
                 if value is not None:
@@ -129,22 +131,34 @@ class RowFiles:
                     raise ValueError(f"{msg} (got {value!r})")
             heads = [_npy_head(url) for url in urls]
         else:
-            heads = [_parquet_head(argument, url, columns, id, batch) for url in urls]
+            if columns is None:
+                with _parquet(urls[0]) as file:
+                    columns = _numbers(file.schema_arrow, (id, batch))
+            others = tuple(name for name in (id, batch) if name is not None)
+            heads = [_parquet_head(argument, url, columns, others) for url in urls]
         for url, head in zip(urls, heads, strict=True):
             if head[:2] != heads[0][:2]:
-                first, other = _described(heads[0]), _described(head)
+                first, other = (f"{h[0]} numbers in {h[1]}" for h in (heads[0], head))
                 msg = f"'{argument}' must have the same columns in all files"
                 msg = f"{msg} (got {first} in '{urls[0]}', {other} in '{url}')"
                 raise ValueError(msg)
         width, dtype = heads[0][:2]
-        counts = tuple(sum(head[2]) for head in heads)
         groups = tuple(head[2] for head in heads)
-        return cls(argument, urls, columns, id, batch, width, dtype, counts, groups)
+        return cls(argument, urls, columns, id, batch, width, dtype, groups)
 
     @property
     def num_rows(self) -> int:
         """Rows of all files."""
-        return sum(self.counts)
+        return sum(map(sum, self.groups))
+
+    @property
+    def names(self) -> list[str]:
+        """Name of each number of a row."""
+        names = self.columns or ("output",)
+        if len(names) == self.width:
+            return list(names)
+        name = names[0] if len(names) == 1 else "output"
+        return [f"{name}.{j}" for j in range(self.width)]
 
     def contents(self) -> list[str]:
         """Fingerprint of the contents of each file."""
@@ -152,9 +166,8 @@ class RowFiles:
 
     def check_contents(self, contents: list[str]) -> None:
         """Raises if a file has been changed since."""
-        for url, before, after in zip(
-            self.urls, contents, self.contents(), strict=True
-        ):
+        now = self.contents()
+        for url, before, after in zip(self.urls, contents, now, strict=True):
             if before != after:
                 msg = f"'{self.argument}' must stay as it is while it is read"
                 raise ValueError(f"{msg} (got a change of '{url}'). Call again")
@@ -176,22 +189,6 @@ class RowFiles:
                     yield Piece(file, start, start + rows, first, (group, last))
                 first, start, group = first + rows, start + rows, last
 
-    def names(self) -> list[str]:
-        """Name of each number of a row."""
-        names = self.columns
-        if names is None and _suffix(self.urls[0]) == ".parquet":
-            parquet = require("pyarrow.parquet", "pyg_glif.distributed", "ray")
-            fs, path = fsspec.core.url_to_fs(self.urls[0])
-            with fs.open(path) as file:
-                schema = parquet.read_schema(file)
-            names = _numbers(schema, (self.id, self.batch))
-        if names is not None and len(names) == self.width:
-            return list(names)
-        name = names[0] if names is not None and len(names) == 1 else "output"
-        if self.width == 1:
-            return [name]
-        return [f"{name}.{j}" for j in range(self.width)]
-
     def read(self, piece: Piece, values: bool = True) -> PieceRows:
         """The rows of a piece, all numbers finite and all ids there.
 
@@ -199,77 +196,58 @@ class RowFiles:
         """
         url = self.urls[piece.file]
         if _suffix(url) == ".npy":
-            array: NDArray[Any] = np.asarray(_npy(url)[piece.start : piece.stop])
-            array = np.ascontiguousarray(_two(array), self.dtype)
-            rows = PieceRows(array, None, None)
+            part = np.asarray(_npy(url)[piece.start : piece.stop])
+            array = part.reshape(len(part), self.width)
+            rows = PieceRows(np.ascontiguousarray(array, self.dtype), None, None)
         else:
-            rows = self._parquet(url, piece, values)
+            rows = self._read_parquet(url, piece, values)
         bad = ~np.isfinite(rows.values).all(1)
         if bad.any():
             row = int(bad.argmax())
             value = rows.values[row][~np.isfinite(rows.values[row])][0]
-            raise ValueError(
-                f"'{self.argument}' must be finite (got {value} in row "
-                f"{piece.start + row} of '{url}'). Remove the row, or fill the gap"
-            )
+            raise self._gap("be finite", value, row, piece)
         return rows
 
-    def _parquet(self, url: str, piece: Piece, with_values: bool) -> PieceRows:
+    def _read_parquet(self, url: str, piece: Piece, with_values: bool) -> PieceRows:
         """A piece of a Parquet file."""
-        parquet = require("pyarrow.parquet", "pyg_glif.distributed", "ray")
-        fs, path = fsspec.core.url_to_fs(url)
-        local = isinstance(fs, LocalFileSystem)
-        with parquet.ParquetFile(path if local else fs.open(path)) as file:
-            names = self.columns or _numbers(file.schema_arrow, (self.id, self.batch))
-            names = names if with_values else ()
-            wanted = [*names, *(n for n in (self.id, self.batch) if n is not None)]
+        names = (self.columns or ()) if with_values else ()
+        wanted = [*names, *(n for n in (self.id, self.batch) if n is not None)]
+        with _parquet(url) as file:
             table = file.read_row_groups(
                 list(range(*piece.groups)), columns=wanted, use_threads=False
             )
-        values = [self._column(table, name, url, piece) for name in names]
-        whole = np.empty((len(table), 0)) if not values else values[0]
-        whole = whole if len(values) < 2 else np.concatenate(values, axis=1)
-        ids = None
-        if self.id is not None:
-            ids = self._named("id", table.column(self.id), url, piece)
-        batch = None
-        if self.batch is not None:
-            batch = self._named("batch", table.column(self.batch), url, piece)
+        values = [self._column(table, name, piece) for name in names]
+        whole = np.concatenate([np.empty((len(table), 0), self.dtype), *values], axis=1)
+        ids = None if self.id is None else self._integers("id", table, piece)
+        batch = None if self.batch is None else self._integers("batch", table, piece)
         return PieceRows(np.ascontiguousarray(whole, self.dtype), ids, batch)
 
-    def _column(self, table: Any, name: str, url: str, piece: Piece) -> NDArray[Any]:
+    def _column(self, table: Any, name: str, piece: Piece) -> NDArray[Any]:
         """A column of numbers or of lists of numbers, ``[N, F]``."""
         column = table.column(name).combine_chunks()
-        if column.null_count:
-            self._missing(f"column '{name}'", column, url, piece)
-        kind = column.type
-        if not hasattr(kind, "value_type"):
+        self._check_nulls(f"have column '{name}' in every row", column, piece)
+        if not hasattr(column.type, "value_type"):
             return np.asarray(column.to_numpy(zero_copy_only=False)).reshape(-1, 1)
-        values = column.flatten()
-        if values.null_count:
-            where = int(np.asarray(values.is_null()).argmax())
-            row = piece.start + where // max(1, len(values) // max(1, len(column)))
-            msg = f"'{self.argument}' must be finite (got nothing in row {row}"
-            raise ValueError(f"{msg} of '{url}'). Remove the row, or fill the gap")
-        width = len(values) // max(1, len(column))
+        values, width = column.flatten(), 0
+        if len(column):
+            width = len(values) // len(column)
         if hasattr(column, "offsets"):
             lengths = np.diff(np.asarray(column.offsets))
-            odd = lengths != lengths[0]
+            odd = lengths != lengths[:1]
             if odd.any():
                 row = int(odd.argmax())
-                raise ValueError(
-                    f"'{self.argument}' must have rows of one length (got "
-                    f"{lengths[row]} numbers in row {piece.start + row} of '{url}', "
-                    f"{lengths[0]} before)"
-                )
+                got = f"{lengths[row]} numbers after {lengths[0]}"
+                raise self._gap("have rows of one length", got, row, piece)
+        self._check_nulls("be finite", values, piece, width)
         return np.asarray(values.to_numpy(zero_copy_only=False)).reshape(-1, width)
 
-    def _named(self, what: str, column: Any, url: str, piece: Piece) -> NDArray[Any]:
-        """Whole numbers or texts, none of them missing."""
-        column = column.combine_chunks()
-        if column.null_count:
-            self._missing(what, column, url, piece)
+    def _integers(self, what: str, table: Any, piece: Piece) -> NDArray[Any]:
+        """Ids or graph numbers, none of them missing; ids may be texts."""
+        name = self.id if what == "id" else self.batch
+        column = table.column(name).combine_chunks()
+        self._check_nulls(f"have {what} in every row", column, piece)
         values: NDArray[Any] = np.asarray(column.to_numpy(zero_copy_only=False))
+        url = self.urls[piece.file]
         if values.dtype.kind in "iu":
             numbers = values.astype(np.int64)
             beyond = (numbers < 0) & (values > 0)
@@ -281,16 +259,23 @@ class RowFiles:
                 raise ValueError(f"{msg}{remedy}")
             return numbers
         if what == "batch" or values.dtype.kind not in "OUS":
-            msg = f"'{what}' must be whole numbers"
-            msg = msg if what == "batch" else f"{msg} or texts"
-            raise TypeError(f"{msg} (got {column.type} in '{url}')")
+            kinds = "whole numbers" if what == "batch" else "whole numbers or texts"
+            raise TypeError(f"'{what}' must be {kinds} (got {column.type} in '{url}')")
         return values
 
-    def _missing(self, what: str, column: Any, url: str, piece: Piece) -> None:
-        """Raises, naming the first row without a value."""
-        row = int(np.asarray(column.is_null()).argmax())
-        msg = f"'{self.argument}' must have {what} in every row"
-        raise ValueError(f"{msg} (got none in row {piece.start + row} of '{url}')")
+    def _check_nulls(
+        self, what: str, column: Any, piece: Piece, width: int = 1
+    ) -> None:
+        """Raises for the first null of a column with ``width`` entries per row."""
+        if column.null_count:
+            row = int(np.asarray(column.is_null()).argmax()) // width
+            raise self._gap(what, "none", row, piece)
+
+    def _gap(self, what: str, got: object, row: int, piece: Piece) -> ValueError:
+        """The error of a row that cannot be used."""
+        place = f"row {piece.start + row} of '{self.urls[piece.file]}'"
+        msg = f"'{self.argument}' must {what} (got {got} in {place})"
+        return ValueError(f"{msg}. Remove the row, or fill the gap")
 
 
 #: Numbers in a row, their type, and how many rows each row group has.
@@ -317,24 +302,19 @@ def _expanded(argument: str, paths: Paths) -> tuple[str, ...]:
 
 def _suffix(url: str) -> str:
     """The end of a file's name, from the last point on."""
-    name = url.rsplit("/", 1)[-1]
-    return f".{name.rsplit('.', 1)[-1].lower()}" if "." in name else ""
-
-
-def _two(array: NDArray[Any]) -> NDArray[Any]:
-    """Rows, also where each is one number."""
-    return array.reshape(-1, 1) if array.ndim == 1 else array
+    return PurePosixPath(url).suffix.lower()
 
 
 def _npy(url: str) -> NDArray[Any]:
     """An array, mapped where it is on a disk."""
     fs, path = fsspec.core.url_to_fs(url)
+    array: NDArray[Any]
     if isinstance(fs, LocalFileSystem):
-        mapped: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
-        return mapped
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+        return array
     with fs.open(path) as file:
-        whole: NDArray[Any] = np.load(file, allow_pickle=False)
-    return whole
+        array = np.load(file, allow_pickle=False)
+    return array
 
 
 def _npy_head(url: str) -> _Head:
@@ -343,76 +323,61 @@ def _npy_head(url: str) -> _Head:
     if array.ndim not in (1, 2) or array.dtype.kind != "f":
         msg = f"'{url}' must hold a matrix of floats"
         raise ValueError(f"{msg} (got {array.dtype} of shape {array.shape})")
-    return _two(array).shape[1], _float(array.dtype), (len(array),)
+    dtype = "float64" if array.dtype == np.float64 else "float32"
+    return 1 if array.ndim == 1 else array.shape[1], dtype, (len(array),)
+
+
+def _parquet(url: str) -> Any:
+    """A Parquet file, opened."""
+    parquet = require("pyarrow.parquet", "pyg_glif.distributed", "ray")
+    fs, path = fsspec.core.url_to_fs(url)
+    return parquet.ParquetFile(
+        path if isinstance(fs, LocalFileSystem) else fs.open(path)
+    )
 
 
 def _parquet_head(
-    argument: str,
-    url: str,
-    columns: tuple[str, ...] | None,
-    id: str | None,
-    batch: str | None,
+    argument: str, url: str, columns: tuple[str, ...], others: tuple[str, ...]
 ) -> _Head:
     """Width, type and row counts of a Parquet file."""
-    parquet = require("pyarrow.parquet", "pyg_glif.distributed", "ray")
-    fs, path = fsspec.core.url_to_fs(url)
-    local = isinstance(fs, LocalFileSystem)
-    with parquet.ParquetFile(path if local else fs.open(path)) as file:
+    with _parquet(url) as file:
         schema, meta = file.schema_arrow, file.metadata
-        names = columns or _numbers(schema, (id, batch))
-        for name in (*names, *(n for n in (id, batch) if n is not None)):
+        for name in (*columns, *others):
             if name not in schema.names:
                 there = ", ".join(repr(n) for n in schema.names[:12])
                 msg = f"'{argument}' must have the column '{name}'"
                 raise ValueError(f"{msg} in all files (got {there} in '{url}')")
-        groups = tuple(meta.row_group(i).num_rows for i in range(meta.num_row_groups))
-        if not names:
+        if not columns:
             raise ValueError(f"'{argument}' must have columns of numbers (got '{url}')")
         width, dtype = 0, np.dtype(np.float32)
-        for name in names:
+        for name in columns:
             kind = schema.field(name).type
             inner = getattr(kind, "value_type", kind)
-            dtype = np.promote_types(dtype, _number(argument, name, inner, url))
-            size = getattr(kind, "list_size", None)
-            if inner is not kind and size is None:
-                # Lists may differ in length: the first says how long all must be.
-                size = 0
-                for part in file.iter_batches(1, columns=[name]):
-                    size = len(part.column(0)[0])
-                    break
-            width += 1 if inner is kind else int(size or 0)
+            number = _dtype(inner)
+            if number is None:
+                msg = f"'{argument}' must have numbers in column '{name}'"
+                raise TypeError(f"{msg} (got {inner} in '{url}')")
+            dtype = np.promote_types(dtype, number)
+            size = 1 if inner is kind else getattr(kind, "list_size", None)
+            if size is None:
+                # Lists may differ in length: the first sets the length of all.
+                first = next(file.iter_batches(1, columns=[name]), None)
+                size = 0 if first is None else len(first.column(0)[0])
+            width += int(size)
+        groups = tuple(meta.row_group(i).num_rows for i in range(meta.num_row_groups))
     return width, str(dtype), groups
 
 
 def _numbers(schema: Any, others: tuple[str | None, ...]) -> tuple[str, ...]:
     """Columns of numbers that have no other use."""
-    from pyarrow import types
-
-    return tuple(
-        field.name
-        for field in schema
-        if field.name not in others
-        and (types.is_floating(field.type) or types.is_integer(field.type))
-    )
+    names = (f.name for f in schema if _dtype(f.type) is not None)
+    return tuple(name for name in names if name not in others)
 
 
-def _number(argument: str, name: str, kind: Any, url: str) -> Any:
-    """The NumPy type of a column of numbers; whole ones need all digits."""
+def _dtype(kind: Any) -> Any:
+    """The NumPy type of numbers; whole ones need all digits. Else :obj:`None`."""
     from pyarrow import types
 
     if types.is_floating(kind):
         return np.float64 if types.is_float64(kind) else np.float32
-    if types.is_integer(kind):
-        return np.float64
-    msg = f"'{argument}' must have numbers in column '{name}'"
-    raise TypeError(f"{msg} (got {kind} in '{url}')")
-
-
-def _float(dtype: Any) -> str:
-    """float64 for itself, float32 for all that is shorter."""
-    return "float64" if dtype == np.float64 else "float32"
-
-
-def _described(head: _Head) -> str:
-    """Columns as messages name them."""
-    return f"{head[0]} numbers in {head[1]}"
+    return np.float64 if types.is_integer(kind) else None

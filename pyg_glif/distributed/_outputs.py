@@ -42,7 +42,7 @@ def write_blocks(
     progress: bool | None,
 ) -> list[str]:
     """Puts outputs into the order of the blocks; returns the names of the columns."""
-    columns = table.names()
+    columns = table.names
     blocks = range(dataset.num_blocks)
     known = [work.record_of(f"y.{block:05d}.json", key) for block in blocks]
     if all(r is not None and work.is_sound(r["file"]) for r in known):

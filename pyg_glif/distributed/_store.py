@@ -17,7 +17,7 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from importlib import metadata
 from pathlib import PurePath
 from typing import Any, BinaryIO
@@ -109,7 +109,11 @@ class Store:
         except FileNotFoundError:
             return
         except DamagedFileError:
-            if self._is_damaged_manifest():
+            try:
+                text = json.loads(self._fs.cat_file(self.path("manifest.json")))
+            except ValueError:
+                return  # what is left of one that was written here
+            if isinstance(text, dict) and not {"sha256", "data"}.isdisjoint(text):
                 return
             other = "something else"
         if other != kind:
@@ -117,20 +121,12 @@ class Store:
             msg = f"{msg} (got one of {other} in '{self.url}')"
             raise ValueError(f"{msg}. Use another folder")
 
-    def _is_damaged_manifest(self) -> bool:
-        """Whether a manifest that is not sound is left of one that was written here."""
-        try:
-            found = json.loads(self._fs.cat_file(self.path("manifest.json")))
-        except ValueError:
-            return True
-        return isinstance(found, dict) and not {"sha256", "data"}.isdisjoint(found)
-
     def names(self) -> list[str]:
         """Files in the folder, in order."""
         if not self._fs.isdir(self._root):
             return []
-        found = self._fs.ls(self._root, detail=False, refresh=True)
-        return sorted(name.rstrip("/").rsplit("/", 1)[-1] for name in found)
+        paths = self._fs.ls(self._root, detail=False, refresh=True)
+        return sorted(path.rstrip("/").rsplit("/", 1)[-1] for path in paths)
 
     def remove(self, name: str) -> None:
         """Removes a file, if it is there."""
@@ -176,11 +172,10 @@ class Store:
         size = sum(view.nbytes for view in views)
         return {"name": name, "size": size, "sha256": digest.hexdigest()}
 
-    @contextlib.contextmanager
-    def reading(self, name: str) -> Iterator[BinaryIO]:
+    def open(self, name: str) -> BinaryIO:
         """A file as it is."""
-        with self._fs.open(self.path(name), "rb") as file:
-            yield file
+        file: BinaryIO = self._fs.open(self.path(name), "rb")
+        return file
 
     def save(self, name: str, array: NDArray[Any] | Tensor) -> Record:
         """Writes an array."""
@@ -199,8 +194,8 @@ class Store:
         path = path if self.is_local else io.BytesIO(self._fs.cat_file(path))
         mode: Any = "r" if self.is_local else None
         with _PARSING:
-            found: NDArray[Any] = np.load(path, mmap_mode=mode, allow_pickle=False)
-        return found
+            array: NDArray[Any] = np.load(path, mmap_mode=mode, allow_pickle=False)
+        return array
 
     def tensor(self, record: Record) -> Tensor:
         """The same as a tensor, which must not be written to."""
@@ -208,19 +203,17 @@ class Store:
 
     def check(self, record: Record) -> None:
         """Raises unless a file is what was written."""
-        name = record["name"]
+        path, shown = self.path(record["name"]), self.shown(record["name"])
         try:
-            digest = self._digest(name, record["size"])
+            size = os.stat(path).st_size if self.is_local else self._fs.size(path)
+            sound = size == record["size"]
+            sound = sound and _digest(self._fs, path) == record["sha256"]
         except FileNotFoundError:
-            raise DamagedFileError(
-                f"'{self.shown(name)}' must be there, its record names it (got no "
-                f"file). {_REMEDY}"
-            ) from None
-        if digest != record["sha256"]:
-            raise DamagedFileError(
-                f"'{self.shown(name)}' must be as it was written (got another "
-                f"checksum). {_REMEDY}"
-            )
+            msg = f"'{shown}' must be there, its record names it (got no file)"
+            raise DamagedFileError(f"{msg}. {_REMEDY}") from None
+        if not sound:
+            msg = f"'{shown}' must be as it was written (got another checksum)"
+            raise DamagedFileError(f"{msg}. {_REMEDY}")
 
     def is_sound(self, record: Record) -> bool:
         """Whether a file is what was written."""
@@ -229,12 +222,6 @@ class Store:
         except DamagedFileError:
             return False
         return True
-
-    def _digest(self, name: str, size: int) -> str:
-        """The checksum of a file, empty if its size is another."""
-        path = self.path(name)
-        there = os.stat(path).st_size if self.is_local else self._fs.size(path)
-        return _digest(self._fs, path) if there == size else ""
 
     def write_json(self, name: str, data: dict[str, Any]) -> None:
         """Writes plain data, with the checksum of its text."""
@@ -254,42 +241,44 @@ class Store:
             raise DamagedFileError(
                 f"'{self.shown(name)}' must be as it was written (got another content)"
             )
-        found: dict[str, Any] = data
-        return found
+        content: dict[str, Any] = data
+        return content
 
     def record_of(self, name: str, key: str) -> dict[str, Any] | None:
         """Plain data under a key, ``None`` if there is none that is sound."""
         try:
-            found = self.read_json(name)
+            record = self.read_json(name)
         except (FileNotFoundError, DamagedFileError):
             return None
-        return found if found.get("key") == key else None
+        return record if record.get("key") == key else None
 
     def own(self, name: str, key: str) -> dict[str, Any]:
         """Plain data under a key; raises if there is none that is sound."""
-        found = self.record_of(name, key)
-        if found is None:
+        record = self.record_of(name, key)
+        if record is None:
             msg = f"'{self.shown(name)}' must be of this call"
             msg = f"{msg} (got none, or one of another call into the same folder)"
             raise DamagedFileError(
                 f"{msg}. Call again, with an 'out' that no other has"
             )
-        return found
+        return record
 
     def manifest(self, kind: str) -> dict[str, Any]:
         """Manifest of a finished folder."""
         try:
-            found = self.read_json("manifest.json")
+            manifest = self.read_json("manifest.json")
         except FileNotFoundError:
             msg = f"'{self.url}' must be a folder of {kind} (got no manifest)"
             raise FileNotFoundError(msg) from None
-        if found.get("kind") != kind:
+        if manifest.get("kind") != kind:
             msg = f"'{self.url}' must be a folder of {kind}"
-            raise DamagedFileError(f"{msg} (got one of {found.get('kind')})")
-        if found.get("format") != FORMAT:
-            msg = f"'{self.url}' must have format {FORMAT} (got {found.get('format')})"
+            raise DamagedFileError(f"{msg} (got one of {manifest.get('kind')})")
+        if manifest.get("format") != FORMAT:
+            msg = (
+                f"'{self.url}' must have format {FORMAT} (got {manifest.get('format')})"
+            )
             raise DamagedFileError(f"{msg}. Build it again with this version")
-        return found
+        return manifest
 
     def finish(self, kind: str, key: str, content: dict[str, Any]) -> dict[str, Any]:
         """Writes the manifest of a folder, once all files are there."""
@@ -312,14 +301,16 @@ class Store:
             files: Files that must be sound.
             folders: Current places of its inputs.
         """
-        found = self.record_of("manifest.json", key)
-        if found is None or not all(one.is_sound(file) for one, file in files(found)):
+        manifest = self.record_of("manifest.json", key)
+        if manifest is None or not all(
+            folder.is_sound(file) for folder, file in files(manifest)
+        ):
             self.remove("manifest.json")
             return None
-        if not folders.items() <= found.items():  # the same, in another place
-            found |= folders
-            self.write_json("manifest.json", found)
-        return found
+        if not folders.items() <= manifest.items():  # the same, in another place
+            manifest |= folders
+            self.write_json("manifest.json", manifest)
+        return manifest
 
 
 #: A file, and the folder it is in.

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from pyg_glif._utils.runtime import Progress
 from pyg_glif._utils.validation import check_count
-from pyg_glif.distributed._communicator import Communicator, SingleMember, ThreadGroup
+from pyg_glif.distributed._communicator import Communicator, SingleMember
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")
@@ -49,8 +49,6 @@ class InProcess(Engine):
     Memory holds a block or two, whatever the number of samples.
 
     Args:
-        num_parts (int): Parts of a solve, each in a thread of its own. More than one
-            only exercises the exchange between parts. (default: :obj:`1`)
         progress (bool, optional): Whether to show progress bars.
             (default: on a terminal)
         checkpoint_every (int): Iterations of a solve between checkpoints.
@@ -58,23 +56,21 @@ class InProcess(Engine):
 
     Example:
         >>> InProcess()
-        InProcess(num_parts=1)
+        InProcess()
     """
 
     def __init__(
         self,
-        num_parts: int = 1,
         *,
         progress: bool | None = None,
         checkpoint_every: int = 10,
     ) -> None:
-        check_count("num_parts", num_parts)
         check_count("checkpoint_every", checkpoint_every)
-        self.num_workers, self.progress = num_parts, progress
+        self.progress = progress
         self.checkpoint_every = checkpoint_every
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}(num_parts={self.num_workers})"
+        return f"{type(self).__name__}()"
 
     def run(
         self,
@@ -91,10 +87,9 @@ class InProcess(Engine):
     def run_group(
         self, function: Callable[[Communicator, Any], _R], arguments: Sequence[Any]
     ) -> list[_R]:
-        """Runs members in threads; a single one in the calling thread."""
-        if len(arguments) == 1:
-            return [function(SingleMember(), arguments[0])]
-        return ThreadGroup(len(arguments)).run(function, arguments)
+        """Runs the only member, in the calling thread."""
+        (argument,) = arguments
+        return [function(SingleMember(), argument)]
 
 
 def as_engine(engine: "Engine | str | None", address: str | None = None) -> Engine:

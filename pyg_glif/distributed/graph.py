@@ -13,7 +13,7 @@ from torch import Tensor
 from pyg_glif._utils import fingerprints as _fingerprints
 from pyg_glif._utils.runtime import available_memory, without_autocast
 from pyg_glif._utils.validation import check_choice, check_scalar
-from pyg_glif.distributed._search import Search, SearchJob, TaskCount
+from pyg_glif.distributed._search import SearchJob, TaskCount
 from pyg_glif.distributed._store import FORMAT, Located, Store, contents_of
 from pyg_glif.distributed.engine import Engine, as_engine
 from pyg_glif.distributed.sharded_dataset import ShardedDataset
@@ -29,7 +29,7 @@ _BYTES_IN_MEMORY, _BYTES_ON_DISK = 48, 16
 class ShardedGraph:
     """Edges of a dataset in blocks, as CSR shards: one for each block of rows.
 
-    Made by :func:`radius_graph`, found again by :meth:`open`.
+    Made by :func:`radius_graph`, opened by :meth:`open`.
 
     Args:
         store (Store): The folder.
@@ -146,9 +146,8 @@ def radius_graph(
             (default: ``"auto"``)
         memory_budget (int, optional): Bytes that all workers of this machine may take
             together. (default: four fifths of what is free here)
-        engine (Engine or str, optional): Where the work is done: ``"process"``,
-            ``"ray"`` or an engine. (default: Ray if this process is connected to it,
-            else this process)
+        engine (Engine or str, optional): ``"process"``, ``"ray"`` or an engine.
+            (default: Ray if this process is connected to it, else this process)
         address (str, optional): Of a Ray cluster, for ``engine="ray"``.
 
     Example:
@@ -176,7 +175,7 @@ def radius_graph(
     sample = sample_of(dataset.frame, rows, batch, dataset.num_samples)
     _check_room(dataset, sample, tau, store, runner.num_workers, memory_budget)
     job = SearchJob(dataset, store, key, tau, width)
-    blocks, count = Search(job).run(runner)
+    blocks, count = job.run(runner)
     content = {
         "dataset": dataset.store.url,
         "dataset_contents": dataset.contents,
@@ -214,21 +213,19 @@ def _check_room(
     if budget is None:
         budget = int(_BUDGET_SHARE * available_memory(torch.device("cpu")))
     free = store.free_space()
-    disk = expected * _BYTES_ON_DISK
-    gib = 2.0**30
-    start = f"'tau' = {tau:g} gives up to {expected:.3g} edges, which take"
-    if needed > budget:
-        fits = max(0.0, budget - workspace) / _BYTES_IN_MEMORY / min(1.0, share)
-        radius = sample.radius(0.8 * fits)
+    fits = max(0.0, budget - workspace) / _BYTES_IN_MEMORY / min(1.0, share)
+    memory = f"with the workspace of {num_workers} workers ('memory_budget' is"
+    # Bytes, their limit, edges that fit, and words.
+    rooms = [(needed, budget, fits, memory, "GiB)")]
+    if free is not None:
+        disk, words = expected * _BYTES_ON_DISK, f"GiB are free in '{store.url}')"
+        rooms.append((disk, free, free / _BYTES_ON_DISK, "on disk (", words))
+    for size, limit, most, before, after in rooms:
+        if size <= limit:
+            continue
+        radius, gib = sample.radius(0.8 * most), 2.0**30
         remedy = f"About tau={radius:.4g} would fit" if radius else "No radius would"
         raise MemoryBudgetError(
-            f"{start} {needed / gib:.3g} GiB with the workspace of {num_workers} "
-            f"workers ('memory_budget' is {budget / gib:.3g} GiB). {remedy}"
-        )
-    if free is not None and disk > free:
-        radius = sample.radius(0.8 * free / _BYTES_ON_DISK)
-        remedy = f"About tau={radius:.4g} would fit" if radius else "No radius would"
-        raise MemoryBudgetError(
-            f"{start} {disk / gib:.3g} GiB on disk ({free / gib:.3g} GiB are free in "
-            f"'{store.url}'). {remedy}"
+            f"'tau' = {tau:g} gives up to {expected:.3g} edges, which take "
+            f"{size / gib:.3g} GiB {before} {limit / gib:.3g} {after}. {remedy}"
         )

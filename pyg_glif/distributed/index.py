@@ -43,9 +43,8 @@ class ShardedIndex:
         solution (ShardedSolution): Result of :func:`~pyg_glif.distributed.smooth`.
         graph (ShardedGraph, optional): The graph it was made with.
             (default: as the solution says)
-        engine (Engine or str, optional): Where the work is done: ``"process"``,
-            ``"ray"`` or an engine. (default: Ray if this process is connected to it,
-            else this process)
+        engine (Engine or str, optional): ``"process"``, ``"ray"`` or an engine.
+            (default: Ray if this process is connected to it, else this process)
 
     Example:
         >>> import tempfile, numpy as np, torch

@@ -87,14 +87,14 @@ class Plan:
             ("neighbors each", f"{self.degree:.3g}"),
             ("pairs after pruning", f"{min(self.left.values()):.2%} in the sample"),
             ("search grows as", f"n^{self.exponent:.2f}"),
-            ("build", f"{_duration(self.build_hours)} {over}"),
+            ("build", f"{self.build_hours:.3g} h {over}"),
             (
                 "search",
-                f"{_duration(self.search_hours)}: {self.measured:.3g} s of one core "
+                f"{self.search_hours:.3g} h: {self.measured:.3g} s of one core "
                 f"for {largest:,} samples, times ({self.num_samples:,} / {largest:,})"
                 f"^{self.exponent:.2f}, {over}",
             ),
-            ("solve", f"{_duration(self.solve_hours)} of {_ITERATIONS} iterations"),
+            ("solve", f"{self.solve_hours:.3g} h of {_ITERATIONS} iterations"),
             ("memory per worker", f"{self.memory / gib:.2g} GiB"),
             ("network per iteration", f"{self.network / gib:.2g} GiB per worker"),
             ("disk", f"{self.disk / gib:.3g} GiB: rows twice, 16 bytes per edge"),
@@ -118,10 +118,9 @@ def plan(
 ) -> Plan:
     """Plans a run from a sample of its own rows.
 
-    Counts the pairs that pruning leaves in samples of growing size, at the radius of
-    the planned run, extrapolates the trend of the largest ones, and times some of the
-    search on one core. How much pruning leaves depends on the data and the radius:
-    synthetic rows say little about real ones.
+    Counts the pairs that pruning leaves in samples of growing size, extrapolates the
+    trend of the largest ones, and times some of the search on one core. Pruning depends
+    on the data and the radius: synthetic rows say little about real ones.
 
     Args:
         rows (str or sequence of str): Parquet or ``.npy`` files, as for
@@ -247,11 +246,3 @@ def _time_build(z: Tensor) -> float:
             engine=InProcess(progress=False),
         )
         return (time.process_time() - start) / len(z)
-
-
-def _duration(hours: float) -> str:
-    """A duration in a suitable unit."""
-    for unit, length in (("days", 24.0), ("hours", 1.0), ("min", 1 / 60)):
-        if hours >= (2.0 if unit == "days" else 1.0) * length:
-            return f"{hours / length:.3g} {unit}"
-    return f"{hours * 3600.0:.3g} s"

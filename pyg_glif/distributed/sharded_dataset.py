@@ -15,7 +15,7 @@ from torch import Tensor
 from pyg_glif._utils import fingerprints as _fingerprints
 from pyg_glif._utils.validation import check_scalar
 from pyg_glif.distances import FairDistance
-from pyg_glif.distributed._build import KIND, Building
+from pyg_glif.distributed._build import KIND, Build
 from pyg_glif.distributed._inputs import RowFiles, as_files
 from pyg_glif.distributed._store import FORMAT, Located, Store, contents_of
 from pyg_glif.distributed.engine import Engine, as_engine
@@ -28,7 +28,7 @@ _FEWEST_PAIRS = 8  # of the sample within a radius, to tell a degree from
 class ShardedDataset:
     """A dataset in blocks on disk, in k-d order: as large as the disk.
 
-    Made by :meth:`build`, found again by :meth:`open`. Every file is checked against
+    Made by :meth:`build`, opened by :meth:`open`. Every file is checked against
     the SHA-256 in the manifest before it is used.
 
     Example:
@@ -69,10 +69,9 @@ class ShardedDataset:
         r"""Puts rows into blocks in k-d order.
 
         Rows are read twice and written twice; memory holds a block for each worker.
-        What was built before from the same contents of files, distance and settings is
-        used again, also parts of it; with a distance of a class that is not registered
-        (:func:`pyg_glif.registry.register`), of which only the name is known, nothing
-        is.
+        Results of an earlier call with the same contents of files, distance and
+        settings are used again, also parts of them; not with a distance of a class
+        that is not registered (:func:`pyg_glif.registry.register`).
 
         Args:
             out (str or PathLike): The folder to write, or a URL that fsspec knows.
@@ -90,9 +89,8 @@ class ShardedDataset:
                 (default: Euclidean)
             block_rows (int, optional): Samples in a block, about.
                 (default: 48 MiB of coordinates)
-            engine (Engine or str, optional): Where the work is done: ``"process"``,
-                ``"ray"`` or an engine. (default: Ray if this process is connected to
-                it, else this process)
+            engine (Engine or str, optional): ``"process"``, ``"ray"`` or an engine.
+                (default: Ray if this process is connected to it, else this process)
             address (str, optional): Of a Ray cluster, for ``engine="ray"``.
         """
         runner, store = as_engine(engine, address), Store(out)
@@ -113,11 +111,11 @@ class ShardedDataset:
             "format": FORMAT,
         }
         key = _fingerprints.of_plain(settings)
-        found = store.finished(key, partial(_files_of, store))
-        if found is not None:
-            return cls(store, found)
-        build = Building(store, table, contents, distance, key, runner)
-        return cls(store, build.run(block_rows))
+        manifest = store.finished(key, partial(_files_of, store))
+        if manifest is not None:
+            return cls(store, manifest)
+        build = Build(store, table, contents, distance, key)
+        return cls(store, build.run(runner, block_rows))
 
     def __repr__(self) -> str:
         return (
@@ -183,7 +181,7 @@ class ShardedDataset:
         try:
             distance: FairDistance = build_kind("distance", record, state=state)
         except LookupError as error:
-            msg = "'distance' must be of a registered class to be found again"
+            msg = "'distance' must be of a registered class to be opened"
             raise ValueError(f"{msg} (got {record['kind']})") from error
         return distance
 
@@ -270,8 +268,8 @@ def _files_of(store: Store, manifest: dict[str, Any]) -> Iterator[Located]:
     for record in chain(own, files["distance"].values()):
         if record is not None:
             yield store, record
-    for one in manifest["ids"]:
-        yield store.child("ids"), one["file"]
+    for part in manifest["ids"]:
+        yield store.child("ids"), part["file"]
     for block in manifest["blocks"]:
         for record in block["files"].values():
             yield store.child("blocks"), record

@@ -98,7 +98,7 @@ class ShardedSolution:
     @property
     def files(self) -> list[str]:
         """Parquet files with ids and fair outputs, in the order of the input."""
-        return [self.store.shown(one["name"]) for one in self.manifest["files"]]
+        return [self.store.shown(file["name"]) for file in self.manifest["files"]]
 
     @cached_property
     def value(self) -> Tensor:  # [N] or [N, C]
@@ -110,12 +110,12 @@ class ShardedSolution:
         parts = []
         for record in self.manifest["files"]:
             self.store.check(record)
-            with self.store.reading(record["name"]) as file:
+            with self.store.open(record["name"]) as file:
                 table = parquet.read_table(file, columns=self.columns)
             columns = [table.column(name).to_numpy() for name in self.columns]
             parts.append(np.stack(columns, axis=1))
-        found = torch.from_numpy(np.concatenate(parts))
-        return found[:, 0] if self.manifest.get("flat", False) else found
+        value = torch.from_numpy(np.concatenate(parts))
+        return value[:, 0] if self.manifest["flat"] else value
 
     def __repr__(self) -> str:
         return (
@@ -161,9 +161,8 @@ def smooth(
             is refused where the objective has no minimum. (default: :obj:`None`)
         link (Link, optional): Coordinates in which outputs are averaged.
         solver (CG, optional): Tolerance and limits. (default: :obj:`CG()`)
-        engine (Engine or str, optional): Where the work is done: ``"process"``,
-            ``"ray"`` or an engine. (default: Ray if this process is connected to it,
-            else this process)
+        engine (Engine or str, optional): ``"process"``, ``"ray"`` or an engine.
+            (default: Ray if this process is connected to it, else this process)
         address (str, optional): Of a Ray cluster, for ``engine="ray"``.
 
     Example:
@@ -205,9 +204,9 @@ def smooth(
         "format": FORMAT,
     }
     key = _fingerprints.of_plain(settings)
-    found = store.finished(key, partial(_files_of, store), graph=graph.store.url)
-    if found is not None:
-        return ShardedSolution(store, found)
+    done = store.finished(key, partial(_files_of, store), graph=graph.store.url)
+    if done is not None:
+        return ShardedSolution(store, done)
     work = store.child("work")
     columns = write_blocks(dataset, table, contents, work, key, runner.progress)
     parts = _parts(graph, runner.num_workers)
@@ -228,7 +227,7 @@ def smooth(
         "columns": columns,
         "flat": flat,
         "solution": reports[0],
-        "parts": [one["part"] for one in reports],
+        "parts": [report["part"] for report in reports],
         "fit": _fit_records(store, dataset, key),
         "files": written,
     }
@@ -268,8 +267,8 @@ class _SolveJob:
 def _parts(graph: ShardedGraph, num_parts: int) -> list[int]:
     """Consecutive blocks for each part, with about as many samples and edges."""
     blocks = graph.manifest["blocks"]
-    dataset = np.diff(graph.dataset.starts)
-    cost = np.array([one["num_edges"] for one in blocks]) + 32.0 * dataset
+    counts = np.diff(graph.dataset.starts)
+    cost = np.array([block["num_edges"] for block in blocks]) + 32.0 * counts
     num_parts = min(num_parts, len(blocks))
     done = np.concatenate([[0.0], cost.cumsum()]) / cost.sum()
     cuts = [0]
@@ -310,7 +309,7 @@ def _solve(member: Communicator, job: _SolveJob) -> dict[str, Any]:
         checkpoints.reached,
     )
     records = [work.own(f"y.{block:05d}.json", job.key) for block in blocks]
-    y = torch.cat([work.tensor(one["file"]) for one in records])
+    y = torch.cat([work.tensor(record["file"]) for record in records])
     smoother = Smoother(job.lam, link=job.link)
     eta = smoother.to_dual(y)
     scaled = op.scaled_deg if job.normalization == "nrw" else None

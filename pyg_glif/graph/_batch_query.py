@@ -5,9 +5,12 @@ the queries rules nothing out. Taken one by one they are far from most runs of p
 each run is multiplied only with the queries that may be close to it.
 """
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor
 
+from pyg_glif.graph._decide import decide
 from pyg_glif.graph._points import Points, product_rounding
 from pyg_glif.graph._pruning import (
     Screen,
@@ -17,6 +20,7 @@ from pyg_glif.graph._pruning import (
     sq_box_gap,
     widened,
 )
+from pyg_glif.graph._search import Pairs, finish
 
 #: Numbers of queries for which a batch query is faster than the boxes of a screen.
 BATCH_SIZES = range(2, 257)
@@ -33,7 +37,7 @@ class BatchQuery:
     """
 
     def __init__(self, screen: Screen) -> None:
-        self.points, self._screen = screen.points, screen
+        self._screen = screen
         w, self._perm, self._length, self._lo, self._hi = screen.runs(_LEAVES)
         self._centre = w.mean(0)
         w = w - self._centre
@@ -46,7 +50,14 @@ class BatchQuery:
         filler[:, -1] = torch.inf
         self._runs = torch.cat([b, filler]).view(len(self._lo), self._length, -1)
 
-    def candidates(self, others: Points) -> tuple[Tile, Tensor, Tensor]:
+    def pairs(self, others: Points, tau: float) -> Iterator[Pairs]:
+        """Pairs of one of a few points of ``others`` and one of the screen's points."""
+        points = self._screen.points
+        tile, row, col = self._candidates(others)
+        for measured in finish(others, points, tile, [(row, col)]):
+            yield decide(others, points, *measured, tau)
+
+    def _candidates(self, others: Points) -> tuple[Tile, Tensor, Tensor]:
         """Pairs that may be within the radius: rows in order, and nodes."""
         tile = self._screen.tile_of(others)
         position = box_coordinates(tile.w)

@@ -102,16 +102,8 @@ def check_search(points: Points, tau: float, budget: int | None) -> None:
         if _bytes(count * (count - 1), workspace) <= budget:
             return  # whatever the radius
 
-    def block(rows: Tensor, cols: Tensor) -> Tensor:
-        # By a matrix product: good enough to count with.
-        dist = torch.cdist(
-            points.y[rows], points.y[cols], compute_mode="use_mm_for_euclid_dist"
-        )
-        return dist.div_(points.scale)
-
-    sample = sample_pairs(
-        count, block, points.batch, (256, 4096), device=points.y.device
-    )
+    block, device = points.rough_distances, points.y.device
+    sample = sample_pairs(count, block, points.batch, (256, 4096), device=device)
     check_memory(sample, tau, workspace, budget)
 
 

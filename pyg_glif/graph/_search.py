@@ -17,7 +17,6 @@ from torch import Tensor
 from pyg_glif._utils.runtime import Crew, Progress
 from pyg_glif._utils.sparse import csr_tensor
 from pyg_glif.distances import FairDistance
-from pyg_glif.graph._batch_query import BatchQuery
 from pyg_glif.graph._decide import decide
 from pyg_glif.graph._knn_candidates import CandidatePool, kth_smallest, loosened
 from pyg_glif.graph._points import Points
@@ -64,63 +63,28 @@ def callable_tiles(
 
 
 def plain_pairs(
-    points: Points, tau: float, tile_size: int, progress: bool | None
+    left: Points, right: Points, tau: float, tile_size: int, progress: bool | None
 ) -> Iterator[Pairs]:
-    """Pairs of one set, graph by graph, by products over all coordinates."""
-    blocks = _PlainBlocks(points, points, tile_size)
-    with Progress(blocks.num_tiles, "radius graph", progress) as bar:
-        for tile in range(blocks.num_tiles):
-            for measured in blocks.measure(tile, points.bound(tau)):
-                yield decide(points, points, *measured, tau)
-            bar.update()
-
-
-def plain_cross_pairs(
-    others: Points, points: Points, tau: float, tile_size: int, progress: bool | None
-) -> Iterator[Pairs]:
-    """Pairs of one point of ``others`` and one of ``points``."""
-    blocks = _PlainBlocks(others, points, tile_size)
+    """Pairs of two sets, or of one, by products over all coordinates."""
+    blocks = _PlainBlocks(left, right, tile_size)
     with Progress(blocks.num_tiles, "neighbors", progress) as bar:
         for tile in range(blocks.num_tiles):
-            for measured in blocks.measure(tile, points.bound(tau)):
-                yield decide(others, points, *measured, tau)
+            for measured in blocks.measure(tile, right.bound(tau)):
+                yield decide(left, right, *measured, tau)
             bar.update()
 
 
 def projected_pairs(
-    points: Points,
-    tau: float,
-    basis: Tensor,
-    tile_size: int,
-    progress: bool | None,
+    left: Points, screen: Screen, tau: float, progress: bool | None
 ) -> Iterator[Pairs]:
-    """Pairs of one set, by bounds on few coordinates first, then exactly."""
-    screen = Screen(points, tau, basis, tile_size)
-    with Progress(screen.num_tiles, "radius graph", progress) as bar:
-        for tile in screen.own_tiles():
-            for measured in finish(points, points, tile, screen.candidates(tile)):
-                yield decide(points, points, *measured, tau)
-            bar.update()
-
-
-def projected_cross_pairs(
-    others: Points, screen: Screen, tau: float, progress: bool | None
-) -> Iterator[Pairs]:
-    """Pairs of one point of ``others`` and one of the screen's points."""
-    points = screen.points
-    with Progress(others.num_nodes, "neighbors", progress) as bar:
-        for tile in screen.tiles_of(others):
-            for measured in finish(others, points, tile, screen.candidates(tile)):
-                yield decide(others, points, *measured, tau)
+    """Pairs of the screen's points, or of others and them, by few coordinates first."""
+    right = screen.points
+    tiles = screen.own_tiles() if left is right else screen.tiles_of(left)
+    with Progress(left.num_nodes, "neighbors", progress) as bar:
+        for tile in tiles:
+            for measured in finish(left, right, tile, screen.candidates(tile)):
+                yield decide(left, right, *measured, tau)
             bar.update(tile.rows.numel())
-
-
-def batch_cross_pairs(others: Points, query: BatchQuery, tau: float) -> Iterator[Pairs]:
-    """Pairs of one of a few points of ``others`` and one of the query's points."""
-    points = query.points
-    tile, row, col = query.candidates(others)
-    for measured in finish(others, points, tile, [(row, col)]):
-        yield decide(others, points, *measured, tau)
 
 
 def plain_nearest(

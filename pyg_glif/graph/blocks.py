@@ -33,11 +33,18 @@ from pyg_glif.graph._points import (
     product_rounding,
     sample_step,
 )
-from pyg_glif.graph._pruning import LEAF_SIZE, Reach, Screen, Tile, box_coordinates
+from pyg_glif.graph._pruning import (
+    LEAF_SIZE,
+    Reach,
+    Screen,
+    Tile,
+    box_coordinates,
+    sq_box_gap,
+    widened,
+)
 from pyg_glif.graph._search import (
     Pairs,
     finish,
-    plain_cross_pairs,
     plain_pairs,
 )
 from pyg_glif.graph._strategy import choose_width
@@ -167,10 +174,10 @@ class BlockSearch:
         self, box: Tensor, others: Tensor
     ) -> Tensor:  # [2, B], [K, 2, B] -> [K]
         """Mask of the boxes that may hold samples within the radius of a box."""
-        gap = torch.maximum(others[:, 0] - box[1], box[0] - others[:, 1]).clamp_(min=0)
+        low, high = others.double().unbind(1)
+        gap = sq_box_gap(low, high, *box.double())
         reach = self._reach.radius(self._reach.largest, self._reach.moved)
-        slack = 1.0 + 64.0 * torch.finfo(torch.float32).eps
-        return gap.double().square().sum(1) <= reach * reach * slack
+        return gap <= widened(gap.new_tensor(reach**2))
 
     def within(self, block: Block, every: int = 1) -> Iterator[Pairs]:
         """Pairs of a block, each once; of one in ``every`` tiles, to estimate the cost.
@@ -178,26 +185,29 @@ class BlockSearch:
         Without a width all tiles are searched, whatever ``every`` is.
         """
         if self._width is None:
-            yield from plain_pairs(block.points, self._tau, _TILE, False)
+            points = block.points
+            yield from plain_pairs(points, points, self._tau, _TILE, False)
             return
         screen = self._screen(block)
-        for tile in _some(screen.own_tiles(), every):
-            for r, j in screen.candidates(tile):
-                if len(r):
-                    points = block.points
-                    for measured in finish(points, points, tile, [(r, j)]):
-                        yield decide(points, points, *measured, self._tau)
+        tiles = _some(screen.own_tiles(), every)
+        yield from self._decided(block, block, screen, tiles)
 
     def across(self, left: Block, right: Block) -> Iterator[Pairs]:
         """Pairs of one point of ``left`` and one of ``right``."""
         if self._width is None:
-            yield from plain_cross_pairs(
-                left.points, right.points, self._tau, _TILE, False
-            )
+            yield from plain_pairs(left.points, right.points, self._tau, _TILE, False)
             return
         screen = self._screen(right)
-        for tile in screen.stored_tiles(self._bounds(left)):
+        tiles = screen.stored_tiles(self._bounds(left))
+        yield from self._decided(left, right, screen, tiles)
+
+    def _decided(
+        self, left: Block, right: Block, screen: Screen, tiles: Iterator[Tile]
+    ) -> Iterator[Pairs]:
+        """Pairs within the radius, among the candidates of tiles of ``left``."""
+        for tile in tiles:
             for r, j in screen.candidates(tile):
+                # Points may have to be read from disk, so not without candidates.
                 if len(r):
                     a, b = left.points, right.points
                     for measured in finish(a, b, tile, [(r, j)]):
@@ -261,13 +271,8 @@ def sample_of(
     frame: Frame, rows: Tensor, batch: Tensor | None, num_samples: int
 ) -> PairSample:
     """Distances of sampled pairs, standing for those of all samples."""
-    y = frame.points(rows).y
-
-    def block(a: Tensor, b: Tensor) -> Tensor:
-        dist = torch.cdist(y[a], y[b], compute_mode="use_mm_for_euclid_dist")
-        return dist.div_(frame.scale)
-
-    sample = sample_pairs(len(rows), block, batch, (512, 1 << 14), device=y.device)
+    block = frame.points(rows).rough_distances
+    sample = sample_pairs(len(rows), block, batch, (512, 1 << 14), device=rows.device)
     if num_samples <= len(rows):
         return sample
     return replace(sample, num_pairs=num_samples * (num_samples - 1))

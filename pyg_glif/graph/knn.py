@@ -11,7 +11,12 @@ from pyg_glif._utils.runtime import Progress, without_autocast
 from pyg_glif._utils.validation import check_count, check_scalar
 from pyg_glif.distances import FairDistance
 from pyg_glif.graph._decide import called_within, decide, exact_squares, sq_dist_error
-from pyg_glif.graph._knn_candidates import CandidatePool, Nearest, kth_smallest
+from pyg_glif.graph._knn_candidates import (
+    CandidatePool,
+    Nearest,
+    kth_smallest,
+    loosened,
+)
 from pyg_glif.graph._memory import check_nearest, sample_nearest
 from pyg_glif.graph._points import (
     Points,
@@ -266,20 +271,41 @@ def _embedded_nearest(
     others: Points | None = None,
 ) -> Nearest:
     """The k nearest points of each point, or of others; squares are those of ``y``."""
-    limit = min(points.bound(tau) * (1.0 + 1e-6), torch.finfo(torch.float32).max)
+    screen = None if basis is None else Screen(points, tau, basis, tile_size)
     left = points if others is None else others
+    pool = nearest_pool(left, points, k, tau, screen, None, tile_size, progress)
+    return pool.resolve(max(slack, tie_slack(points.num_features)))
+
+
+def nearest_pool(
+    left: Points,
+    points: Points,
+    k: int,
+    tau: float,
+    screen: Screen | None,
+    sq_scale: Tensor | None = None,
+    tile_size: int = 256,
+    progress: bool | None = None,
+) -> CandidatePool:
+    """Pool of the pairs that may be among the k nearest of ``left``.
+
+    If ``left`` is another set than ``points``, pairs within ``sq_scale`` of one of the
+    points are in the pool too.
+    """
+    limit = min(points.bound(tau) * (1.0 + 1e-6), torch.finfo(torch.float32).max)
+    other = None
+    if left is not points:
+        own = torch.zeros_like(points.sq_norm) if sq_scale is None else sq_scale.float()
+        other = loosened(own).clamp_(max=limit)
+    upper = torch.full_like(left.sq_norm, limit)
     pool = CandidatePool(
-        k,
-        torch.full_like(left.sq_norm, limit),
-        lambda i, j: exact_squares(left, points, i, j),
-        None if left is points else torch.zeros_like(points.sq_norm),
+        k, upper, lambda i, j: exact_squares(left, points, i, j), other
     )
-    if basis is None:
+    if screen is None:
         plain_nearest(left, points, pool, tile_size, progress)
     else:
-        screen = Screen(points, tau, basis, tile_size)
         projected_nearest(left, screen, pool, progress)
-    return pool.resolve(max(slack, tie_slack(points.num_features)))
+    return pool
 
 
 def tie_slack(num_features: int) -> float:

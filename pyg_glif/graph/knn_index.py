@@ -11,12 +11,10 @@ from pyg_glif._utils.validation import check_count, check_scalar
 from pyg_glif.distances import FairDistance
 from pyg_glif.graph._decide import called_within, decide, exact_squares
 from pyg_glif.graph._index import TILE, SearchIndex
-from pyg_glif.graph._knn_candidates import CandidatePool, loosened
 from pyg_glif.graph._memory import sample_nearest
 from pyg_glif.graph._points import coordinates
-from pyg_glif.graph._search import plain_nearest, projected_nearest
 from pyg_glif.graph._strategy import choose_basis
-from pyg_glif.graph.knn import search_nearest, tie_slack
+from pyg_glif.graph.knn import nearest_pool, search_nearest, tie_slack
 
 
 class NearestPairs(NamedTuple):
@@ -150,18 +148,9 @@ class KNNIndex(SearchIndex):
         if others is None:  # too far away for the scale of the known samples
             (points, others), screen = points.together_with(z), None
         sq_scale = (self.scale * points.scale).square()
-        most = torch.finfo(torch.float32).max
-        limit = min(points.bound(self.tau) * (1.0 + 1e-6), most)
-        pool = CandidatePool(
-            self.k,
-            torch.full_like(others.sq_norm, limit),
-            lambda i, j: exact_squares(others, points, i, j),
-            loosened(sq_scale.float()).clamp_(max=limit),
+        pool = nearest_pool(
+            others, points, self.k, self.tau, screen, sq_scale, TILE, progress
         )
-        if screen is None:
-            plain_nearest(others, points, pool, TILE, progress)
-        else:
-            projected_nearest(others, screen, pool, progress)
         slack = tie_slack(points.num_features)
         nearest = pool.resolve(slack)
         i, j, sq, error = nearest[:4]

@@ -22,6 +22,7 @@ from pyg_glif.graph._points import (
     check_search_input,
     coordinates,
 )
+from pyg_glif.graph._pruning import Screen
 from pyg_glif.graph._search import (
     Pairs,
     callable_tiles,
@@ -137,9 +138,10 @@ def search_edges(
         check_search(points, tau, memory_budget)
         basis = choose_basis(points, tau, strategy)
         if basis is None:
-            pairs = plain_pairs(points, tau, tile_size, progress)
+            pairs = plain_pairs(points, points, tau, tile_size, progress)
         else:
-            pairs = projected_pairs(points, tau, basis, tile_size, progress)
+            screen = Screen(points, tau, basis, tile_size)
+            pairs = projected_pairs(points, screen, tau, progress)
     edges = both_directions(pairs, x.size(0), x.new_empty(0))
     return SearchResult(*edges, tau, batch, z, None)
 

@@ -13,12 +13,7 @@ from pyg_glif.graph._batch_query import BATCH_SIZES, BatchQuery
 from pyg_glif.graph._decide import called_within, edges_within, sq_dist_error
 from pyg_glif.graph._index import TILE, SearchIndex
 from pyg_glif.graph._points import coordinates
-from pyg_glif.graph._search import (
-    Pairs,
-    batch_cross_pairs,
-    plain_cross_pairs,
-    projected_cross_pairs,
-)
+from pyg_glif.graph._search import Pairs, plain_pairs, projected_pairs
 from pyg_glif.graph._strategy import choose_basis
 
 
@@ -132,9 +127,9 @@ class RadiusIndex(SearchIndex):
             points, others = points.together_with(z)
         elif self._screen is not None:
             if len(z) in BATCH_SIZES:
-                return batch_cross_pairs(others, self._batch_query, self.tau)
-            return projected_cross_pairs(others, self._screen, self.tau, progress)
-        return plain_cross_pairs(others, points, self.tau, TILE, progress)
+                return self._batch_query.pairs(others, self.tau)
+            return projected_pairs(others, self._screen, self.tau, progress)
+        return plain_pairs(others, points, self.tau, TILE, progress)
 
     def _call(self, x_new: Tensor) -> Iterator[Pairs]:
         """Pairs by calling a black-box distance on tiles."""

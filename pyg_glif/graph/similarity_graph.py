@@ -275,7 +275,7 @@ class SimilarityGraph:
             return local_weights(self.sq_dist, scale)
         return edge_weights(self.sq_dist, theta, tau=self.tau)
 
-    def is_within(self, tau: float) -> Tensor:  # [E]
+    def _edges_within(self, tau: float) -> Tensor:  # [E]
         """Mask of the edges that a radius up to that of the graph keeps."""
         tau = check_scalar("tau", tau, minimum=0.0, allow_inf=True)
         if tau > self.tau:
@@ -291,7 +291,7 @@ class SimilarityGraph:
 
     def within(self, tau: float) -> "SimilarityGraph":
         """The graph of a smaller radius: the edges that a search at ``tau`` finds."""
-        keep = self.is_within(tau)
+        keep = self._edges_within(tau)
         scale = None if self.scale is None else self.scale.clamp(max=tau)
         if bool(keep.all()):
             return replace(self, tau=float(tau), scale=scale)

@@ -9,11 +9,12 @@ import torch
 from torch import Tensor
 from torch_geometric.nn import MessagePassing
 
-from pyg_glif._utils.validation import check_choice, check_kind, check_scalar
+from pyg_glif._utils.validation import check_scalar
 from pyg_glif.functional import glif_smooth
 from pyg_glif.laplacian import LaplacianOperator
 from pyg_glif.links import Link
 from pyg_glif.methods import smooth_balanced
+from pyg_glif.smoothing import Smoother
 from pyg_glif.solvers import Auto, Solver
 from pyg_glif.typing import Normalization
 
@@ -88,15 +89,10 @@ class GLIFConv(MessagePassing):  # type: ignore[misc]
         self.initial_lam = check_scalar(
             "lam", lam, minimum=0.0, above=0.0 if learn_lam else None
         )
-        check_choice("normalization", normalization, (None, "nrw", "density"))
-        self.normalization = normalization
+        Smoother(lam, normalization=normalization, link=link, solver=solver)
+        self.normalization, self.link = normalization, link
         self.solver = Auto() if solver is None else solver
-        check_kind("solver", self.solver, Solver)
-        if link is not None:
-            check_kind("link", link, Link)
-        self.link = link
-        self.cached = cached
-        self.balance = balance
+        self.cached, self.balance = cached, balance
         self.log_lam = torch.nn.Parameter(torch.empty(())) if learn_lam else None
         self._cache: _Cache | None = None
         self.reset_parameters()

@@ -21,7 +21,7 @@ Effects = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Grid:
+class EffectGrid:
     """Where effects of a column are measured.
 
     Args:
@@ -36,7 +36,7 @@ class Grid:
     holders: Rows
 
     @classmethod
-    def of(cls, column: Column, num_grid: int) -> "Grid":
+    def of(cls, column: Column, num_grid: int) -> "EffectGrid":
         """All values, if they are categories or few, else ``num_grid`` quantiles.
 
         Half of them are quantiles of people, half quantiles of the different values:
@@ -64,20 +64,20 @@ class Inquiry:
     """What a model is asked about one column, and what the answers mean.
 
     Args:
-        grid (Grid): The column, and where its effects are measured.
+        grid (EffectGrid): The column, and where its effects are measured.
         people (numpy.ndarray): People whose other columns are taken.
         holders (numpy.ndarray): People whose value of the column is taken.
         reduce (callable): From the effects of these, :math:`(M, C)`, to those of the
             points of the grid, :math:`(P, C)`.
     """
 
-    grid: Grid
+    grid: EffectGrid
     people: Rows
     holders: Rows
     reduce: Callable[[Effects], Effects]
 
 
-def partial_dependence(grid: Grid, background: Rows) -> Inquiry:
+def partial_dependence(grid: EffectGrid, background: Rows) -> Inquiry:
     """The mean over the background with the column set to each value."""
     shape = len(grid.holders), len(background)
 
@@ -90,7 +90,10 @@ def partial_dependence(grid: Grid, background: Rows) -> Inquiry:
 
 
 def accumulated_local_effects(
-    grid: Grid, others: Sequence[Column], num_people: int, random: np.random.RandomState
+    grid: EffectGrid,
+    others: Sequence[Column],
+    num_people: int,
+    random: np.random.RandomState,
 ) -> Inquiry:
     r"""Mean differences between neighbouring values, summed up.
 
@@ -104,7 +107,7 @@ def accumulated_local_effects(
     median and is taken by the people who miss it.
 
     Args:
-        grid (Grid): The values.
+        grid (EffectGrid): The values.
         others (sequence of Column): The other columns, for the order of categories.
         num_people (int): How many are asked about a step, of those who can be.
         random (RandomState): Which of them.

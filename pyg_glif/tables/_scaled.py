@@ -16,14 +16,14 @@ from pyg_glif._utils.validation import (
     check_texts,
 )
 from pyg_glif.tables._columns import Column, Kind, check_array, listed, read_as
-from pyg_glif.tables._effects import Grid
+from pyg_glif.tables._effects import EffectGrid
 
 Table = NDArray[np.float64]
 
 _ROUNDING = 1e-13
 
 
-class Reading(NamedTuple):
+class ScaledColumn(NamedTuple):
     """A column of new people.
 
     Args:
@@ -134,7 +134,7 @@ class Scaled:
             return self._rows_with_ends[positions]
         return self._of_numbers(column.values)
 
-    def __call__(self, frame: Any) -> "Reading":
+    def __call__(self, frame: Any) -> "ScaledColumn":
         """Coordinates of new people; raises on values of another kind."""
         unseen = []
         if self.kind == "category":
@@ -153,7 +153,7 @@ class Scaled:
             num_missing = int(np.isnan(values).sum())
         if num_missing and self.missing is None:
             unseen.append(None)
-        return Reading(table, unseen, num_missing)
+        return ScaledColumn(table, unseen, num_missing)
 
     def to_config(self) -> dict[str, Any]:
         """Plain data; :meth:`from_config` builds an equal object from it."""
@@ -259,11 +259,13 @@ def _one_hot(column: Column, how: str, size: float, groups: list[list[int]]) -> 
     )
 
 
-def by_effect(grid: Grid, how: str, effects: Table, groups: list[list[int]]) -> Scaled:
+def by_effect(
+    grid: EffectGrid, how: str, effects: Table, groups: list[list[int]]
+) -> Scaled:
     """Effects of the points of a grid, less their mean over people.
 
     Args:
-        grid (Grid): The points.
+        grid (EffectGrid): The points.
         how (str): How they were found.
         effects (numpy.ndarray): One row per holder of the grid.
         groups (list): Positions of categories that are equivalent.

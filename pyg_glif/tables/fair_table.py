@@ -36,12 +36,12 @@ from pyg_glif.tables._columns import (
     read_columns,
 )
 from pyg_glif.tables._effects import (
-    Grid,
+    EffectGrid,
     accumulated_local_effects,
     partial_dependence,
 )
 from pyg_glif.tables._proxies import Erasure
-from pyg_glif.tables._scaled import Reading, Scaled, by_effect, in_units
+from pyg_glif.tables._scaled import Scaled, ScaledColumn, by_effect, in_units
 from pyg_glif.tables._sources import Outputs, Source, Surrogate, measured
 from pyg_glif.tables.summary import ColumnSummary, TableSummary
 
@@ -291,7 +291,7 @@ class FairTable(ParamsMixin):
                 out.append(ColumnSummary(str(name), kind, "left out"))
                 continue
             one = columns[name]
-            found = Reading(one.table, [], one.num_missing)
+            found = ScaledColumn(one.table, [], one.num_missing)
             found = readings.get(name, found)
             out.append(
                 ColumnSummary(
@@ -455,7 +455,7 @@ class FairTable(ParamsMixin):
                 raise ValueError(f"{msg}. {REMEDY}")
         return names, columns, equivalent_positions(self.equivalent or {}, columns)
 
-    def _readings(self, method: str, df: Any) -> dict[Any, Reading]:
+    def _readings(self, method: str, df: Any) -> dict[Any, ScaledColumn]:
         """The columns of new people; one message names all that cannot be read."""
         columns = self._require_fit(method)
         # Left out are those of the fit, whatever parameters are now.
@@ -519,7 +519,7 @@ class FairTable(ParamsMixin):
         per_step = max(1, self.num_background // 2)
         inquiries = []
         for column in columns:
-            grid = Grid.of(column, self.num_grid)
+            grid = EffectGrid.of(column, self.num_grid)
             others = [one for one in seen if one is not column]
             inquiries.append(
                 accumulated_local_effects(grid, others, per_step, random)

@@ -245,7 +245,7 @@ def test_a_role_is_one_column_and_an_id_may_be_a_matrix(shell: Shell) -> None:
     assert shell(*words, "--id", "two", "--out", "f.npz").code == 0
     with np.load("f.npz") as found:
         np.testing.assert_array_equal(found["two"], ids)
-    for option in ("--group", "--attributes", "--labels"):
+    for option in ("--sensitive", "--labels"):
         shell(*words, option, "two", "--out", "f.npz").fails(
             2, "'two' must have a single column (it has 'two.0', 'two.1')"
         )

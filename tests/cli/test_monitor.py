@@ -27,7 +27,7 @@ def log(shell: Shell, tmp_path: Path) -> Table:
 
 
 def test_monitor_is_that_of_the_library(shell: Shell, log: Table) -> None:
-    found = shell(*LOG, "--epsilon", 0.02, "--attributes", "sex", "--json").json
+    found = shell(*LOG, "--epsilon", 0.02, "--sensitive", "sex", "--json").json
     post = GLIFPostProcessor.load("fit.safetensors")
     monitor = TreatmentMonitor(0.02, groups=["f", "m"], drift=DriftReference.of(post))
     monitor.observe(post, log.x, log.y, group=log.sex)
@@ -88,8 +88,8 @@ def test_bad_calls(shell: Shell, log: Table) -> None:
     shell(*LOG).fails(2, "--epsilon must say which mean disparity is all right")
     words = ("monitor", "log.csv", "--fit", "absent.safetensors", "--epsilon", 0.1)
     shell(*words).fails(2, "'absent.safetensors' does not exist")
-    shell(*LOG, "--epsilon", 0.1, "--attributes", "sex,name").fails(
-        2, "--attributes must name one column: everybody is in one group"
+    shell(*LOG, "--epsilon", 0.1, "--sensitive", "sex,name").fails(
+        2, "--sensitive must name one column: a row is in one group"
     )
 
 

@@ -211,7 +211,7 @@ def command_smooth() -> Numbers:
         again = call("smooth", path, "--id", "name", "--post", fit, "--out", new)
         table, table_new = pandas.read_csv(out), pandas.read_csv(new)
         report = json.loads(audit.read_text())
-    names = ("tau", "neighbours_each", "mean_movement", "energy_before", "energy_after")
+    names = ("tau", "neighbors_each", "mean_movement", "energy_before", "energy_after")
     return {
         "written": pin(table["score"]),
         "written_new": pin(table_new["score"]),
@@ -225,7 +225,7 @@ def command_smooth() -> Numbers:
 @case()
 def command_tune() -> Numbers:
     with csv_file() as (_, read):
-        words = ("--labels", "repaid", "--attributes", "sex", "--max-loss", 0.03)
+        words = ("--labels", "repaid", "--sensitive", "sex", "--max-loss", 0.03)
         found = call("tune", *read, *words, "--lams", "0.1,0.3,1,3")
     return {**chosen(found), "folds": found["num_folds"]}
 
@@ -237,7 +237,7 @@ def command_explain() -> Numbers:
         words = ("--sensitive", "sex", "--ignore", "repaid", "--out", out)
         call("smooth", *read, *words, "--save", fit)
         found = call("explain", fit, "--person", 3, "--names", "--reasons")
-    (why,) = found["letters"]
+    (why,) = found["explanations"]
     names = ("y_hat", "y_fair", "own_share", "neighbors_share", "neighbors_mean")
     names += ("others_mean",)
     return {

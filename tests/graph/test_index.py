@@ -38,7 +38,7 @@ def test_radius_index(generator):
     index = RadiusIndex(x, 1.0)
     assert str(index) == "RadiusIndex(num_nodes=50, tau=1)"
     row, col, sq_dist = index.query(x)
-    # Everybody finds themselves, and otherwise the edges of the graph.
+    # Each sample is its own neighbor; the others are the edges of the graph.
     assert torch.equal(row[row == col], torch.arange(50))
     edge_index, _ = fair_radius_graph(x, 1.0)
     assert torch.equal(torch.stack([row, col])[:, row != col], edge_index)
@@ -75,15 +75,15 @@ def test_radius_index_equals_brute_force(
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("num_known", [40, 1500])
-@pytest.mark.parametrize("apart", [1e-30, 1e-19, 1e16, 1e19, 1e30])
-def test_radius_index_across_scales(apart, num_known, dtype, generator):
-    """New people on another scale than the known ones, and a radius on each."""
+@pytest.mark.parametrize("scale", [1e-30, 1e-19, 1e16, 1e19, 1e30])
+def test_radius_index_across_scales(scale, num_known, dtype, generator):
+    """Queries on another scale than the known samples, and a radius on each."""
     z = torch.randn(num_known, 3, generator=generator, dtype=dtype)
     new = torch.randn(20, 3, generator=generator, dtype=dtype)
-    new[5:] *= apart
+    new[5:] *= scale
     new[-1] = z[3]
     dist = np.sqrt(_squares(new.double().numpy(), z.double().numpy()))
-    for tau in (0.0, 0.5, float(np.median(dist[5:-1])), float(dist[7, 9]), apart, 1e40):
+    for tau in (0.0, 0.5, float(np.median(dist[5:-1])), float(dist[7, 9]), scale, 1e40):
         _assert_exact(RadiusIndex(z, tau), new, new, z, tau)
         _assert_exact(RadiusIndex(new, tau), z[:50], z[:50], new, tau)
 
@@ -96,7 +96,7 @@ def test_radius_index_takes_radii_whose_square_overflows(tau):
     assert col.tolist() == [0, 1, 0, 1]
 
 
-def test_radius_index_keeps_its_own_people(generator):
+def test_radius_index_keeps_copies(generator):
     x = torch.randn(100, 3, generator=generator)
     function = CallableDistance(lambda a, b: (a.unsqueeze(1) - b).norm(dim=2))
     for distance in (None, function):
@@ -122,8 +122,8 @@ def test_radius_index_with_pruning(generator):
 
 
 @pytest.mark.parametrize("num_near", [0, 300])
-def test_radius_index_of_newcomers_far_from_everybody(num_near, generator):
-    # Whole tiles of them have no box of known people in reach.
+def test_queries_far_from_all_samples(num_near, generator):
+    # Whole tiles of them have no box of known samples in reach.
     known = torch.randn(3000, 64, generator=generator) * 2.0 ** -torch.arange(64.0)
     far = 50.0 * torch.eye(64)[:1] + torch.randn(600, 64, generator=generator)
     new = torch.cat([known[:num_near] + 0.01, far])
@@ -152,7 +152,7 @@ def test_radius_index_with_a_function(generator):
     torch.testing.assert_close(sq_dist, dist[expected].square())
 
 
-def test_radius_index_of_nobody_new():
+def test_radius_index_of_no_queries():
     row, col, sq_dist = RadiusIndex(torch.zeros(3, 2), 1.0).query(torch.zeros(0, 2))
     assert row.shape == col.shape == sq_dist.shape == (0,)
     assert row.dtype == col.dtype == torch.int64
@@ -187,13 +187,13 @@ def test_within_is_the_query_of_a_smaller_index(generator):
         expected = RadiusIndex(x, tau).query(x_new)[2]
         torch.testing.assert_close(found[2], expected)
     endless = RadiusIndex(x, math.inf)
-    everybody = endless.query(x_new)
-    assert endless.within(x_new, everybody, math.inf) is everybody
+    all_pairs = endless.query(x_new)
+    assert endless.within(x_new, all_pairs, math.inf) is all_pairs
 
 
 @pytest.mark.parametrize("num_new", [2, 7, 64, 256])
 @pytest.mark.parametrize("entries", [1, 1 << 14, 1 << 22])
-def test_a_few_newcomers_of_different_clusters(num_new, entries, monkeypatch):
+def test_a_few_queries_of_different_clusters(num_new, entries, monkeypatch):
     generator = torch.Generator().manual_seed(num_new)
     monkeypatch.setattr("pyg_glif.graph._batch_query._BLOCK_ENTRIES", entries)
     monkeypatch.setattr("pyg_glif.graph._batch_query._LEAVES", 4)
@@ -203,7 +203,7 @@ def test_a_few_newcomers_of_different_clusters(num_new, entries, monkeypatch):
     noise = spread * torch.randn(len(label), 80, generator=generator)
     x = centres[label] + noise
     x, x_new = x[num_new:], x[:num_new]
-    x_new[-1] = 100.0  # far from everybody
+    x_new[-1] = 100.0  # far from all samples
     index = RadiusIndex(x, 1.0)
     assert index._screen is not None
     _assert_exact(index, x_new, x_new, x, 1.0)

@@ -16,13 +16,19 @@ def _brute_force(z_new, z, k, mutual=False, tau=math.inf):
     np.fill_diagonal(apart, math.inf)
     squares = np.stack([((row - z) ** 2).sum(-1) for row in z_new])
     dist = np.sqrt(squares)
-    theirs = np.minimum(brute_force_reach(apart, k), tau)
-    mine = np.minimum(brute_force_reach(dist, k), tau)
+    known_reach = np.minimum(brute_force_reach(apart, k), tau)
+    own_reach = np.minimum(brute_force_reach(dist, k), tau)
     same = 1.0 + 1e-13 * z.shape[1]
-    near = dist <= mine[:, None] * same, dist <= theirs * same
+    near = dist <= own_reach[:, None] * same, dist <= known_reach * same
     inside = (near[0] & near[1] if mutual else near[0] | near[1]) & (dist <= tau)
     row, col = np.nonzero(inside)
-    return row, col, squares[row, col], np.maximum(mine[row], theirs[col]), mine
+    return (
+        row,
+        col,
+        squares[row, col],
+        np.maximum(own_reach[row], known_reach[col]),
+        own_reach,
+    )
 
 
 def _assert_equal(found, expected, rtol):
@@ -37,7 +43,7 @@ def test_knn_index():
     assert str(index) == "KNNIndex(num_nodes=3, k=1)"
     assert index.scale.tolist() == [1.0, 1.0, 2.0]
     found = index.query(torch.tensor([[1.5], [9.0]]))
-    # The newcomer at 1.5 is nearest to 1, and nearer to 3 than its nearest is.
+    # The query at 1.5 is nearest to 1, and nearer to 3 than its nearest is.
     assert found.row.tolist() == [0, 0, 1]
     assert found.col.tolist() == [1, 2, 2]
     assert found.sq_dist.tolist() == [0.25, 2.25, 36.0]
@@ -50,7 +56,7 @@ def test_knn_index():
     num_known=st.sampled_from([1, 2, 90, 1500]),
     num_new=st.sampled_from([1, 2, 70]),
     num_features=st.sampled_from([1, 3, 40]),
-    kind=st.sampled_from(["ordinary", "grid", "offset", "far newcomers"]),
+    kind=st.sampled_from(["ordinary", "grid", "offset", "far queries"]),
     dtype=st.sampled_from([torch.float32, torch.float64]),
     k=st.sampled_from([1, 4, 20]),
     mutual=st.booleans(),
@@ -68,14 +74,14 @@ def test_knn_index_equals_brute_force(
     if kind == "offset":
         rows = rows + 1e4
     x, x_new = rows[:num_known], rows[num_known:]
-    if kind == "far newcomers":
+    if kind == "far queries":
         x_new = x_new * 2.0**70 if dtype == torch.float64 else x_new * 2.0**20
     index = KNNIndex(x, k, mutual=mutual, tau=cap)
     tau = math.inf if cap is None else cap
     z_new, z = x_new.double().numpy(), x.double().numpy()
     expected = _brute_force(z_new, z, k, mutual, tau)
-    if kind == "far newcomers" and dtype == torch.float64:
-        # All known people are equally far, up to rounding.
+    if kind == "far queries" and dtype == torch.float64:
+        # All known samples are equally far, up to rounding.
         np.testing.assert_allclose(index.reach(x_new), expected[4], rtol=1e-12)
         return
     _assert_equal(
@@ -84,25 +90,25 @@ def test_knn_index_equals_brute_force(
     np.testing.assert_allclose(index.reach(x_new), expected[4], rtol=1e-12)
 
 
-def test_answers_do_not_depend_on_who_else_asks(generator):
+def test_results_do_not_depend_on_other_queries(generator):
     x = torch.randn(1300, 20, generator=generator)
     x_new = torch.randn(9, 20, generator=generator)
     graph = SimilarityGraph.nearest(x, 5)
     index = KNNIndex(x, 5, scale=graph.scale)
     together = index.query(x_new)
     for row in range(9):
-        alone = index.query(x_new[row : row + 1])
-        mine = together.row == row
-        assert torch.equal(alone.col, together.col[mine])
-        assert torch.equal(alone.scale, together.scale[mine])
-        torch.testing.assert_close(alone.sq_dist, together.sq_dist[mine])
+        single = index.query(x_new[row : row + 1])
+        rows = together.row == row
+        assert torch.equal(single.col, together.col[rows])
+        assert torch.equal(single.scale, together.scale[rows])
+        torch.testing.assert_close(single.sq_dist, together.sq_dist[rows])
 
 
 def test_known_scales_are_those_of_the_graph(generator):
     x = torch.randn(200, 3, generator=generator)
     assert torch.equal(KNNIndex(x, 4).scale, SimilarityGraph.nearest(x, 4).scale)
-    nobody = KNNIndex(x, 4, scale=torch.zeros(200))
-    found = nobody.query(torch.randn(30, 3, generator=generator))
+    own = KNNIndex(x, 4, scale=torch.zeros(200))
+    found = own.query(torch.randn(30, 3, generator=generator))
     assert torch.bincount(found.row).tolist() == [4] * 30
 
 
@@ -111,9 +117,9 @@ def test_knn_index_of_a_function(generator):
     x_new = torch.randint(5, (20, 3), generator=generator).float() * 0.1
     manhattan = CallableDistance(lambda a, b: (a.unsqueeze(1) - b).abs().sum(-1))
     apart, dist = manhattan(x, x).fill_diagonal_(math.inf), manhattan(x_new, x)
-    theirs, mine = apart.kthvalue(3).values, dist.kthvalue(3).values
+    known_reach, own_reach = apart.kthvalue(3).values, dist.kthvalue(3).values
     for mutual in (False, True):
-        near = dist <= mine.unsqueeze(1), dist <= theirs
+        near = dist <= own_reach.unsqueeze(1), dist <= known_reach
         expected = near[0] & near[1] if mutual else near[0] | near[1]
         index = KNNIndex(x, 3, distance=manhattan, mutual=mutual)
         found = index.query(x_new)
@@ -138,7 +144,7 @@ def test_knn_index_keeps_copies(generator):
         assert torch.equal(old, new)
 
 
-def test_nobody_asks():
+def test_no_queries():
     found = KNNIndex(torch.zeros(3, 2), 1).query(torch.zeros(0, 2))
     assert [part.numel() for part in found] == [0, 0, 0, 0]
     assert (found.row.dtype, found.sq_dist.dtype) == (torch.int64, torch.float32)

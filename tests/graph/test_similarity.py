@@ -57,7 +57,7 @@ def test_similarity_graph_is_the_graph_of_fair_radius_graph(batched, generator):
 
 
 def _tied(kind, num_nodes, num_features, dtype, seed):
-    """People with many equal distances, on scales where squares fit and not."""
+    """Samples with many equal distances, on scales where squares fit and not."""
     generator = np.random.default_rng(seed)
     whole = generator.integers(4, size=(num_nodes, num_features))
     x = {
@@ -194,7 +194,7 @@ def test_to_data(generator):
     seed=st.integers(0, 99),
 )
 def test_degree_summary(degrees, seed):
-    # People on a line, in runs of which all are joined to all others of the run.
+    # Samples on a line, in runs of which all are joined to all others of the run.
     place = np.repeat(np.arange(len(degrees)) * 10.0, np.array(degrees) + 1)
     x = torch.from_numpy(np.random.default_rng(seed).permutation(place)).view(-1, 1)
     graph = SimilarityGraph.search(x, 1.0)
@@ -207,7 +207,7 @@ def test_degree_summary(degrees, seed):
     assert summary.isolated.tolist() == np.flatnonzero(expected == 0).tolist()
 
 
-def test_degree_summary_of_nobody():
+def test_degree_summary_without_nodes():
     summary = SimilarityGraph.search(torch.zeros(0, 2), 1.0).degree_summary()
     assert (summary.mean, summary.quantiles) == (0.0, {})
     assert summary.isolated.numel() == 0
@@ -220,7 +220,7 @@ def test_degree_summary_of_nobody():
     whole=st.booleans(),
 )
 @settings(max_examples=50, deadline=None)
-def test_some_people_have_the_graph_that_a_search_among_them_finds(
+def test_subgraph_is_the_graph_of_a_search_among_its_nodes(
     seed: int, size: int, radius: float, whole: bool
 ) -> None:
     generator = torch.Generator().manual_seed(seed)
@@ -228,8 +228,8 @@ def test_some_people_have_the_graph_that_a_search_among_them_finds(
     batch = None if whole else torch.arange(size) % 2
     some = torch.rand(size, generator=generator) < 0.6
     graph = SimilarityGraph.search(x, radius, batch=batch).subgraph(some)
-    alone = None if batch is None else batch[some]
-    expected = SimilarityGraph.search(x[some], radius, batch=alone)
+    labels = None if batch is None else batch[some]
+    expected = SimilarityGraph.search(x[some], radius, batch=labels)
     assert torch.equal(graph.edge_index, expected.edge_index)
     assert torch.equal(graph.sq_dist, expected.sq_dist)
     assert (graph.num_nodes, graph.tau) == (int(some.sum()), radius)

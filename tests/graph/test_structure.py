@@ -28,7 +28,7 @@ def test_structural_similarity_matches_scikit_learn(seed, n, kind, loops):
     metric = {"cosine": "cosine", "jaccard": "jaccard"}[kind]
     data = rows if kind == "jaccard" else rows.astype(float)
     expected = 1.0 - pairwise_distances(data, metric=metric)
-    expected[(rows.astype(int) @ rows.T) == 0] = 0.0  # two empty rows share nobody
+    expected[(rows.astype(int) @ rows.T) == 0] = 0.0  # two empty rows share nothing
     np.fill_diagonal(expected, 0.0)
     edge_index = torch.tensor(np.stack(np.nonzero(dense)))
     index, value = structural_similarity(edge_index, n, kind=kind, self_loops=loops)
@@ -65,7 +65,7 @@ def test_blocks_of_rows_do_not_matter(monkeypatch):
         torch.testing.assert_close(one, other, rtol=0, atol=0)
 
 
-def test_graph_without_edges_has_no_similar_people():
+def test_graph_without_edges_has_no_similar_nodes():
     empty = torch.empty(2, 0, dtype=torch.long)
     for nodes in (0, 3):
         index, value = structural_similarity(empty, nodes)

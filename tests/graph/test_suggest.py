@@ -29,7 +29,7 @@ def _edges_at_the_rank(dist, num_edges):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("unit", [1.0, 0.1, 1 / 3, 1e-25, 1e20])
 def test_suggest_tau_includes_the_pairs_it_was_read_from(unit, dtype):
-    """Categorical people: whole shells of pairs at one distance, thousands of sets."""
+    """Categorical features: whole shells of pairs at one distance."""
     generator = np.random.default_rng(7)
     for _ in range(300):
         num_nodes, num_features = generator.integers(4, 20), generator.integers(1, 6)
@@ -181,12 +181,11 @@ def test_coverage_respects_batch_and_distance(generator):
     for distance in (None, SensitiveSubspace(torch.eye(3)[:1]), manhattan):
         tau = suggest_tau(x, coverage=0.9, batch=batch, distance=distance)
         edge_index, _ = fair_radius_graph(x, tau, batch=batch, distance=distance)
-        alone = 80 - edge_index[0].unique().numel()
-        assert alone == 8
-    lonely = torch.tensor([0, 0, 1])
+        assert 80 - edge_index[0].unique().numel() == 8  # isolated
+    batch = torch.tensor([0, 0, 1])
     message = "'coverage' must be at most 0.666667 for these rows (got 1)"
     with pytest.raises(ValueError, match="for these rows") as caught:
-        suggest_tau(x[:3], coverage=1.0, batch=lonely)
+        suggest_tau(x[:3], coverage=1.0, batch=batch)
     rest = "The others have fewer than 'min_neighbors' neighbors"
     assert str(caught.value) == f"{message}. {rest}"
 
@@ -200,7 +199,7 @@ def test_coverage_from_a_sample(generator, monkeypatch):
         tau = suggest_tau(x, coverage=0.8, min_neighbors=2, distance=distance)
         edge_index, _ = fair_radius_graph(x, tau, distance=distance)
         degree = torch.bincount(edge_index[0], minlength=3000)
-        # A share of 1,500 people: a standard error of one hundredth.
+        # A share of 1,500 samples: a standard error of one hundredth.
         share = float((degree >= 2).double().mean())
         assert share == pytest.approx(0.8, abs=0.03)
         other = torch.Generator().manual_seed(5)

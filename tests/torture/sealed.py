@@ -25,7 +25,7 @@ from torch import Tensor
 from pyg_glif import GLIFPostProcessor
 from pyg_glif.audit import Bootstrap
 from pyg_glif.distances import Mahalanobis, SensitiveSubspace, TaskDistance
-from pyg_glif.errors import DamagedFileError
+from pyg_glif.errors import ConvergenceError, DamagedFileError
 from pyg_glif.links import Logit, Softmax
 from pyg_glif.sklearn import GLIFClassifier
 from pyg_glif.solvers import CG, CoordinateDescent
@@ -247,6 +247,8 @@ def _tried(path: Path, saved: Saved) -> str:
             saved.use(path)
     except DamagedFileError:
         return "refused"
+    except ConvergenceError:  # a legal limit, such as rtol=0, that no solver meets
+        return "loaded"
     except ValueError as error:
         told = (
             "'path' must be of format",

@@ -19,7 +19,7 @@ from tests import oracles_theory as oracle
 PAIR = torch.tensor([[0, 1], [1, 0]])
 
 
-def people(num_nodes: int, generator: torch.Generator) -> Data:
+def graph_of(num_nodes: int, generator: torch.Generator) -> Data:
     x = torch.rand(num_nodes, 2, generator=generator, dtype=torch.float64)
     y_hat = torch.randn(num_nodes, 3, generator=generator, dtype=torch.float64)
     return FairRadiusGraph(tau=0.5, theta=2.0)(Data(x=x, y_hat=y_hat))
@@ -50,7 +50,7 @@ def test_glif_smooth_by_hand() -> None:
 def test_glif_smooth_matches_dense_oracle(
     normalization: Normalization, generator: torch.Generator
 ) -> None:
-    data = people(12, generator)
+    data = graph_of(12, generator)
     smooth = GLIFSmooth(0.1, normalization=normalization, solver=CG(rtol=1e-12))
     expected = oracle.smooth(dense(data), data.y_hat.numpy(), 0.1, normalization)
     np.testing.assert_allclose(smooth(data).y_fair, expected, atol=1e-9)
@@ -73,7 +73,7 @@ def test_glif_smooth_in_compose(generator: torch.Generator) -> None:
 # Said by torch about how PyG builds the matrix.
 @pytest.mark.filterwarnings("ignore:Sparse invariant checks are implicitly disabled")
 def test_glif_smooth_reads_a_sparse_adjacency(generator: torch.Generator) -> None:
-    data = people(12, generator)
+    data = graph_of(12, generator)
     expected = GLIFSmooth(1.0)(data).y_fair
     sparse = T.ToSparseTensor(attr="edge_weight", layout=torch.sparse_csr)(data)
     assert "edge_index" not in sparse
@@ -84,12 +84,12 @@ def test_glif_smooth_reads_a_sparse_adjacency(generator: torch.Generator) -> Non
 def test_batch_equals_its_members(
     normalization: Normalization, generator: torch.Generator
 ) -> None:
-    graphs = [people(num_nodes, generator) for num_nodes in (5, 12, 1)]
+    graphs = [graph_of(num_nodes, generator) for num_nodes in (5, 12, 1)]
     smooth = GLIFSmooth(0.1, normalization=normalization, solver=CG(rtol=1e-12))
     batch = smooth(Batch.from_data_list(graphs))
-    alone = [smooth(data).y_fair for data in graphs]
-    torch.testing.assert_close(batch.y_fair, torch.cat(alone))
-    for member, expected in zip(batch.to_data_list(), alone, strict=True):
+    single = [smooth(data).y_fair for data in graphs]
+    torch.testing.assert_close(batch.y_fair, torch.cat(single))
+    for member, expected in zip(batch.to_data_list(), single, strict=True):
         torch.testing.assert_close(member.y_fair, expected)
     again = smooth(batch)  # a second run replaces the result
     torch.testing.assert_close(again.y_fair, batch.y_fair)

@@ -30,7 +30,7 @@ def _data(generator, num_nodes=20):
         AnnotatorGraph([(0, 1), (2, 5)], name="fair"),
     ],
 )
-def test_second_graph_leaves_the_first_alone(generator, transform):
+def test_second_graph_does_not_change_the_first(generator, transform):
     data = _data(generator)
     out = transform(data)
     assert out.edge_index is data.edge_index
@@ -162,14 +162,14 @@ def test_a_type_of_node_is_treated_like_data_of_its_own(generator, graph, name):
     where = {"name": name, "node_type": "person"}
     compose = Compose([kind(setting, **where), GLIFSmooth(2.0, **where)])
     out = compose(data)
-    alone = Data(x=data["person"].x, y_hat=data["person"].y_hat)
-    alone = Compose([kind(setting), GLIFSmooth(2.0)])(alone)
+    single = Data(x=data["person"].x, y_hat=data["person"].y_hat)
+    single = Compose([kind(setting), GLIFSmooth(2.0)])(single)
     edges = out["person", name or "fair", "person"]
-    torch.testing.assert_close(edges.edge_index, alone.edge_index)
-    torch.testing.assert_close(edges.edge_weight, alone.edge_weight)
-    torch.testing.assert_close(out["person"].y_fair, alone.y_fair)
+    torch.testing.assert_close(edges.edge_index, single.edge_index)
+    torch.testing.assert_close(edges.edge_weight, single.edge_weight)
+    torch.testing.assert_close(out["person"].y_fair, single.y_fair)
     assert "y_fair" not in out["bank"]
-    assert data.edge_types == [("person", "uses", "bank")]  # the input is left alone
+    assert data.edge_types == [("person", "uses", "bank")]  # the input is not changed
 
 
 def test_a_batch_of_heterogeneous_data_equals_its_members(generator):
@@ -217,8 +217,8 @@ def test_subgraph_has_the_edges_among_its_nodes(generator):
     bare = FairSubgraph(index, name="alike")(Data(n_id=nodes, num_nodes=12))
     assert "alike_edge_weight" not in bare
     assert str(FairSubgraph(index[:, :4])) == "FairSubgraph(num_edges=4, name='fair')"
-    nobody = FairSubgraph(index[:, :0])(Data(n_id=nodes, num_nodes=12))
-    assert nobody.fair_edge_index.shape == (2, 0)
+    empty = FairSubgraph(index[:, :0])(Data(n_id=nodes, num_nodes=12))
+    assert empty.fair_edge_index.shape == (2, 0)
     with pytest.raises(ValueError, match="'n_id'"):
         FairSubgraph(index)(Data(x=x))
 
@@ -259,7 +259,7 @@ def test_networks_train_with_a_head_on_the_second_graph(generator, layer):
 
 @pytest.mark.filterwarnings("ignore:.*without a 'pyg-lib' installation")
 @pytest.mark.parametrize("layer", [GCNConv, GATConv, SAGEConv])
-def test_networks_train_on_sampled_neighbourhoods(generator, layer):
+def test_networks_train_on_sampled_neighborhoods(generator, layer):
     torch.manual_seed(0)
     data = _data(generator, 40)
     fair = FairRadiusGraph(0.15, name="fair")(data)
