@@ -27,7 +27,7 @@ from torch import Tensor
 
 from pyg_glif._utils.files import damage_in, not_ours, replacing
 from pyg_glif._utils.fingerprints import of_tensors
-from pyg_glif._utils.json import is_held
+from pyg_glif._utils.json import is_subset
 from pyg_glif._utils.validation import check_choice, check_outputs
 from pyg_glif.errors import DamagedFileError
 from pyg_glif.fit.display_features import DisplayFeatures
@@ -288,7 +288,7 @@ def _check_rewritten(
     kept = {name: header["objects"][name] for name in replaced}
     ours |= {"objects": ours["objects"] | kept, "omitted": list(omitted)}
     ours["metadata"] = header["metadata"]
-    if not is_held(header, ours):
+    if not is_subset(header, ours):
         raise ValueError(f"{header} in place of {ours}")
 
 

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from pyg_glif._utils.arrays import to_labels
 from pyg_glif._utils.files import damage_in
-from pyg_glif._utils.json import is_held
+from pyg_glif._utils.json import is_subset
 from pyg_glif._utils.validation import check_count, check_kind, check_scalar
 from pyg_glif.audit import AuditContext, AuditReport, Bootstrap, audit
 from pyg_glif.audit.setup import fit_setup, table_setup
@@ -438,7 +438,7 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         counted = tuple(str(one["name"]) for one in config["table"]["columns"])
         if described is not None and described.names != counted:
             raise ValueError(f"'people' must have the columns {counted}")
-        if not is_held(config, out._config()):
+        if not is_subset(config, out._config()):
             raise ValueError("another description of the estimator that it describes")
         return out
 
