@@ -209,13 +209,13 @@ class LaplacianOperator:
         The entry :math:`\lambda v_{ij}` that a solver works with, scale included, is
         the exact one up to a factor of at most :math:`(1 + 2^{-53})^n`, or one over it.
         """
-        given = self._repeats + 2  # repeated edges added, the mean of both directions
+        weight = self._repeats + 2  # repeated edges added, the mean of both directions
         if self.normalization is None:
-            return given
+            return weight
         longest = self.longest_row
-        deg = given + longest
+        deg = weight + longest
         scale = deg + self._mean_roundings
-        half = given + deg + 12  # the weight, and a root of the degree at both ends
+        half = weight + deg + 12  # the weight, and a root of the degree at both ends
         if self.normalization == "density":
             return half + scale
         return half + 2 * (half + longest + 4) + scale
@@ -287,8 +287,8 @@ class LaplacianOperator:
     def to_dense(self) -> Tensor:  # [N, N] float64
         """The Laplacian as a dense matrix, differentiable."""
         dense = torch.diag(self.diagonal)
-        at = (self.pattern.row, self.pattern.col)
-        return dense.index_put(at, -self.off_diagonal)
+        ends = (self.pattern.row, self.pattern.col)
+        return dense.index_put(ends, -self.off_diagonal)
 
     def quadratic(self, f: Tensor) -> Tensor:  # [N] -> 0-d, [N, C] -> [C]
         r"""Energy :math:`f^\top \mathbf{L} f` of each column, by differences.
@@ -322,8 +322,8 @@ def _checked_batch(batch: Tensor, pattern: Pattern) -> Tensor:
     batch = check_batch(batch, pattern.num_nodes).to(pattern.row.device)
     crosses = batch[pattern.row] != batch[pattern.col]
     if bool(crosses.any()):
-        at = int(crosses.nonzero()[0])
-        edge = (int(pattern.row[at]), int(pattern.col[at]))
+        first = int(crosses.nonzero()[0])
+        edge = (int(pattern.row[first]), int(pattern.col[first]))
         msg = "'batch' must put both ends of every edge into one graph"
         raise ValueError(f"{msg} (got edge {edge} between two)")
     return batch

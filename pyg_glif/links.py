@@ -41,6 +41,9 @@ from pyg_glif.registry import Registered, register
 
 __all__ = ["Identity", "Link", "Log", "Logit", "Softmax"]
 
+# Largest distance of the sum of a row from one: room for rounded probabilities.
+_SUM_TOLERANCE = 1e-3
+
 
 class Link(Registered, ABC):
     r"""Base of all links; subclass it for another output space.
@@ -48,7 +51,8 @@ class Link(Registered, ABC):
     ``to_dual`` should check its input, both methods should be differentiable, and
     ``from_dual(to_dual(y_hat))`` should return ``y_hat``. Set ``by_row`` if the columns
     of a row belong together, as class probabilities do: one-dimensional outputs, one
-    number per sample, are then refused. A dataclass decorated by
+    number per sample, are then refused. Set ``monotone`` if ``from_dual`` grows entry
+    by entry, which certificates make use of. A dataclass decorated by
     :func:`pyg_glif.registry.register` can be saved with a fit.
 
     Example:
@@ -63,6 +67,7 @@ class Link(Registered, ABC):
 
     family: ClassVar[str] = "link"
     by_row: ClassVar[bool] = False
+    monotone: ClassVar[bool] = False
 
     @abstractmethod
     def to_dual(self, y_hat: Tensor) -> Tensor:
@@ -75,9 +80,10 @@ class Link(Registered, ABC):
     def interval(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
         """Bounds on outputs whose dual coordinates are between ``low`` and ``high``.
 
-        Certificates need it. A link whose ``from_dual`` grows entry by entry returns
-        the outputs of both ends.
+        Certificates need it. Those of a ``monotone`` link are the outputs of both ends.
         """
+        if self.monotone:
+            return self.from_dual(low), self.from_dual(high)
         msg = f"'{type(self).__name__}' must override 'interval' for bounds on outputs"
         raise TypeError(f"{msg}. See 'pyg_glif.links.Logit'")
 
@@ -96,6 +102,8 @@ class Identity(Link):
         tensor([ 0.5000, -2.0000])
     """
 
+    monotone: ClassVar[bool] = True
+
     def to_dual(self, y_hat: Tensor) -> Tensor:
         """Returns ``y_hat``."""
         return _check_outputs(y_hat)
@@ -103,10 +111,6 @@ class Identity(Link):
     def from_dual(self, eta: Tensor) -> Tensor:
         """Returns ``eta``."""
         return eta
-
-    def interval(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
-        """Outputs of both ends."""
-        return self.from_dual(low), self.from_dual(high)
 
 
 @register
@@ -160,11 +164,14 @@ class Softmax(Link):
     def to_dual(self, y_hat: Tensor) -> Tensor:
         """Logarithms of probabilities; logits as they are."""
         y_hat = _check_outputs(y_hat)
-        _check_classes("y_hat", y_hat)
+        if y_hat.dim() == 0 or y_hat.size(-1) < 2:
+            msg = "'y_hat' must have at least 2 classes in its last dimension"
+            msg = f"{msg} (got shape {tuple(y_hat.shape)})"
+            raise ValueError(f"{msg}. Use 'Logit' for one probability")
         if self.inputs == "logits":
             return y_hat
-        _check_between("y_hat", y_hat, 0.0, 1.0)
-        _check_row_sums("y_hat", y_hat)
+        _check_probabilities(y_hat)
+        _check_row_sums(y_hat)
         return y_hat.clamp(min=_default_eps(self.eps, y_hat)).log()
 
     def from_dual(self, eta: Tensor) -> Tensor:
@@ -203,6 +210,8 @@ class Logit(Link):
         tensor([0.0000, 1.0986])
     """
 
+    monotone: ClassVar[bool] = True
+
     eps: float | None = None
 
     def __post_init__(self) -> None:
@@ -211,7 +220,7 @@ class Logit(Link):
     def to_dual(self, y_hat: Tensor) -> Tensor:
         """Log-odds."""
         y_hat = _check_outputs(y_hat)
-        _check_between("y_hat", y_hat, 0.0, 1.0)
+        _check_probabilities(y_hat)
         eps = _default_eps(self.eps, y_hat)
         y_hat = y_hat.clamp(min=eps, max=1.0 - eps)
         return y_hat.log() - (-y_hat).log1p()
@@ -219,10 +228,6 @@ class Logit(Link):
     def from_dual(self, eta: Tensor) -> Tensor:
         """Sigmoid."""
         return torch.sigmoid(eta)
-
-    def interval(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
-        """Outputs of both ends."""
-        return self.from_dual(low), self.from_dual(high)
 
 
 @register
@@ -243,19 +248,19 @@ class Log(Link):
         tensor(10.)
     """
 
+    monotone: ClassVar[bool] = True
+
     def to_dual(self, y_hat: Tensor) -> Tensor:
         """Logarithm."""
         y_hat = _check_outputs(y_hat)
-        _check_positive("y_hat", y_hat)
+        low = float(y_hat.detach().min()) if y_hat.numel() else 1.0
+        if low <= 0:
+            raise ValueError(f"'y_hat' must be positive (got {low:g})")
         return y_hat.log()
 
     def from_dual(self, eta: Tensor) -> Tensor:
         """Exponential."""
         return eta.exp()
-
-    def interval(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
-        """Outputs of both ends."""
-        return self.from_dual(low), self.from_dual(high)
 
 
 def _extreme_softmax(own: Tensor, others: Tensor) -> Tensor:  # [N, C] twice
@@ -306,39 +311,22 @@ def _default_eps(eps: float | None, y_hat: Tensor) -> float:
     return torch.finfo(y_hat.dtype).eps if eps is None else eps
 
 
-def _check_positive(name: str, value: Tensor) -> None:
-    """Raises on entries that are zero or negative."""
-    low = float(value.detach().min()) if value.numel() else 1.0
-    if low <= 0:
-        raise ValueError(f"'{name}' must be positive (got {low:g})")
-
-
-def _check_between(name: str, value: Tensor, low: float, high: float) -> None:
-    """Entries from ``low`` to ``high``, give or take rounding."""
-    if value.numel() == 0:
+def _check_probabilities(y_hat: Tensor) -> None:
+    """Raises on entries below 0 or above 1, give or take rounding."""
+    if y_hat.numel() == 0:
         return
-    least, most = (float(end) for end in torch.aminmax(value.detach()))
-    if least < low - 1e-6 or most > high + 1e-6:
-        got = least if least < low else most
-        msg = f"'{name}' must be between {low:g} and {high:g} (got {got:g})"
-        raise ValueError(msg)
+    least, most = (float(end) for end in torch.aminmax(y_hat.detach()))
+    if least < -1e-6 or most > 1.0 + 1e-6:
+        got = least if least < 0.0 else most
+        raise ValueError(f"'y_hat' must be between 0 and 1 (got {got:g})")
 
 
-def _check_row_sums(name: str, value: Tensor, *, tolerance: float = 1e-3) -> None:
-    """Rows that sum to 1; the message names the worst one."""
-    if value.numel() == 0:
+def _check_row_sums(y_hat: Tensor) -> None:
+    """Raises unless rows sum to 1; the message names the worst one."""
+    if y_hat.numel() == 0:
         return
-    off = (value.detach().sum(dim=-1) - 1).abs().flatten()
-    worst = int(off.argmax())
-    if float(off[worst]) > tolerance:
-        total = float(value.detach().sum(dim=-1).flatten()[worst])
-        msg = f"'{name}' must have rows that sum to 1 (got {total:g} in row {worst})"
-        raise ValueError(msg)
-
-
-def _check_classes(name: str, value: Tensor) -> None:
-    """Raises unless the last dimension has at least two entries."""
-    if value.dim() == 0 or value.size(-1) < 2:
-        msg = f"'{name}' must have at least 2 classes in its last dimension"
-        shape = tuple(value.shape)
-        raise ValueError(f"{msg} (got shape {shape}). Use 'Logit' for one probability")
+    total = y_hat.detach().sum(dim=-1).flatten()
+    worst = int((total - 1).abs().argmax())
+    if abs(float(total[worst]) - 1.0) > _SUM_TOLERANCE:
+        msg = f"'y_hat' must have rows that sum to 1 (got {float(total[worst]):g}"
+        raise ValueError(f"{msg} in row {worst})")

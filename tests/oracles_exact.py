@@ -73,7 +73,7 @@ def smooth_grounded(inner: Array, outer: Array, rhs: Array, lam: float) -> list[
 
 
 def smooth_complete(y: Sequence[float], weight: float, lam: float) -> Exact:
-    """Everybody linked with everybody, one weight.
+    """All nodes linked with all others, one weight.
 
     The same for all three Laplacians: degrees are equal, and the normalised weight
     times the average degree is the weight again.

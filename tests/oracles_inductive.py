@@ -1,4 +1,4 @@
-"""New people beside fitted ones, and rows of the inverse, from their formulas."""
+"""New samples beside fitted ones, and rows of the inverse, from their formulas."""
 
 import numpy as np
 
@@ -12,7 +12,7 @@ def weights(a: Array, b: Array, tau: float, theta: float) -> Array:
 
 
 def fitted_weights(x: Array, tau: float, theta: float) -> Array:
-    """Similarities of fitted people, without the diagonal."""
+    """Similarities of fitted samples, without the diagonal."""
     W = weights(x, x, tau, theta)
     np.fill_diagonal(W, 0.0)
     return W
@@ -21,9 +21,9 @@ def fitted_weights(x: Array, tau: float, theta: float) -> Array:
 def new_rows(
     W: Array, outer: Array, inner: Array, normalization: str | None
 ) -> tuple[Array, Array, Array]:
-    """Diagonal, entries towards fitted and towards new people of the new rows.
+    """Diagonal, entries towards fitted and towards new samples of the new rows.
 
-    ``W`` holds the weights of fitted people, ``outer`` those of new and fitted ones,
+    ``W`` holds the weights of fitted samples, ``outer`` those of new and fitted ones,
     ``inner`` those of new ones, all without diagonals.
     """
     if normalization is None:
@@ -45,7 +45,7 @@ def new_rows(
 def update(
     W: Array, outer: Array, y: Array, f: Array, lam: float, normalization: str | None
 ) -> Array:
-    """One coordinate update of each new person (section 3.2.3)."""
+    """One coordinate update of each new sample (section 3.2.3)."""
     none = np.zeros((len(outer), len(outer)))
     a, v, _ = new_rows(W, outer, none, normalization)
     mu = lam * lam_scale(W, normalization)
@@ -61,7 +61,7 @@ def joint(
     lam: float,
     normalization: str | None,
 ) -> Array:
-    """New people together, fitted ones fixed."""
+    """New samples together, fitted ones fixed."""
     a, v, u = new_rows(W, outer, inner, normalization)
     mu = lam * lam_scale(W, normalization)
     M = np.eye(len(y)) + mu * (np.diag(a) - u)
@@ -69,7 +69,7 @@ def joint(
 
 
 def inverse(W: Array, lam: float, normalization: str | None) -> Array:
-    """Who contributes how much to whom."""
+    """Contribution of each sample to each output."""
     return np.linalg.inv(system(W, lam, normalization))
 
 
@@ -88,9 +88,9 @@ def nearest_weights(
     theta: float | None,
     decay: float,
 ) -> Array:
-    """Similarities of rows and columns of whom one, or each, is near the other.
+    """Similarities of rows and columns of which one, or each, is near the other.
 
-    Nobody at an infinite distance is.
+    None at an infinite distance is.
     """
     apart = np.isinf(dist)
     dist = np.where(apart, 0.0, dist)

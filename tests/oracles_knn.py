@@ -1,4 +1,4 @@
-"""Nearest people by brute force in float64, from the definition.
+"""Nearest samples by brute force in float64, from the definition.
 
 Nothing here imports the package.
 """
@@ -29,7 +29,7 @@ def brute_force_nearest(
     tau: float = math.inf,
     batch: NDArray[np.int64] | None = None,
 ) -> tuple[NDArray[np.int64], Array, Array]:
-    """Edges sorted by (row, column), their squared distances, and people's scales."""
+    """Edges sorted by (row, column), squared distances, and the scales of nodes."""
     squares = np.stack([((z - row) ** 2).sum(-1) for row in z])
     dist = np.sqrt(squares)
     np.fill_diagonal(dist, math.inf)

@@ -53,7 +53,7 @@ def kkt_errors(
 ) -> dict[str, float]:
     """How far the conditions of optimality are from being met, each in output units.
 
-    People at distance zero form groups, inside which multipliers are free: only the
+    Samples at distance zero form groups, inside which multipliers are free: only the
     sum of a group's conditions has to hold.
     """
     y, f = y.reshape(len(y), -1), f.reshape(len(f), -1)

@@ -124,7 +124,7 @@ def kl_update(y_hat_i: Array, others: Array, weights: Array, lam: float) -> Arra
 
 
 def joint_kl(W: Array, y_hat: Array, lam: float) -> Array:
-    """Minimises eq. 3.9 as printed, over all people at once."""
+    """Minimises eq. 3.9 as printed, over all samples at once."""
     num_nodes, num_classes = y_hat.shape
 
     def objective(free: Array) -> float:

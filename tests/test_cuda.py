@@ -51,8 +51,8 @@ from pyg_glif.tables import FairTable
 N, F, TAU = 60, 3, 1.0
 
 
-class People:
-    """The same people on any device: drawn on the CPU, then moved."""
+class Samples:
+    """The same samples on any device: drawn on the CPU, then moved."""
 
     def __init__(self, device: str) -> None:
         generator = torch.Generator().manual_seed(0)
@@ -86,7 +86,7 @@ class People:
         return torch.cat([out.detach().flatten(), *grads])
 
 
-def _sensei(p: People, kind: type) -> Tensor:
+def _sensei(p: Samples, kind: type) -> Tensor:
     auditor = baselines.Auditor(num_subspace_steps=2, num_full_steps=2)
     term = kind(p.blind, auditor=auditor).to(p.device)
     model = p.model()
@@ -94,7 +94,7 @@ def _sensei(p: People, kind: type) -> Tensor:
     return term(model, p.x, p.label) if out is None else out
 
 
-def _post(p: People) -> tuple[Tensor, ...]:
+def _post(p: Samples) -> tuple[Tensor, ...]:
     post = GLIFPostProcessor(distance=p.blind, tau=TAU, lam=0.5).fit(p.x, p.score)
     found, new = post.explain(0), post.explain_new(p.x[:1] + 0.01)
     before = (
@@ -110,8 +110,8 @@ def _post(p: People) -> tuple[Tensor, ...]:
     return (*before, post.partial_fit(p.x[:9] + 0.01, p.score[:9]).y_fair_)
 
 
-def _guarantees(p: People) -> list[Tensor]:
-    """What a fit with standard deviations knows of newcomers and of those who leave."""
+def _guarantees(p: Samples) -> list[Tensor]:
+    """Results for queries and for samples that leave, with standard deviations."""
     post = GLIFPostProcessor(tau=TAU, lam=0.5).fit(p.x, p.score, y_std=p.score + 0.5)
     new = {"y_std": 0.7}
     bound = post.certify(p.x + 0.01, 0.1, p.score, **new)
@@ -123,7 +123,7 @@ def _guarantees(p: People) -> list[Tensor]:
     return [*found, post.forget([0, 1]).y_fair_]
 
 
-def _peers(p: People) -> tuple[Tensor, ...]:
+def _peers(p: Samples) -> tuple[Tensor, ...]:
     post = GLIFPostProcessor(tau=TAU, lam=0.5).fit(p.x, p.score)
     fair, info = post.transform(p.x + 0.01, p.score, return_info=True)
     monitor = TreatmentMonitor(0.5, drift=DriftReference.of(post))
@@ -131,23 +131,23 @@ def _peers(p: People) -> tuple[Tensor, ...]:
     return info.peers.disparity(fair), info.peers.nearest()
 
 
-def _on(p: People, make: Any, *sizes: int) -> Tensor:
+def _on(p: Samples, make: Any, *sizes: int) -> Tensor:
     """A layer with the same first weights on any device."""
     torch.manual_seed(0)
     out: Tensor = make(*sizes).to(p.x)(p.x, p.edges, p.weight)
     return out.detach()
 
 
-def _audit(p: People) -> Tensor:
+def _audit(p: Samples) -> Tensor:
     before, after = p.score, p.score.mean().expand(N).contiguous()
-    people = graph.SimilarityGraph.search(p.x, TAU)
+    similar = graph.SimilarityGraph.search(p.x, TAU)
     few = Bootstrap(num_samples=20)
-    report = audit(p.x, before, after, graph=people, variants=p.group, bootstrap=few)
+    report = audit(p.x, before, after, graph=similar, variants=p.group, bootstrap=few)
     values = [m.before.value for m in report.measures]
     return torch.tensor(values, device=p.device)
 
 
-def _tune(p: People) -> Tensor:
+def _tune(p: Samples) -> Tensor:
     grid = {"taus": (0.5, 1.0), "lams": (0.1, 1.0)}
     fitted = tune(p.x, p.p, p.label, cv=None, **grid)
     new = tune(p.x, p.p, p.label, cv=2, max_loss=1.0, **grid)
@@ -155,13 +155,13 @@ def _tune(p: People) -> Tensor:
     return torch.tensor(scores, device=p.device)
 
 
-def _table(p: People) -> Tensor:
+def _table(p: Samples) -> Tensor:
     x = pandas.DataFrame(p.x.cpu().numpy(), columns=list("abc"))
     table = FairTable(["a"]).fit(x, lambda df: 2 * df["b"] + df["a"])
     return table.transform(x).to(p.device)  # frames are on the CPU, and so are results
 
 
-def _estimator(p: People, kind: type, model: Any) -> Tensor:
+def _estimator(p: Samples, kind: type, model: Any) -> Tensor:
     x, y = p.x.cpu().numpy(), p.label.cpu().numpy()
     found = kind(model, sensitive=[1], lam=1.0, random_state=0).fit(x, y).predict(x)
     return torch.tensor(found, device=p.device)  # arrays are on the CPU
@@ -173,22 +173,22 @@ def _metric(metric: Any, *batch: Tensor) -> Tensor:
     return metric.compute()
 
 
-def _interval(p: People) -> Tensor:
+def _interval(p: Samples) -> Tensor:
     found = metrics.bootstrap_interval(
         lambda rows: p.score[rows.to(p.device)].mean(), N, num_samples=50
     )
     return torch.tensor([float(found.low), float(found.high)], device=p.device)
 
 
-def _data(p: People) -> Data:
+def _data(p: Samples) -> Data:
     return Data(x=p.x, y_hat=p.score)
 
 
-def _annotated(p: People) -> Data:
+def _annotated(p: Samples) -> Data:
     return AnnotatorGraph([torch.tensor([[0, 1], [1, 2]], device=p.device)])(_data(p))
 
 
-def _learned(p: People) -> Tensor:
+def _learned(p: Samples) -> Tensor:
     metric = distances.Mahalanobis(
         torch.eye(F, device=p.device, dtype=torch.float32), learnable=True
     )
@@ -199,7 +199,7 @@ def _learned(p: People) -> Tensor:
 
 
 # Name of the public function or class -> a call of it.
-CASES: dict[str, Callable[[People], Any]] = {
+CASES: dict[str, Callable[[Samples], Any]] = {
     "AnnotatorGraph": lambda p: _annotated(p).edge_weight,
     "Auditor": lambda p: baselines.SenSeIRegularizer(p.blind).audit(p.model(), p.x).x,
     "Auto": lambda p: p.smooth(solver=solvers.Auto()),
@@ -438,7 +438,7 @@ def test_every_public_name_has_a_row() -> None:
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_row_is_a_valid_call(name: str) -> None:
-    first, second = (list(tensors(CASES[name](People("cpu")))) for _ in range(2))
+    first, second = (list(tensors(CASES[name](Samples("cpu")))) for _ in range(2))
     assert first
     for one, other in zip(first, second, strict=True):
         assert one.numel() > 0
@@ -449,8 +449,8 @@ def test_the_row_is_a_valid_call(name: str) -> None:
 @pytest.mark.cuda
 @pytest.mark.parametrize("name", CASES)
 def test_cuda_gives_what_the_cpu_gives(name: str) -> None:
-    expected = list(tensors(CASES[name](People("cpu"))))
-    found = list(tensors(CASES[name](People("cuda"))))
+    expected = list(tensors(CASES[name](Samples("cpu"))))
+    found = list(tensors(CASES[name](Samples("cuda"))))
     for one, other in zip(found, expected, strict=True):
         assert one.device.type == "cuda"
         assert one.dtype == other.dtype

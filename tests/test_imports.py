@@ -1,4 +1,4 @@
-"""Imports point down: who may import whom, read from the syntax tree."""
+"""Imports point down: allowed imports, read from the syntax tree."""
 
 import ast
 import importlib

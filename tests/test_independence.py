@@ -57,7 +57,7 @@ Answer = Callable[[], Any]
 
 
 def _answers(post: GLIFPostProcessor, path: Path | None = None) -> Any:
-    """What a fit says about new and known people, and what it saves."""
+    """What a fit says about new and known samples, and what it saves."""
     y = NEW_Y if post.y_fair_.dim() == 1 else torch.stack([NEW_Y, 1 - NEW_Y], 1)
     report = post.audit(bootstrap=Bootstrap(num_samples=10), num_nearest=2)
     out = [

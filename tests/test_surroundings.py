@@ -46,7 +46,7 @@ def default_float64() -> Iterator[None]:
 
 
 def data(dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
-    """People, their outputs and their groups; enough of them for every search."""
+    """Features, outputs and groups; enough samples for every search."""
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(1100, 6, generator=generator, dtype=torch.float64)
     y = torch.rand(1100, generator=generator, dtype=torch.float64)

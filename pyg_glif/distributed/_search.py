@@ -39,23 +39,26 @@ class _Task(NamedTuple):
     cols: tuple[int, ...]
 
 
-class Search:
-    """One run: missing blocks, in tasks that may be run twice."""
+@dataclass(frozen=True, eq=False)
+class SearchJob:
+    """One search: settings that its tasks share, and the order of the work."""
 
-    def __init__(self, job: "SearchJob") -> None:
-        self._job, self._dataset = job, job.dataset
+    dataset: ShardedDataset
+    store: Store
+    key: str
+    tau: float
+    width: int | None
 
     def run(self, engine: Engine) -> tuple[list[dict[str, Any]], TaskCount]:
         """Searches and sorts; returns the records of all blocks."""
-        store, job = self._job.store, self._job
         missing = self._missing(engine)
         plan = self._plan(missing)
         count = TaskCount(0, 0)
         for attempt in range(_ATTEMPTS):
-            results = engine.run(partial(_search, job), plan, "radius graph")
+            results = engine.run(partial(_search, self), plan, "radius graph")
             fresh = sum(bool(ran) for _, ran in results)
             count = TaskCount(count.run + fresh, count.reused + len(plan) - fresh)
-            merge = partial(_merge, job, _sources(plan))
+            merge = partial(_merge, self, _sources(plan))
             try:
                 for _ in engine.run(merge, missing, "sorting edges"):
                     pass
@@ -63,35 +66,35 @@ class Search:
             except DamagedFileError:
                 if attempt + 1 == _ATTEMPTS:
                     raise
-        folder, blocks = store.child("edges"), range(self._dataset.num_blocks)
+        folder, blocks = self.store.child("edges"), range(self.dataset.num_blocks)
         return [self._edges(folder, block) for block in blocks], count
 
     def _edges(self, folder: Store, block: int) -> dict[str, Any]:
         """The record of a block, as the manifest has it."""
-        record = folder.own(f"{block:05d}.json", self._job.key)
+        record = folder.own(f"{block:05d}.json", self.key)
         return {name: value for name, value in record.items() if name != "key"}
 
     def _missing(self, engine: Engine) -> list[int]:
         """Blocks whose edges are not there, or not as they were written."""
-        blocks = range(self._dataset.num_blocks)
-        folder = self._job.store.child("edges")
+        blocks = range(self.dataset.num_blocks)
+        folder = self.store.child("edges")
         some = [b for b in blocks if folder.exists(f"{b:05d}.json")]
         sound = {
             block
-            for block, good in engine.run(partial(_is_sound, self._job), some, "check")
+            for block, good in engine.run(partial(_is_sound, self), some, "check")
             if good
         }
         return [block for block in blocks if block not in sound]
 
     def _plan(self, missing: Sequence[int]) -> list[_Task]:
         """Which blocks are to be compared, as an earlier run had it if it stopped."""
-        work = self._job.store.child("work")
-        known = work.record_of("plan.json", self._job.key)
+        work = self.store.child("work")
+        known = work.record_of("plan.json", self.key)
         if known is not None and set(missing) <= set(known["missing"]):
             return [_Task(n, row, tuple(cols)) for n, row, cols in known["tasks"]]
         work.clear()
         plan = list(self._tasks(missing))
-        data = {"key": self._job.key, "missing": list(missing), "tasks": plan}
+        data = {"key": self.key, "missing": list(missing), "tasks": plan}
         work.write_json("plan.json", data)
         return plan
 
@@ -101,8 +104,8 @@ class Search:
         Of two that are missing the earlier takes the pair if their numbers are both
         odd or both even, the later otherwise: all have about as much to do.
         """
-        dataset, wanted = self._dataset, set(missing)
-        boxes, search = dataset.boxes(), self._job.search
+        dataset, wanted = self.dataset, set(missing)
+        boxes, search = dataset.boxes(), self.search
         graphs = [block["graphs"] for block in dataset.manifest["blocks"]]
         number = 0
         for row in missing:
@@ -116,17 +119,6 @@ class Search:
             for first in range(0, len(cols), _TASK_COLUMNS):
                 yield _Task(number, row, tuple(cols[first : first + _TASK_COLUMNS]))
                 number += 1
-
-
-@dataclass(frozen=True, eq=False)
-class SearchJob:
-    """Settings that all tasks of a search share."""
-
-    dataset: ShardedDataset
-    store: Store
-    key: str
-    tau: float
-    width: int | None
 
     @property
     def search(self) -> BlockSearch:

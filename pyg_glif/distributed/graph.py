@@ -13,7 +13,7 @@ from torch import Tensor
 from pyg_glif._utils import fingerprints as _fingerprints
 from pyg_glif._utils.runtime import available_memory, without_autocast
 from pyg_glif._utils.validation import check_choice, check_scalar
-from pyg_glif.distributed._search import Search, SearchJob, TaskCount
+from pyg_glif.distributed._search import SearchJob, TaskCount
 from pyg_glif.distributed._store import FORMAT, Located, Store, contents_of
 from pyg_glif.distributed.engine import Engine, as_engine
 from pyg_glif.distributed.sharded_dataset import ShardedDataset
@@ -29,7 +29,7 @@ _BYTES_IN_MEMORY, _BYTES_ON_DISK = 48, 16
 class ShardedGraph:
     """Edges of a dataset in blocks, as CSR shards: one for each block of rows.
 
-    Made by :func:`radius_graph`, found again by :meth:`open`.
+    Made by :func:`radius_graph`, opened by :meth:`open`.
 
     Args:
         store (Store): The folder.
@@ -175,7 +175,7 @@ def radius_graph(
     sample = sample_of(dataset.frame, rows, batch, dataset.num_samples)
     _check_room(dataset, sample, tau, store, runner.num_workers, memory_budget)
     job = SearchJob(dataset, store, key, tau, width)
-    blocks, count = Search(job).run(runner)
+    blocks, count = job.run(runner)
     content = {
         "dataset": dataset.store.url,
         "dataset_contents": dataset.contents,

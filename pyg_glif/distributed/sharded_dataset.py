@@ -28,7 +28,7 @@ _FEWEST_PAIRS = 8  # of the sample within a radius, to tell a degree from
 class ShardedDataset:
     """A dataset in blocks on disk, in k-d order: as large as the disk.
 
-    Made by :meth:`build`, found again by :meth:`open`. Every file is checked against
+    Made by :meth:`build`, opened by :meth:`open`. Every file is checked against
     the SHA-256 in the manifest before it is used.
 
     Example:
@@ -181,7 +181,7 @@ class ShardedDataset:
         try:
             distance: FairDistance = build_kind("distance", record, state=state)
         except LookupError as error:
-            msg = "'distance' must be of a registered class to be found again"
+            msg = "'distance' must be of a registered class to be opened"
             raise ValueError(f"{msg} (got {record['kind']})") from error
         return distance
 

@@ -57,8 +57,8 @@ class FairClassifier(LightningModule):
             the terms. (default: :obj:`0.0`)
         graph (str): Rows of the terms: ``"batch"``, those of the batch, or
             ``"full"``, all of them. (default: ``"batch"``)
-        name (str, optional): Name of the graph of a ``Data`` that terms are given, if
-            it is a second one: ``"fair"`` takes ``fair_edge_index`` and
+        name (str, optional): Name of the graph of a ``Data`` that terms read, if it
+            is a second one: ``"fair"`` takes ``fair_edge_index`` and
             ``fair_edge_weight``. Terms that read edges need it where there is a second
             graph with weights. (default: :obj:`None`)
         lr (float): Learning rate of Adam. (default: :obj:`1e-3`)
@@ -247,7 +247,7 @@ class FairClassifier(LightningModule):
         return logits[: len(rows.x)]
 
     def _convert(self, value: Any) -> Any:
-        """Converts to the precision of the trainer, which leaves a ``Data`` alone."""
+        """Converts to the precision of the trainer, which keeps a ``Data``."""
         trainer = self._trainer
         return (
             value if trainer is None else trainer.precision_plugin.convert_input(value)
@@ -346,14 +346,14 @@ def _cross_entropy(logits: Tensor, rows: Rows) -> Tensor:
     return F.cross_entropy(full_precision(logits[labelled]), rows.y[labelled])
 
 
-def _num_classes(model: nn.Module, given: int | None) -> int:
-    """Number of classes, read off the last layer if it is not given."""
+def _num_classes(model: nn.Module, num_classes: int | None) -> int:
+    """Number of classes, read off the last layer if it is :obj:`None`."""
     last = model
     while not hasattr(last, "out_channels") and isinstance(last, nn.Sequential):
         last = last[-1]
     width: Any = getattr(last, "out_channels", getattr(last, "out_features", None))
-    width = width if given is None else given
-    if given is None and not isinstance(width, int):
+    width = width if num_classes is None else num_classes
+    if num_classes is None and not isinstance(width, int):
         kind = type(model).__name__
         msg = "'num_classes' must be given if 'model' has no 'out_channels'"
         raise ValueError(f"{msg} (got {kind})")

@@ -16,7 +16,9 @@ from pyg_glif._utils.validation import (
     check_batch,
     check_choice,
     check_count,
-    check_kind,
+    check_edges,
+    check_floating,
+    check_length,
     check_rank,
     check_scalar,
     full_precision,
@@ -25,6 +27,7 @@ from pyg_glif.functional import glif_smooth, glif_solve
 from pyg_glif.laplacian import LaplacianOperator, as_laplacian, message_entries
 from pyg_glif.links import Link, dual_of, outputs_of
 from pyg_glif.methods import smooth_balanced
+from pyg_glif.nn._graph_cache import GraphCache, mean_of_directions, source_of
 from pyg_glif.smoothing import Smoother
 from pyg_glif.solvers import Auto, Solution, Solver, SolveStatus
 from pyg_glif.solvers.base import Attempt
@@ -131,8 +134,8 @@ class GLIFConv(MessagePassing):  # type: ignore[misc]
         self.initial_lam = check_scalar(
             "lam", lam, minimum=0.0, above=0.0 if learn_lam else None
         )
-        check_choice("normalization", normalization, (None, "nrw", "density"))
-        self.normalization = normalization
+        Smoother(lam, normalization=normalization, link=link, solver=solver)
+        self.normalization, self.link = normalization, link
         self.num_steps, self.accelerated = num_steps, accelerated
         if num_steps is not None:
             check_count("num_steps", num_steps)
@@ -147,14 +150,9 @@ class GLIFConv(MessagePassing):  # type: ignore[misc]
                 msg = "'accelerated' must be False without 'num_steps' (got True)"
                 raise ValueError(f"{msg}. Give the number of steps")
         self.solver = Auto() if solver is None else solver
-        check_kind("solver", self.solver, Solver)
-        if link is not None:
-            check_kind("link", link, Link)
-        self.link = link
-        self.cached = cached
-        self.balance = balance
+        self.cached, self.balance = cached, balance
         self.log_lam = torch.nn.Parameter(torch.empty(())) if learn_lam else None
-        self._cache: _Cache | None = None
+        self._cache: GraphCache | None = None
         self.reset_parameters()
 
     @property
@@ -198,7 +196,8 @@ class GLIFConv(MessagePassing):  # type: ignore[misc]
         the exact solution.
         """
         if isinstance(x, Tensor) and self.num_steps is None:
-            return self._exact(x, edge_index, edge_weight, batch, groups, y_std)
+            out: Tensor = self._exact(x, edge_index, edge_weight, batch, groups, y_std)
+            return out
         for name, value in (("groups", groups), ("y_std", y_std)):
             if value is not None:
                 raise ValueError(f"'{name}' must be None but for the exact solution")
@@ -218,7 +217,8 @@ class GLIFConv(MessagePassing):  # type: ignore[misc]
         out: Tensor = spmm(adj_t, x, reduce="sum")
         return out
 
-    def explain_message(self, inputs: Tensor, dim_size: int | None) -> Tensor:
+    # PyG prints the annotations of this method, and knows no unions with '|'.
+    def explain_message(self, inputs: Tensor, dim_size: Any) -> Tensor:
         """Messages as they are: a mask has scaled their weights, and so the degrees."""
         return inputs
 
@@ -274,11 +274,12 @@ class GLIFConv(MessagePassing):  # type: ignore[misc]
         if y.numel() == 0:
             return y.new_zeros(y.size(1))
         rho = (pull / (1.0 + pull)).max()
-        if not self.accelerated:
-            return rho**self.num_steps * (y.amax(0) - y.amin(0))
-        growth = torch.cosh(self.num_steps * torch.acosh(1.0 / rho))
-        norm = torch.linalg.vector_norm(y - y.mean(0), dim=0)
-        return norm / ((1.0 - rho).sqrt() * growth)
+        bound: Tensor = rho.pow(self.num_steps) * (y.amax(0) - y.amin(0))
+        if self.accelerated:
+            growth = torch.cosh(self.num_steps * torch.acosh(1.0 / rho))
+            norm = torch.linalg.vector_norm(y - y.mean(0), dim=0)
+            bound = norm / ((1.0 - rho).sqrt() * growth)
+        return bound
 
     # The solver branches on values (has it converged?), which cannot be traced: a
     # compiled network calls it as it is.
@@ -332,13 +333,14 @@ class GLIFConv(MessagePassing):  # type: ignore[misc]
     ) -> Tensor:
         """New nodes beside nodes that keep their signals."""
         check_choice("normalization", self.normalization, (None,))
-        rows = self._rows(x, edge_index, edge_weight, None, num_sources=f.size(0))
-        eta = self._dual(x)
-        size = (f.size(0), x.size(0))
-        known = self._dual(f)
+        if f.shape[1:] != x.shape[1:]:
+            shapes = f"{tuple(f.shape)} and {tuple(x.shape)}"
+            raise ValueError(f"'x' must be two signals of equal width (got {shapes})")
+        rows = self._rows(x, edge_index, edge_weight, None, bipartite=True)
+        known, eta, size = self._dual(f), self._dual(x), (f.size(0), x.size(0))
         sums = self.propagate(rows.graph, x=known, edge_weight=rows.value, size=size)
-        own = (1.0 + rows.pull).reciprocal().unsqueeze(1)
-        return self._outputs(own * torch.addcmul(eta, rows.strength, sums), x, rows)
+        eta = torch.addcmul(eta, rows.strength, sums)
+        return self._outputs(eta / (1.0 + rows.pull).unsqueeze(1), x, rows)
 
     def _rows(
         self,
@@ -346,9 +348,9 @@ class GLIFConv(MessagePassing):  # type: ignore[misc]
         edge_index: Any,
         edge_weight: Tensor | None,
         batch: Tensor | None,
-        num_sources: int | None = None,
+        bipartite: bool = False,
     ) -> "_Rows":
-        """The graph as messages pass along it; ``num_sources`` if it is bipartite."""
+        """The graph as messages to rows of ``x`` pass along it."""
         dtype, num_nodes = full_precision(x).dtype, x.size(0)
         if isinstance(edge_index, LaplacianOperator):
             lap = as_laplacian(edge_index, edge_weight, self.normalization, batch, x=x)
@@ -358,24 +360,8 @@ class GLIFConv(MessagePassing):  # type: ignore[misc]
             batch = check_batch(batch, num_nodes)
         if is_torch_sparse_tensor(edge_index):
             edge_index = edge_index.to_sparse_csr()
-        if is_sparse(edge_index):
-            if edge_weight is not None:
-                msg = "'edge_weight' must be None when 'edge_index' is a sparse matrix"
-                raise ValueError(f"{msg}. Its values are the weights")
-            (target, source), weight = to_edge_index(edge_index)
-        else:
-            edge_index = torch.as_tensor(edge_index)
-            source, target = edge_index[0], edge_index[1]
-            if self.flow == "target_to_source":
-                source, target = target, source
-            weight = edge_weight
-            mask = self._mask(edge_index) if self.explain else None
-            if mask is not None:
-                weight = mask if weight is None else mask * weight
-        if weight is None:
-            weight = torch.ones_like(source, dtype=dtype)
-        weight = weight.to(dtype)
-        if num_sources is None:
+        source, target, weight = self._messages(edge_index, edge_weight, dtype)
+        if not bipartite:
             weight = torch.where(source == target, 0.0, weight)  # as everywhere
         diagonal, value, scale = message_entries(
             target, source, weight, num_nodes, self.normalization, batch
@@ -385,23 +371,47 @@ class GLIFConv(MessagePassing):  # type: ignore[misc]
         pull = strength * diagonal
         value, strength, pull = (part.to(x.dtype) for part in (value, strength, pull))
         rate = (pull / (1.0 + pull)).square()
-        if self.accelerated and num_nodes:
-            if batch is None:
-                rate = rate.max()
-            else:
-                most = torch.zeros_like(rate)
-                rate = most.scatter_reduce(0, batch, rate, "amax")[batch].unsqueeze(1)
+        if self.accelerated and batch is not None:  # the slowest node of each graph
+            most = torch.zeros_like(rate).scatter_reduce(0, batch, rate, "amax")
+            rate = most[batch].unsqueeze(1)
+        elif self.accelerated:
+            rate = rate.max() if num_nodes else rate.sum()
+        if not is_sparse(edge_index):
+            return _Rows(edge_index, value, strength, pull, rate)
         if is_torch_sparse_tensor(edge_index):
             ptr, col = edge_index.crow_indices(), edge_index.col_indices()
-            edge_index = csr_tensor(ptr, col, value, tuple(edge_index.shape))
-            value = None
-        elif is_sparse(edge_index):
-            edge_index, value = edge_index.set_value(value, layout="coo"), None
-        return _Rows(edge_index, value, strength, pull, rate)
+            matrix = csr_tensor(ptr, col, value, tuple(edge_index.shape))
+        else:
+            matrix = edge_index.set_value(value, layout="coo")
+        return _Rows(matrix, None, strength, pull, rate)
+
+    def _messages(
+        self, edge_index: Any, edge_weight: Tensor | None, dtype: torch.dtype
+    ) -> tuple[Tensor, Tensor, Tensor]:  # [E] each
+        """Source, target and weight of every message, masked if that is wanted."""
+        if is_sparse(edge_index):
+            if edge_weight is not None:
+                msg = "'edge_weight' must be None when 'edge_index' is a sparse matrix"
+                raise ValueError(f"{msg}. Its values are the weights")
+            (target, source), edge_weight = to_edge_index(edge_index)
+        else:
+            edges = check_edges(torch.as_tensor(edge_index))
+            source, target = edges[0], edges[1]
+            if self.flow == "target_to_source":
+                source, target = target, source
+            if edge_weight is not None:
+                check_length("edge_weight", edge_weight, source.numel(), "edge")
+            mask = self._mask(edge_index) if self.explain else None
+            if mask is not None:
+                edge_weight = mask if edge_weight is None else mask * edge_weight
+        if edge_weight is None:
+            edge_weight = torch.ones_like(source, dtype=dtype)
+        return source, target, edge_weight.to(dtype)
 
     def _dual(self, x: Tensor) -> Tensor:  # [N] or [N, C] -> [N, C]
         """Coordinates in which signals are averaged, as a block of columns."""
         check_rank("x", x, 1, 2)
+        check_floating("x", full_precision(x))
         eta = x if self.link is None else dual_of(self.link, full_precision(x))
         return eta.to(x.dtype).reshape(x.size(0), math.prod(x.shape[1:]))
 
@@ -424,9 +434,9 @@ class GLIFConv(MessagePassing):  # type: ignore[misc]
         """The Laplacian of the graph, from the cache if the graph is unchanged."""
         mask = self._mask(edge_index) if self.explain else None
         if mask is not None:
-            mask = _mean_of_directions(mask, torch.as_tensor(edge_index))
+            mask = mean_of_directions(mask, torch.as_tensor(edge_index))
             edge_weight = mask if edge_weight is None else mask * edge_weight
-        source = _source(edge_index, edge_weight, batch) if self.cached else None
+        source = source_of(edge_index, edge_weight, batch) if self.cached else None
         if source and self._cache and self._cache.is_of(source, x.size(0)):
             return self._cache.lap
         # What is cached in inference mode should still serve in training.
@@ -439,7 +449,7 @@ class GLIFConv(MessagePassing):  # type: ignore[misc]
                 batch=batch,
             )
             _ = lap.lam_scale  # lazy, and wanted by the gradient of 'lam'
-        self._cache = _Cache(lap, source) if source else None
+        self._cache = GraphCache(lap, source) if source else None
         return lap
 
     def _mask(self, edge_index: Any) -> Tensor | None:  # [E]
@@ -494,57 +504,9 @@ class _Steps(Solver):
         """The outcome of the steps."""
         return Attempt(self.value, SolveStatus.EPOCHS_DONE, self.num_steps)
 
-    def saddle(self, system: System, rhs: Tensor) -> Tensor:
+    def saddle(self, system: System, rhs: Tensor) -> Attempt:
         """The same where there is no minimum."""
-        return self.value
+        return Attempt(self.value, SolveStatus.INDEFINITE, self.num_steps)
 
     def __repr__(self) -> str:
         return f"GLIFConv(num_steps={self.num_steps})"
-
-
-class _Cache(NamedTuple):
-    """A prepared graph and the tensors it was prepared from, with their versions."""
-
-    lap: LaplacianOperator
-    source: "_Source"
-
-    def is_of(self, source: "_Source", num_nodes: int) -> bool:
-        """Whether these are the same tensors, not modified since."""
-        if len(source) != len(self.source) or num_nodes != self.lap.num_nodes:
-            return False
-        pairs = zip(source, self.source, strict=True)
-        return all(new[0] is old[0] and new[1] == old[1] for new, old in pairs)
-
-
-_Source = list[tuple[Tensor | None, int]]
-
-
-def _source(*graph: Any) -> _Source | None:
-    """The tensors a graph consists of, each with its number of modifications.
-
-    :obj:`None` if the graph must not be cached: a gradient belongs to one forward
-    pass, and inference tensors do not count modifications.
-    """
-    source: _Source = []
-    for part in graph:
-        # A SparseTensor is a bundle of tensors; everything else is one or None.
-        single = part is None or isinstance(part, Tensor)
-        for tensor in [part] if single else part.coo():
-            if tensor is None:
-                source.append((None, 0))
-            elif tensor.requires_grad or tensor.is_inference():
-                return None
-            else:
-                source.append((tensor, tensor._version))
-    return source
-
-
-def _mean_of_directions(value: Tensor, edge_index: Tensor) -> Tensor:  # [E] -> [E]
-    """Gives both directions of every edge the mean of their values."""
-    num_nodes = int(edge_index.max()) + 1 if edge_index.numel() else 0
-    row, col = edge_index[0], edge_index[1]
-    forth = torch.argsort(row * num_nodes + col, stable=True)
-    back = torch.argsort(col * num_nodes + row, stable=True)
-    reverse = torch.empty_like(forth)
-    reverse[back] = forth
-    return 0.5 * (value + value[reverse])

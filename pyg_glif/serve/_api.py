@@ -28,7 +28,7 @@ _REFUSALS: dict[int | str, dict[str, Any]] = {
     code: {"model": schemas.Refusal, "description": why}
     for code, why in {
         401: "No token.",
-        403: "Not shown to anybody.",
+        403: "Not shown.",
         408: "The body did not come in time.",
         413: "The body is too large.",
         415: "The body is not JSON.",

@@ -39,15 +39,13 @@ class Metrics:
             buckets=[1, 2, 4, 8, 16, 32, 64, 128, 256],
             **shared,
         )
-        self._newcomers = Counter(
-            "newcomers", "Newcomers who were corrected.", **shared
-        )
+        self._samples = Counter("samples", "New samples.", **shared)
         self._isolated = Counter(
-            "newcomers_isolated", "Newcomers without a peer.", **shared
+            "samples_isolated", "New samples without a neighbor.", **shared
         )
         self._share = Gauge(
             "isolated_share",
-            f"Share of the last {_WINDOW} newcomers who had no peer.",
+            f"Share of isolated ones in the last {_WINDOW} new samples.",
             **shared,
         )
         self._moved = Histogram(
@@ -57,7 +55,7 @@ class Metrics:
         self._reloads = Counter(
             "reloads", "New fits taken, or refused.", ["result"], **shared
         )
-        self._people = Gauge("fitted_people", "People of the fit.", **shared)
+        self._fitted = Gauge("fitted_samples", "Samples of the fit.", **shared)
         self._loaded = Gauge(
             "fit_loaded_timestamp_seconds", "When the fit was loaded.", **shared
         )
@@ -75,7 +73,7 @@ class Metrics:
         if not answers:
             return
         isolated = [flag for answer in answers for flag in answer.uncorrected]
-        self._newcomers.inc(len(isolated))
+        self._samples.inc(len(isolated))
         self._isolated.inc(sum(isolated))
         with self._lock:
             self._last.extend(isolated)
@@ -88,7 +86,7 @@ class Metrics:
         """Shows the state of a monitor, as it is at the time of the request."""
         shared: Any = {"namespace": "pyg_glif", "registry": self.registry}
         for name, words, read in (
-            ("people", "People counted.", lambda: monitor.num),
+            ("samples", "Samples counted.", lambda: monitor.num),
             ("alarm", "1 after an alarm.", lambda: monitor.alarm),
             ("drift_alarm", "1 after one of drift.", lambda: monitor.drift_alarm),
             ("low", "Mean disparity, lower bound.", lambda: monitor.interval[0]),
@@ -97,7 +95,7 @@ class Metrics:
             Gauge(f"monitor_{name}", words, **shared).set_function(read)
         self._unwatched = Counter(
             "monitor_missed",
-            "Served people whom the monitor could not count.",
+            "Served samples that the monitor could not count.",
             **shared,
         )
 
@@ -107,7 +105,7 @@ class Metrics:
 
     def loaded(self, fit: LoadedFit, *, again: bool) -> None:
         """Notes the fit in use."""
-        self._people.set(fit.num_samples)
+        self._fitted.set(fit.num_samples)
         self._loaded.set(fit.loaded_at.timestamp())
         if again:
             self._reloads.labels("taken").inc()

@@ -68,7 +68,7 @@ async def overview(request: Request) -> Response:
 
 
 @router.get("/people")
-async def people(request: Request, q: str = "") -> Response:
+async def samples(request: Request, q: str = "") -> Response:
     """Fitted samples by id, or those that moved most."""
     fit, query = state_of(request).fit, q.strip()[:200]
     rows: list[int] = []
@@ -85,11 +85,11 @@ async def people(request: Request, q: str = "") -> Response:
 
 
 @router.get("/people/{row}")
-async def person(request: Request, row: int) -> Response:
+async def sample(request: Request, row: int) -> Response:
     """One fitted sample."""
     fit = state_of(request).fit
     if not fit.settings.show_people or not 0 <= row < fit.num_samples:
-        raise HTTPException(404, "nobody there")
+        raise HTTPException(404, "no such row")
     content = await asyncio.to_thread(sample_page, fit, row)
     return _page(request, "person.html", title=fit.ids[row], **content)
 
@@ -109,7 +109,7 @@ async def what_if(request: Request) -> Response:
 
 
 @router.get("/newcomer")
-async def newcomer(request: Request) -> Response:
+async def new_sample(request: Request) -> Response:
     """A form for a new sample."""
     fit = state_of(request).fit
     columns = [column for column in fit.columns if column.counts]

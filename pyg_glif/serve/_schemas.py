@@ -292,7 +292,7 @@ def _one_form(self: Any) -> Any:
 
 def _error(message: str) -> PydanticCustomError:
     """An error whose message is not a template."""
-    return PydanticCustomError("people", "{message}", {"message": message})
+    return PydanticCustomError("samples", "{message}", {"message": message})
 
 
 def resolved(value: Any, parts: Mapping[str, Any]) -> Any:
@@ -315,7 +315,7 @@ def faults(errors: Sequence[Any]) -> dict[str, Any]:
 def refused(loc: Sequence[str | int], error: Exception) -> dict[str, Any]:
     """A refusal of the method, as the content of a response.
 
-    Of an error in our words, the condition alone: the value was sent.
+    Of an error in our words, only the condition: the value was sent.
     """
     match = re.match(r"('[^']*' must .*?)( \(got |$)", str(error), re.DOTALL)
     msg = "the fit cannot take this request" if match is None else match[1]

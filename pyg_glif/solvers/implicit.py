@@ -31,7 +31,7 @@ from pyg_glif.solvers.system import LARGEST_ENTRY, System
 
 @dataclass(eq=False)
 class _Job:
-    """What a solve needs beside tensors with a gradient, and what it found."""
+    """Needs of a solve beside tensors with a gradient, and its solutions."""
 
     op: LaplacianOperator
     lam: float
@@ -39,7 +39,7 @@ class _Job:
     dtype: torch.dtype | None = None  # of the caller's outputs; None in a derivative
     x0: Tensor | None = None
     surplus: Tensor | None = None
-    found: list[Solution] = field(default_factory=list)
+    solutions: list[Solution] = field(default_factory=list)
 
 
 @not_compiled
@@ -63,7 +63,8 @@ def smooth(
     strength, y = lam.double() * op.lam_scale, rhs.double()
     own: float | Tensor = 1.0
     if precision is not None:
-        _check_precision(op)
+        # With negative eigenvalues no precision would make the system definite.
+        check_choice("normalization", op.normalization, (None, "density"))
         least = float(precision.detach().min()) if precision.numel() else 1.0
         # The solution does not depend on what all is divided by.
         own, strength, y = precision / least, strength / least, y / least
@@ -78,17 +79,13 @@ def smooth(
         extra = (own - 1.0).detach()
         job.surplus = extra if job.surplus is None else extra + job.surplus
     value: Tensor = _Solve.apply(s, t, y, job)  # type: ignore[no-untyped-call]
-    out, found = value.to(rhs.dtype), job.found[0]
+    out, solution = value.to(rhs.dtype), job.solutions[0]
     if precision is not None:
         # The products of precisions and outputs, and their division, are rounded.
         rounding = 2.0**-51 * torch.linalg.vector_norm(y.detach(), dim=0)
-        found = replace(found, error_bound=found.error_bound + rounding)
-    return out, replace(found, value=out)
-
-
-def _check_precision(op: LaplacianOperator) -> None:
-    """Refuses Laplacians that are not positive semidefinite."""
-    check_choice("normalization", op.normalization, (None, "density"))
+        bound = solution.error_bound + rounding
+        solution = replace(solution, error_bound=bound)
+    return out, replace(solution, value=out)
 
 
 def _check_size(s: Tensor, strength: Tensor) -> None:
@@ -113,7 +110,7 @@ class _Solve(Function):
         with torch.autocast(y.device.type, enabled=False):
             solution = job.solver.solve(system, y.detach(), job.x0)
             if job.dtype is not None:
-                job.found.append(solution.to(job.dtype))
+                job.solutions.append(solution.to(job.dtype))
         return solution.value
 
     @staticmethod
@@ -126,7 +123,7 @@ class _Solve(Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         s, t, f = ctx.saved_tensors
-        job = replace(ctx.job, dtype=None, x0=None, found=[])
+        job = replace(ctx.job, dtype=None, x0=None, solutions=[])
         # The matrix is symmetric, so the adjoint system is the system itself. Solved by
         # this same function, it can be differentiated again.
         g: Tensor = _Solve.apply(s, t, grad, job)  # type: ignore[no-untyped-call]
@@ -145,7 +142,7 @@ class _Solve(Function):
             change = change - ds.unsqueeze(1) * f
         if dt is not None:
             change = change + spmm(ctx.job.op.pattern, dt, f)
-        job = replace(ctx.job, dtype=None, x0=None, found=[])
+        job = replace(ctx.job, dtype=None, x0=None, solutions=[])
         out: Tensor = _Solve.apply(s, t, change, job)  # type: ignore[no-untyped-call]
         return out
 

@@ -4,9 +4,10 @@ from torch_geometric.data import Data, HeteroData
 from torch_geometric.data.datapipes import functional_transform
 from torch_geometric.transforms import BaseTransform
 
-from pyg_glif._utils.validation import check_choice, check_kind, check_scalar
+from pyg_glif._utils.validation import check_scalar
 from pyg_glif.functional import glif_smooth
 from pyg_glif.links import Link
+from pyg_glif.smoothing import Smoother
 from pyg_glif.solvers import Auto, Solver
 from pyg_glif.transforms.storage import Nodes, check_graph_name, shown_place
 from pyg_glif.typing import Normalization
@@ -67,13 +68,10 @@ class GLIFSmooth(BaseTransform):  # type: ignore[misc]
         node_type: str | None = None,
     ) -> None:
         self.lam = check_scalar("lam", lam, minimum=0.0)
-        check_choice("normalization", normalization, (None, "nrw", "density"))
-        self.normalization = normalization
+        # The settings are checked here, not when the first graph comes.
+        Smoother(lam, normalization=normalization, link=link, solver=solver)
+        self.normalization, self.link = normalization, link
         self.solver = Auto() if solver is None else solver
-        check_kind("solver", self.solver, Solver)
-        if link is not None:
-            check_kind("link", link, Link)
-        self.link = link
         self.attr = attr
         self.out = out
         self.name = check_graph_name(name)

@@ -9,7 +9,7 @@ import pytest
 
 from tests.browser.eyes import Eyes
 from tests.serve.live import Live
-from tests.serve.people import write_table
+from tests.serve.samples import write_table
 
 AXE = Path(__file__).parents[2] / ".browser/node_modules/axe-core/axe.min.js"
 

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.cli.calls import Shell, smooth
-from tests.distributed.people import embedding_like, write_rows, write_scores
+from tests.distributed.samples import embedding_like, write_rows, write_scores
 
 
 def test_plan_says_what_a_run_takes(shell: Shell) -> None:

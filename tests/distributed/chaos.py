@@ -27,20 +27,20 @@ from pyg_glif import fair_radius_graph
 from pyg_glif.distributed import RayEngine, ShardedDataset, radius_graph, smooth
 from pyg_glif.solvers import CG
 from tests.distributed import faults
-from tests.distributed.people import degree_radius, embedding_like
+from tests.distributed.samples import degree_radius, embedding_like
 
 STORE = 200 << 20
 
 
 class Campaign:
-    """One run: people, the right answers, and the record."""
+    """One run: samples, the right answers, and the record."""
 
     def __init__(self, seed, num, kills, folder, record):
         self.random, self.kills = random.Random(seed), kills
         self.folder, self.path = folder, record
         self.temp = tempfile.mkdtemp(prefix="glif", dir="/tmp")
         self.started = time.monotonic()
-        self.record = {"seed": seed, "people": num, "rows": []}
+        self.record = {"seed": seed, "dataset": num, "rows": []}
         self.x = embedding_like(num, 256, seed)
         np.save(folder / "x.npy", self.x)
         self.tau = degree_radius(self.x[:6000], 12 * 6000 // num + 1)
@@ -77,7 +77,7 @@ class Campaign:
         import ray
 
         engine = self.engine()
-        self.people = self.built(engine)
+        self.dataset = self.built(engine)
         start = time.monotonic()
         self.graph = self.search("g", engine)
         self.took = time.monotonic() - start
@@ -95,14 +95,14 @@ class Campaign:
         return all(event["same_result"] for event in self.record["rows"])
 
     def built(self, engine):
-        """The people, in blocks."""
-        rows, folder = self.folder / "x.npy", self.folder / "people"
+        """The samples, in blocks."""
+        rows, folder = self.folder / "x.npy", self.folder / "dataset"
         return ShardedDataset.build(folder, rows, block_rows=1000, engine=engine)
 
     def search(self, name, engine):
         """Their graph, in a folder of this name."""
         out = self.folder / name
-        return radius_graph(self.people, self.tau, out=out, engine=engine)
+        return radius_graph(self.dataset, self.tau, out=out, engine=engine)
 
     def killed_workers(self, engine):
         """SIGKILL of a worker at random moments of the search."""
@@ -129,7 +129,7 @@ class Campaign:
         self.say("every task twice", self.same(graph))
 
     def damaged(self, engine):
-        """Shards of edges and of people: truncated, one bit flipped, deleted."""
+        """Shards of edges and of samples: truncated, one bit flipped, deleted."""
         out = self.folder / "g"
         for how in ("truncated", "flipped", "deleted"):
             files = sorted((out / "edges").glob("*.npy"))
@@ -142,13 +142,13 @@ class Campaign:
                 file=path.name,
                 tasks_run=graph.tasks.run,
             )
-            files = sorted((self.folder / "people" / "blocks").glob("*.npy"))
+            files = sorted((self.folder / "dataset" / "blocks").glob("*.npy"))
             path = files[self.random.randrange(len(files))]
             faults.damage(path, how)
-            self.people = self.built(engine)
+            self.dataset = self.built(engine)
             shutil.rmtree(out)
             graph = self.search("g", engine)
-            self.say(f"block of people {how}", self.same(graph), file=path.name)
+            self.say(f"block of dataset {how}", self.same(graph), file=path.name)
         self.graph = graph
 
     def solves(self, engine):
@@ -200,16 +200,16 @@ class Campaign:
     def killed_driver(self):
         """The driver killed and started again: only missing tiles run."""
         out = self.folder / "driver"
-        people = self.folder / "people"
-        first = faults.search_in_a_driver(people, self.tau, out, self.temp)
+        dataset = self.folder / "dataset"
+        first = faults.search_in_a_driver(dataset, self.tau, out, self.temp)
         work = out / "work"
-        total = self.people.num_blocks
+        total = self.dataset.num_blocks
         wanted = self.random.randrange(2, total - 2)
         while len(list(work.glob("0*.json"))) < wanted and first.poll() is None:
             time.sleep(0.02)
         faults.kill_all(first)
         done = len(list(work.glob("0*.json")))
-        second = faults.search_in_a_driver(people, self.tau, out, self.temp)
+        second = faults.search_in_a_driver(dataset, self.tau, out, self.temp)
         said, error = second.communicate(timeout=300)
         ran, reused, _ = map(int, said.split()) if said else (-1, -1, -1)
         graph = self.search("driver", "process")
@@ -267,7 +267,7 @@ class Campaign:
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--people", type=int, default=30_000)
+    parser.add_argument("--dataset", type=int, default=30_000)
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--record", type=Path, default=Path("chaos.json"))
     parser.add_argument("--only", help="one fault, by the name of its method")
@@ -275,7 +275,7 @@ def main():
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     with tempfile.TemporaryDirectory(prefix="chaos") as folder:
         record = args.record.resolve()
-        campaign = Campaign(args.seed, args.people, args.kills, Path(folder), record)
+        campaign = Campaign(args.seed, args.dataset, args.kills, Path(folder), record)
         ok = campaign.run(args.only)
     print("all results the same" if ok else "SOME RESULT DIFFERS", "-", args.record)
     return 0 if ok else 1

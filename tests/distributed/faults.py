@@ -84,17 +84,17 @@ class Killer(threading.Thread):
 SEARCH = """
 import sys
 from pyg_glif.distributed import RayEngine, ShardedDataset, radius_graph
-people, tau, out, temp = sys.argv[1:5]
+dataset, tau, out, temp = sys.argv[1:5]
 engine = RayEngine(num_workers=2, num_cpus=2, object_store_memory=100 << 20,
                    _temp_dir=temp)
-graph = radius_graph(ShardedDataset.open(people), float(tau), out=out, engine=engine)
+graph = radius_graph(ShardedDataset.open(dataset), float(tau), out=out, engine=engine)
 print(graph.tasks.run, graph.tasks.reused, graph.num_edges)
 """
 
 
-def search_in_a_driver(people, tau, out, temp):
+def search_in_a_driver(dataset, tau, out, temp):
     """Starts a search in a process of its own, with a cluster of its own."""
-    words = [sys.executable, "-c", SEARCH, str(people), repr(tau), str(out), temp]
+    words = [sys.executable, "-c", SEARCH, str(dataset), repr(tau), str(out), temp]
     return subprocess.Popen(
         words,
         stdout=subprocess.PIPE,

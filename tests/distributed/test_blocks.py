@@ -1,4 +1,4 @@
-"""People in blocks in the calling process, against one machine and dense oracles."""
+"""Samples in blocks in the calling process, against one machine and dense oracles."""
 
 import json
 import os
@@ -32,7 +32,7 @@ from pyg_glif.errors import ConvergenceError, DamagedFileError, MemoryBudgetErro
 from pyg_glif.links import Logit
 from pyg_glif.solvers import CG
 from tests.distributed.faults import damage
-from tests.distributed.people import (
+from tests.distributed.samples import (
     CLOUDS,
     degree_radius,
     embedding_like,
@@ -52,13 +52,13 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def people(folder):
-    """Embedding-like people with texts as ids, in six blocks, and their graph."""
+def dataset(folder):
+    """Embedding-like samples with texts as ids, in six blocks, and their graph."""
     x = embedding_like(NUM, WIDTH)
     ids = np.array([f"p{i}" for i in np.random.default_rng(1).permutation(NUM)])
     rows = write_rows(folder / "rows", x, ids, group=130)
     built = ShardedDataset.build(
-        folder / "people", rows, features="emb", id="id", block_rows=260
+        folder / "dataset", rows, features="emb", id="id", block_rows=260
     )
     tau = degree_radius(x, 12)
     graph = radius_graph(built, tau, out=folder / "graph")
@@ -79,8 +79,8 @@ def dense_solution(x, y, tau, theta, lam, normalization):
     return np.linalg.solve(np.eye(len(x)) + lam * scale * L, y)
 
 
-def test_blocks_hold_everybody_once(people):
-    built, _, x, ids, _ = people
+def test_blocks_hold_all_samples_once(dataset):
+    built, _, x, ids, _ = dataset
     assert built.num_blocks > 4
     assert repr(built) == (
         f"ShardedDataset(num_samples={NUM}, num_features={WIDTH}, "
@@ -94,8 +94,8 @@ def test_blocks_hold_everybody_once(people):
     assert [one.decode() for one in found] == list(ids)
 
 
-def test_neighbors_are_in_the_same_block_more_often_than_by_chance(people):
-    built, graph, _, _, _ = people
+def test_neighbors_are_in_the_same_block_more_often_than_by_chance(dataset):
+    built, graph, _, _, _ = dataset
     inside = 0
     for block in range(built.num_blocks):
         start, stop = built.starts[block : block + 2]
@@ -113,8 +113,8 @@ def test_radius_graph_is_that_of_one_machine(cloud, dtype, strategy, tmp_path):
     x = CLOUDS[cloud](700, 80).astype(dtype)
     np.save(tmp_path / "x.npy", x)
     tau = degree_radius(x, 10)
-    people = ShardedDataset.build(tmp_path / "p", tmp_path / "x.npy", block_rows=150)
-    graph = radius_graph(people, tau, out=tmp_path / "g", strategy=strategy)
+    dataset = ShardedDataset.build(tmp_path / "p", tmp_path / "x.npy", block_rows=150)
+    graph = radius_graph(dataset, tau, out=tmp_path / "g", strategy=strategy)
     edges, sq = graph.to_edges()
     here = fair_radius_graph(torch.from_numpy(x), tau)[0]
     assert edges.numpy().tobytes() == here.numpy().tobytes()
@@ -136,7 +136,7 @@ def test_radius_graph_is_that_of_one_machine(cloud, dtype, strategy, tmp_path):
     num_graphs=st.sampled_from([None, 1, 3]),
     seed=st.integers(0, 2**16),
 )
-def test_radius_graph_of_any_people(
+def test_radius_graph_of_any_samples(
     num, width, block, shift, num_graphs, seed, tmp_path_factory
 ):
     folder = tmp_path_factory.mktemp("any")
@@ -145,7 +145,7 @@ def test_radius_graph_of_any_people(
     batch = None if num_graphs is None else random.integers(0, num_graphs, num)
     ids = np.arange(num)
     rows = write_rows(folder, x, ids, files=1, batch=batch)
-    people = ShardedDataset.build(
+    dataset = ShardedDataset.build(
         folder / "p",
         rows,
         features="emb",
@@ -153,7 +153,7 @@ def test_radius_graph_of_any_people(
         batch=None if batch is None else "graph",
         block_rows=block,
     )
-    edges, _ = radius_graph(people, 2.0, out=folder / "g").to_edges()
+    edges, _ = radius_graph(dataset, 2.0, out=folder / "g").to_edges()
     expected, _ = brute_force_edges(x.astype(np.float64), 2.0, batch)
     np.testing.assert_array_equal(edges.numpy(), expected)
 
@@ -162,10 +162,10 @@ def test_radius_graph_in_fair_space(tmp_path):
     x = embedding_like(400, 12)
     np.save(tmp_path / "x.npy", x)
     distance = SensitiveSubspace(torch.eye(12)[:2])
-    people = ShardedDataset.build(
+    dataset = ShardedDataset.build(
         tmp_path / "p", tmp_path / "x.npy", distance=distance, block_rows=90
     )
-    edges, _ = radius_graph(people, 0.5, out=tmp_path / "g").to_edges()
+    edges, _ = radius_graph(dataset, 0.5, out=tmp_path / "g").to_edges()
     expected, _ = brute_force_edges(x[:, 2:].astype(np.float64), 0.5, None)
     np.testing.assert_array_equal(edges.numpy(), expected)
     again = ShardedDataset.open(tmp_path / "p").distance
@@ -177,9 +177,9 @@ def test_radius_graph_in_fair_space(tmp_path):
 @pytest.mark.parametrize("num_parts", [1, 2, 3])
 @pytest.mark.parametrize("normalization", [None, "density"])
 def test_smooth_is_within_its_bound_of_the_definition(
-    people, folder, num_parts, normalization
+    dataset, folder, num_parts, normalization
 ):
-    _, graph, x, ids, tau = people
+    _, graph, x, ids, tau = dataset
     random = np.random.default_rng(2)
     y, order = random.random((NUM, 3)), random.permutation(NUM)
     path = write_scores(folder / f"s{num_parts}.parquet", y[order], ids[order])
@@ -205,8 +205,8 @@ def test_smooth_is_within_its_bound_of_the_definition(
     assert table.column("id").to_pylist()[:50] == list(ids[:50])
 
 
-def test_parts_take_the_same_steps_as_one_machine(people, folder):
-    _, graph, _, ids, _ = people
+def test_parts_take_the_same_steps_as_one_machine(dataset, folder):
+    _, graph, _, ids, _ = dataset
     y = np.random.default_rng(3).random((NUM, 2))
     path = write_scores(folder / "steps.parquet", y, ids)
     found = [
@@ -224,16 +224,16 @@ def test_parts_take_the_same_steps_as_one_machine(people, folder):
     assert (gap <= found[0].error_bound + found[1].error_bound).all()
 
 
-def test_smooth_keeps_who_is_alone_and_sums_of_everybody(people, folder):
-    _, graph, _, ids, _ = people
+def test_smooth_keeps_isolated_samples_and_sums(dataset, folder):
+    _, graph, _, ids, _ = dataset
     y = np.random.default_rng(4).random((NUM, 1))
     path = write_scores(folder / "sums.parquet", y, ids)
     fair = smooth(
         graph, path, lam=3.0, out=folder / "sums", engine=ThreadEngine(2)
     ).value
     edges, _ = graph.to_edges()
-    alone = torch.bincount(edges[0], minlength=NUM) == 0
-    assert torch.equal(fair[alone], torch.from_numpy(y)[alone, 0])
+    isolated = torch.bincount(edges[0], minlength=NUM) == 0
+    assert torch.equal(fair[isolated], torch.from_numpy(y)[isolated, 0])
     torch.testing.assert_close(fair.sum(), torch.tensor(y.sum()), rtol=1e-6, atol=0)
     same = smooth(graph, path, lam=0.0, out=folder / "zero").value
     assert torch.equal(same, torch.from_numpy(y)[:, 0])
@@ -242,13 +242,13 @@ def test_smooth_keeps_who_is_alone_and_sums_of_everybody(people, folder):
 def test_arrays_in_memory_are_taken_like_files(tmp_path):
     random = np.random.default_rng(7)
     x, y = random.normal(size=(60, 3)), random.random(60)
-    people = ShardedDataset.build(tmp_path / "p", x, block_rows=20)
+    dataset = ShardedDataset.build(tmp_path / "p", x, block_rows=20)
     again = ShardedDataset.build(tmp_path / "p", torch.from_numpy(x), block_rows=20)
-    assert again.manifest == people.manifest
+    assert again.manifest == dataset.manifest
     other = ShardedDataset.build(tmp_path / "p", x + 1.0, block_rows=20)
-    assert other.manifest["key"] != people.manifest["key"]
-    people = ShardedDataset.build(tmp_path / "p", x, block_rows=20)
-    graph = radius_graph(people, 1.0, out=tmp_path / "g")
+    assert other.manifest["key"] != dataset.manifest["key"]
+    dataset = ShardedDataset.build(tmp_path / "p", x, block_rows=20)
+    graph = radius_graph(dataset, 1.0, out=tmp_path / "g")
     np.testing.assert_array_equal(
         graph.to_edges()[0].numpy(), brute_force_edges(x, 1.0, None)[0]
     )
@@ -270,8 +270,8 @@ def test_an_address_is_that_of_ray():
         as_engine("process", "1.2.3.4:5")
 
 
-def test_smooth_with_a_link_is_the_post_processor(people, folder):
-    _, graph, x, ids, tau = people
+def test_smooth_with_a_link_is_the_post_processor(dataset, folder):
+    _, graph, x, ids, tau = dataset
     y = np.random.default_rng(5).uniform(0.1, 0.9, (NUM, 1))
     path = write_scores(folder / "link.parquet", y, ids)
     fair = smooth(graph, path, lam=2.0, link=Logit(), out=folder / "link")
@@ -280,8 +280,8 @@ def test_smooth_with_a_link_is_the_post_processor(people, folder):
     torch.testing.assert_close(fair.value, expected[:, 0], rtol=0, atol=1e-5)
 
 
-def test_nrw_is_refused_where_there_is_no_minimum(people, folder):
-    _, graph, _, ids, _ = people
+def test_nrw_is_refused_where_there_is_no_minimum(dataset, folder):
+    _, graph, _, ids, _ = dataset
     y = np.random.default_rng(6).random((NUM, 1))
     path = write_scores(folder / "nrw.parquet", y, ids)
     for parts in (1, 2):
@@ -297,10 +297,10 @@ def test_nrw_is_refused_where_there_is_no_minimum(people, folder):
 
 
 @pytest.mark.parametrize("normalization", [None, "density", "nrw"])
-def test_newcomers_are_corrected_as_by_the_post_processor(
-    people, folder, normalization
+def test_new_samples_are_corrected_as_by_the_post_processor(
+    dataset, folder, normalization
 ):
-    _, graph, x, ids, tau = people
+    _, graph, x, ids, tau = dataset
     random = np.random.default_rng(7)
     y = random.random((NUM, 2))
     path = write_scores(folder / "known.parquet", y, ids)
@@ -325,7 +325,7 @@ def test_newcomers_are_corrected_as_by_the_post_processor(
 
 @pytest.fixture
 def small(tmp_path):
-    """Few people in blocks, a function that makes their graph, and the truth."""
+    """Few samples in blocks, a function that makes their graph, and the truth."""
     x = embedding_like(600, 20)
     np.save(tmp_path / "x.npy", x)
     tau = degree_radius(x, 8)
@@ -350,18 +350,18 @@ def test_a_damaged_shard_of_edges_is_refused_and_made_anew(small, how):
         graph.shard(2)
     again = search()
     np.testing.assert_array_equal(again.to_edges()[0].numpy(), expected)
-    # One block against the others, not everybody against everybody.
+    # One block against the others, not all samples against all samples.
     assert again.tasks.run == 1
     assert search().tasks.run == 0
 
 
 @pytest.mark.parametrize("how", ["truncated", "flipped", "deleted"])
-def test_a_damaged_block_of_people_is_refused_and_built_anew(small, how):
+def test_a_damaged_block_of_samples_is_refused_and_built_anew(small, how):
     build, search, expected, folder = small
-    people = build()
+    dataset = build()
     damage(folder / "p" / "blocks" / "00001.rows.npy", how)
     with pytest.raises(DamagedFileError, match=r"00001\.rows\.npy"):
-        radius_graph(people, 1.0, out=folder / "other", strategy="plain")
+        radius_graph(dataset, 1.0, out=folder / "other", strategy="plain")
     np.testing.assert_array_equal(search().to_edges()[0].numpy(), expected)
 
 
@@ -420,8 +420,8 @@ def test_a_full_disk_is_named_and_the_search_goes_on_later(small, monkeypatch):
     np.testing.assert_array_equal(search().to_edges()[0].numpy(), expected)
 
 
-def test_a_solve_goes_on_from_its_checkpoint(people, folder, monkeypatch):
-    _, graph, _, ids, _ = people
+def test_a_solve_goes_on_from_its_checkpoint(dataset, folder, monkeypatch):
+    _, graph, _, ids, _ = dataset
     y = np.random.default_rng(8).random((NUM, 1))
     path = write_scores(folder / "stop.parquet", y, ids)
     engine = InProcess(checkpoint_every=5)
@@ -464,8 +464,8 @@ def test_remote_folders_hold_the_same(tmp_path):
     x = embedding_like(300, 10)
     np.save(tmp_path / "x.npy", x)
     tau = degree_radius(x, 6)
-    people = ShardedDataset.build("memory://glif/p", tmp_path / "x.npy", block_rows=80)
-    graph = radius_graph(people, tau, out="memory://glif/g")
+    dataset = ShardedDataset.build("memory://glif/p", tmp_path / "x.npy", block_rows=80)
+    graph = radius_graph(dataset, tau, out="memory://glif/g")
     expected, _ = brute_force_edges(x.astype(np.float64), tau, None)
     np.testing.assert_array_equal(graph.to_edges()[0].numpy(), expected)
     np.save(tmp_path / "y.npy", x[:, :1])
@@ -487,7 +487,7 @@ def test_nan_in_shard_17_is_named(tmp_path):
 
 
 class OddRow(Euclidean):
-    """Puts one person nowhere, and all others far out."""
+    """Puts one sample nowhere, and all others far out."""
 
     def embed(self, x):
         z = super().embed(x) * 1e37
@@ -521,7 +521,7 @@ def test_plan_carries_on_what_pruning_leaves(tmp_path, monkeypatch):
     assert found.exponent == pytest.approx(growth)
     expected = found.measured * 10**growth / 20 / 0.7
     assert found.search_hours * 3600 == pytest.approx(expected)
-    # What it counts depends on the rows alone, not on how busy the machine is.
+    # What it counts depends on the rows, not on how busy the machine is.
     assert plan(tmp_path / "x.npy", num_samples=80_000).left == found.left
 
 
@@ -562,8 +562,8 @@ def test_missing_ids_are_named(tmp_path):
         ShardedDataset.build(tmp_path / "p", rows, features="emb", id="id")
 
 
-def test_outputs_must_be_of_the_same_people(people, folder):
-    _, graph, _, ids, _ = people
+def test_outputs_must_be_of_the_same_samples(dataset, folder):
+    _, graph, _, ids, _ = dataset
     y = np.zeros((NUM, 1))
     cases = {
         "unknown": (np.concatenate([ids[:-1], ["nobody"]]), "no others .*'nobody'"),

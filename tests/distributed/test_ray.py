@@ -19,7 +19,7 @@ from pyg_glif.distributed import (
 from pyg_glif.errors import DamagedFileError
 from pyg_glif.solvers import CG
 from tests.distributed import faults
-from tests.distributed.people import (
+from tests.distributed.samples import (
     degree_radius,
     embedding_like,
     write_rows,
@@ -61,13 +61,13 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def people(cluster, folder):
+def dataset(cluster, folder):
     x = embedding_like(NUM, WIDTH)
     ids = np.arange(NUM) * 3
     rows = write_rows(folder / "rows", x, ids, group=300)
     options = {"features": "emb", "id": "id", "block_rows": 160}
     built = ShardedDataset.build(
-        folder / "people", rows, engine=RayEngine(num_workers=2), **options
+        folder / "dataset", rows, engine=RayEngine(num_workers=2), **options
     )
     tau = degree_radius(x, 12)
     expected, _ = brute_force_edges(x.astype(np.float64), tau, None)
@@ -75,9 +75,9 @@ def people(cluster, folder):
 
 
 @pytest.fixture(scope="module")
-def solved(people, folder):
+def solved(dataset, folder):
     """A solve in this process, to compare with."""
-    built, tau, _, ids, _ = people
+    built, tau, _, ids, _ = dataset
     y = np.random.default_rng(0).random((NUM, 2))
     path = write_scores(folder / "scores.parquet", y, ids)
     graph = radius_graph(built, tau, out=folder / "graph", engine="process")
@@ -92,15 +92,15 @@ def assert_same(fair, other):
     assert fair.status.name == "CONVERGED"
 
 
-def test_build_on_ray_writes_the_same_files(people, folder):
-    built, _, _, _, (rows, options) = people
+def test_build_on_ray_writes_the_same_files(dataset, folder):
+    built, _, _, _, (rows, options) = dataset
     here = ShardedDataset.build(folder / "here", rows, engine=InProcess(), **options)
     assert here.manifest["blocks"] == built.manifest["blocks"]
 
 
 @pytest.mark.parametrize("num_workers", [1, 2, 3])
-def test_radius_graph_on_ray_is_that_of_one_machine(people, folder, num_workers):
-    built, tau, expected, _, _ = people
+def test_radius_graph_on_ray_is_that_of_one_machine(dataset, folder, num_workers):
+    built, tau, expected, _, _ = dataset
     engine = RayEngine(num_workers=num_workers)
     graph = radius_graph(built, tau, out=folder / f"g{num_workers}", engine=engine)
     edges, _ = graph.to_edges()
@@ -117,7 +117,7 @@ def test_smooth_on_ray_is_within_its_bound(solved, folder, num_workers):
     assert_same(fair, here)
 
 
-def test_newcomers_on_ray_get_what_they_get_here(solved, people, folder):
+def test_new_samples_on_ray_get_the_same_outputs(solved, dataset, folder):
     _, _, _, here = solved
     x = torch.from_numpy(embedding_like(NUM, WIDTH)[:40]) + 0.01
     y = torch.rand(40, 2, generator=torch.Generator().manual_seed(0))
@@ -126,8 +126,8 @@ def test_newcomers_on_ray_get_what_they_get_here(solved, people, folder):
     assert torch.equal(found, expected)
 
 
-def test_a_killed_worker_changes_nothing(people, folder):
-    built, tau, expected, _, _ = people
+def test_a_killed_worker_changes_nothing(dataset, folder):
+    built, tau, expected, _, _ = dataset
     picks = random.Random(1)
     with faults.Killer("_call", [0.05, 0.2], picks) as killer:
         graph = radius_graph(
@@ -150,20 +150,20 @@ def test_a_member_lost_in_the_middle_of_a_solve_changes_nothing(solved, folder):
     assert_same(fair, here)
 
 
-def test_errors_of_tasks_are_told_as_they_are(people, folder):
-    built, tau, expected, _, _ = people
-    faults.damage(folder / "people" / "blocks" / "00003.bounds.npy", "flipped")
+def test_errors_of_tasks_are_raised_unchanged(dataset, folder):
+    built, tau, expected, _, _ = dataset
+    faults.damage(folder / "dataset" / "blocks" / "00003.bounds.npy", "flipped")
     with pytest.raises(DamagedFileError, match=r"00003\.bounds\.npy"):
         radius_graph(built, tau, out=folder / "d", engine=RayEngine(num_workers=2))
-    rows, options = people[4]
+    rows, options = dataset[4]
     again = ShardedDataset.build(
-        folder / "people", rows, engine=RayEngine(num_workers=2), **options
+        folder / "dataset", rows, engine=RayEngine(num_workers=2), **options
     )
     graph = radius_graph(again, tau, out=folder / "d", engine=RayEngine(num_workers=2))
     assert graph.to_edges()[0].numpy().tobytes() == expected.tobytes()
 
 
-def test_engine_is_ray_where_the_process_is_connected(people):
+def test_engine_is_ray_where_the_process_is_connected(dataset):
     from pyg_glif.distributed.engine import as_engine
 
     assert isinstance(as_engine(None), RayEngine)

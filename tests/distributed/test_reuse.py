@@ -20,7 +20,7 @@ from pyg_glif.distributed import (
 from pyg_glif.distributed._store import digest_of
 from pyg_glif.errors import DamagedFileError
 from tests.distributed.faults import damage
-from tests.distributed.people import write_rows, write_scores
+from tests.distributed.samples import write_rows, write_scores
 from tests.torture.harness import Case
 from tests.torture.reuse import Call, changes, differing, run_call
 
@@ -88,8 +88,8 @@ def test_the_same_call_writes_nothing(tmp_path):
 def test_a_graph_follows_samples_to_another_folder(tmp_path):
     rows = a_call().rows
     for name in ("old", "moved"):
-        people = ShardedDataset.build(tmp_path / name, rows)
-        graph = radius_graph(people, 0.8, out=tmp_path / "g")
+        dataset = ShardedDataset.build(tmp_path / name, rows)
+        graph = radius_graph(dataset, 0.8, out=tmp_path / "g")
         fair = smooth(graph, rows[:, 0], out=tmp_path / "f")
     assert graph.tasks.run == 0
     ShardedDataset.build(tmp_path / "old", 2 * rows)
@@ -197,7 +197,7 @@ def folders(tmp_path):
     """All kinds of folders, each with its own data."""
     call = a_call(named=False)
     run_call(call, tmp_path / "inputs", tmp_path)
-    (tmp_path / "link").symlink_to(tmp_path / "people")
+    (tmp_path / "link").symlink_to(tmp_path / "dataset")
     (tmp_path / "app").mkdir()
     (tmp_path / "app" / "manifest.json").write_text('{"name": "something else"}')
     return tmp_path
@@ -211,26 +211,24 @@ def folders(tmp_path):
         ("build", "graph", "a new folder or one of dataset .*one of edges"),
         ("build", "fair", "a new folder or one of dataset .*one of outputs"),
         ("build", "app", "a new folder or one of dataset .*something else"),
-        ("search", "people", "not hold what is read .*people"),
-        ("search", "link", "not hold what is read .*people"),
-        ("search", ".", "not hold what is read .*people"),
+        ("search", "dataset", "not hold what is read .*dataset"),
+        ("search", "link", "not hold what is read .*dataset"),
+        ("search", ".", "not hold what is read .*dataset"),
         ("search", "fair", "a new folder or one of edges .*one of outputs"),
-        ("solve", "people", "not hold what is read .*people"),
+        ("solve", "dataset", "not hold what is read .*dataset"),
         ("solve", "graph", "not hold what is read .*graph"),
         ("solve", "inputs", "not hold what is read .*outputs"),
         ("solve", "app", "a new folder or one of outputs .*something else"),
     ],
 )
-def test_folders_with_other_data_are_refused_and_left_alone(
-    folders, step, out, message
-):
+def test_folders_with_other_data_are_refused_and_unchanged(folders, step, out, message):
     before, where = contents(folders), folders / out
-    people = ShardedDataset.open(folders / "people")
+    dataset = ShardedDataset.open(folders / "dataset")
     graph = ShardedGraph.open(folders / "graph")
     inputs = folders / "inputs"
     steps = {
         "build": lambda: ShardedDataset.build(where, inputs / "rows.npy"),
-        "search": lambda: radius_graph(people, 0.7, out=where),
+        "search": lambda: radius_graph(dataset, 0.7, out=where),
         "solve": lambda: smooth(graph, inputs / "outputs.npy", out=where),
     }
     with pytest.raises(ValueError, match=f"'out' must (be )?{message}"):
@@ -252,8 +250,8 @@ def test_whole_numbers_from_2_to_the_63_are_refused(column, tmp_path):
             ShardedDataset.build(tmp_path / "p", rows, **options)
         assert not contents(tmp_path / "p")
         return
-    people = ShardedDataset.build(tmp_path / "p", rows, **options)
-    graph = radius_graph(people, 0.8, out=tmp_path / "g")
+    dataset = ShardedDataset.build(tmp_path / "p", rows, **options)
+    graph = radius_graph(dataset, 0.8, out=tmp_path / "g")
     scores = write_scores(tmp_path / "y.parquet", x[:, :1], large)
     with pytest.raises(ValueError, match=message):
         smooth(graph, scores, out=tmp_path / "f")
@@ -261,11 +259,11 @@ def test_whole_numbers_from_2_to_the_63_are_refused(column, tmp_path):
     assert len(smooth(graph, scores, out=tmp_path / "f").value) == NUM
 
 
-def test_contents_of_remote_files_are_told_apart():
+def test_contents_of_remote_files_are_distinguished():
     fs = fsspec.filesystem("memory")
-    fs.pipe_file("/told/a", b"one")
-    first = digest_of("memory://told/a")
-    fs.pipe_file("/told/a", b"two")
-    assert digest_of("memory://told/a") != first
-    fs.pipe_file("/told/a", b"one")
-    assert digest_of("memory://told/a") == first
+    fs.pipe_file("/remote/a", b"one")
+    first = digest_of("memory://remote/a")
+    fs.pipe_file("/remote/a", b"two")
+    assert digest_of("memory://remote/a") != first
+    fs.pipe_file("/remote/a", b"one")
+    assert digest_of("memory://remote/a") == first

@@ -101,7 +101,7 @@ def test_one_annotator_is_a_list_of_one() -> None:
         assert alone[1].tolist() == listed[1].tolist() == [0.5, 0.5]
 
 
-def test_nobody_named_a_pair() -> None:
+def test_no_pair_is_named() -> None:
     pairs = torch.empty(0, 2, dtype=torch.int64)
     for num_nodes in (0, 3):
         edge_index, edge_weight = annotator_graph([pairs, pairs], num_nodes)

@@ -65,7 +65,7 @@ def test_blocks_of_rows_do_not_matter(monkeypatch):
         torch.testing.assert_close(one, other, rtol=0, atol=0)
 
 
-def test_graph_without_edges_has_no_similar_people():
+def test_graph_without_edges_has_no_similar_nodes():
     empty = torch.empty(2, 0, dtype=torch.long)
     for nodes in (0, 3):
         index, value = structural_similarity(empty, nodes)

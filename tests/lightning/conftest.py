@@ -3,11 +3,25 @@ from typing import Any
 
 import pytest
 import torch
+from torch.utils.data import DataLoader
 from torch_geometric.data import Data
 
+from pyg_glif.lightning import MLP
 from pyg_glif.lightning.resolve import Trainer
 
 TrainerFactory = Callable[..., Trainer]
+
+
+def make_model(seed: int = 0, hidden: int = 8, outputs: int = 3, **kwargs: Any) -> MLP:
+    """The network of a seed."""
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        return MLP(4, hidden, outputs, **kwargs)
+
+
+def full_batch(data: Data) -> DataLoader[Data]:
+    """A loader that serves the whole data as one batch."""
+    return DataLoader([data], collate_fn=lambda items: items[0])
 
 
 @pytest.fixture
@@ -29,8 +43,8 @@ def make_trainer() -> TrainerFactory:
 
 
 @pytest.fixture
-def people(generator: torch.Generator) -> Data:
-    """Ninety labelled people of three classes, and ten without a label."""
+def samples(generator: torch.Generator) -> Data:
+    """Ninety labelled samples of three classes, and ten without a label."""
     x = torch.randn(100, 4, generator=generator)
     y = x[:, :3].argmax(1)
     part = torch.arange(100) % 10

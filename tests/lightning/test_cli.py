@@ -102,7 +102,9 @@ def test_cli_builds_terms(config: str, tmp_path: Path) -> None:
     assert second.lam == 1.0
 
 
-def test_cli_fits_and_its_checkpoint_loads_alone(config: str, tmp_path: Path) -> None:
+def test_cli_fits_and_its_checkpoint_loads_without_arguments(
+    config: str, tmp_path: Path
+) -> None:
     cli = LightningCLI(
         FairClassifier,
         SentimentDataModule,

@@ -23,7 +23,9 @@ pytestmark = pytest.mark.lightning
 KINDS = ["batch", "full", "SenSeI", "SenSR", "GNN"]
 
 
-def run(kind: str, accelerator: str, people: Data, make_trainer: TrainerFactory) -> Any:
+def run(
+    kind: str, accelerator: str, samples: Data, make_trainer: TrainerFactory
+) -> Any:
     """Losses of one step, and outputs before and after smoothing."""
     torch.manual_seed(0)
     distance = SensitiveSubspace(torch.eye(4)[3:])
@@ -39,8 +41,8 @@ def run(kind: str, accelerator: str, people: Data, make_trainer: TrainerFactory)
     if kind == "GNN":
         ring = torch.arange(100)
         forth = torch.stack([ring, (ring + 1) % 100])
-        people.edge_index = torch.cat([forth, forth.flip(0)], dim=1)
-    module = FairDataModule(people, batch_size=None if kind == "GNN" else 100)
+        samples.edge_index = torch.cat([forth, forth.flip(0)], dim=1)
+    module = FairDataModule(samples, batch_size=None if kind == "GNN" else 100)
     classifier = FairClassifier(model, **settings)
     # The distance is shared with a term, which moves to the device of the model.
     callback = GLIFCallback(lam=0.5, tau=1.5, distance=distance)
@@ -54,9 +56,9 @@ def run(kind: str, accelerator: str, people: Data, make_trainer: TrainerFactory)
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_run_is_valid(
-    kind: str, people: Data, make_trainer: TrainerFactory
+    kind: str, samples: Data, make_trainer: TrainerFactory
 ) -> None:
-    logged, y_hat, y_fair = run(kind, "cpu", people, make_trainer)
+    logged, y_hat, y_fair = run(kind, "cpu", samples, make_trainer)
     assert logged["train_loss"] > 0
     assert not torch.equal(y_hat, y_fair)
 
@@ -64,10 +66,10 @@ def test_the_run_is_valid(
 @pytest.mark.cuda
 @pytest.mark.parametrize("kind", KINDS)
 def test_cuda_trains_as_the_cpu_does(
-    kind: str, people: Data, make_trainer: TrainerFactory
+    kind: str, samples: Data, make_trainer: TrainerFactory
 ) -> None:
-    expected = run(kind, "cpu", people.clone(), make_trainer)
-    found = run(kind, "gpu", people.clone(), make_trainer)
+    expected = run(kind, "cpu", samples.clone(), make_trainer)
+    found = run(kind, "gpu", samples.clone(), make_trainer)
     assert found[0] == pytest.approx(expected[0], rel=1e-3)
     for one, other in zip(found[1:], expected[1:], strict=True):
         assert one.device.type == "cpu"

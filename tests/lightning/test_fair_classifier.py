@@ -24,7 +24,7 @@ from pyg_glif.graph import edge_weights, fair_radius_graph
 from pyg_glif.lightning import MLP, FairClassifier, FairDataModule, SimilarityPenalty
 from pyg_glif.metrics import laplacian_energy
 from pyg_glif.nn import LaplacianLoss
-from tests.lightning.conftest import TrainerFactory
+from tests.lightning.conftest import TrainerFactory, full_batch, make_model
 
 pytestmark = pytest.mark.lightning
 
@@ -46,12 +46,6 @@ def dense_cross_entropy(f: Tensor, y: Tensor) -> float:
     return float((log_sum - F[np.arange(len(F)), target]).mean())
 
 
-def make_model(seed: int = 0) -> MLP:
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        return MLP(4, 8, 3)
-
-
 def make(**kwargs: Any) -> FairClassifier:
     settings = {"tau": TAU, "theta": THETA, **kwargs}
     return FairClassifier(make_model(), **settings)
@@ -68,9 +62,9 @@ def first_losses(
 @pytest.mark.filterwarnings("ignore:The '.*_dataloader' does not have many workers")
 @pytest.mark.parametrize("with_index", [False, True])
 def test_loss_on_a_batch_matches_numpy(
-    with_index: bool, people: Data, make_trainer: TrainerFactory
+    with_index: bool, samples: Data, make_trainer: TrainerFactory
 ) -> None:
-    x, y = people.x, people.y  # a tenth of the rows has no label
+    x, y = samples.x, samples.y  # a tenth of the rows has no label
     parts = (x, y, torch.arange(100)) if with_index else (x, y)
     f = make_model()(x)
     found = first_losses(
@@ -85,45 +79,45 @@ def test_loss_on_a_batch_matches_numpy(
     assert found["train_loss"] == pytest.approx(fit + penalty, rel=1e-5)
 
 
-def test_full_graph_compares_everybody(
-    people: Data, make_trainer: TrainerFactory
+def test_full_graph_compares_all_rows(
+    samples: Data, make_trainer: TrainerFactory
 ) -> None:
-    f = make_model()(people.x)
-    module = FairDataModule(people, batch_size=7, seed=4)
+    f = make_model()(samples.x)
+    module = FairDataModule(samples, batch_size=7, seed=4)
     _, y, index = next(iter(module.train_dataloader()))
     found = first_losses(
         make(lam=0.2, graph="full", reduction="sum"),
         make_trainer(max_steps=1, limit_val_batches=0),
         module,
     )
-    penalty = 0.2 * dense_energy(f, people.x)
+    penalty = 0.2 * dense_energy(f, samples.x)
     fit = dense_cross_entropy(f[index], y)
     assert found["train_regularizer"] == pytest.approx(penalty, rel=1e-5)
     assert found["train_cross_entropy"] == pytest.approx(fit, rel=1e-5)
 
 
 def test_full_graph_may_come_with_the_data(
-    people: Data, make_trainer: TrainerFactory
+    samples: Data, make_trainer: TrainerFactory
 ) -> None:
-    people.edge_index = torch.tensor([[0, 99], [99, 0]])
-    people.edge_weight = torch.tensor([0.5, 0.5])
-    f = make_model()(people.x)
+    samples.edge_index = torch.tensor([[0, 99], [99, 0]])
+    samples.edge_weight = torch.tensor([0.5, 0.5])
+    f = make_model()(samples.x)
     found = first_losses(
         make(tau=None, lam=2.0, graph="full", reduction="sum"),
         make_trainer(max_steps=1, limit_val_batches=0),
-        FairDataModule(people, batch_size=7),
+        FairDataModule(samples, batch_size=7),
     )
     expected = 2.0 * 0.5 * float((f[0] - f[99]).detach().square().sum())
     assert found["train_regularizer"] == pytest.approx(expected, rel=1e-5)
 
 
 def test_a_new_fit_forgets_the_old_data(
-    people: Data, make_trainer: TrainerFactory
+    samples: Data, make_trainer: TrainerFactory
 ) -> None:
     classifier = make(lam=0.2, graph="full", lr=1e-12)
     trainer = make_trainer(max_epochs=1, limit_val_batches=0)
-    trainer.fit(classifier, FairDataModule(people))
-    other = Data(x=people.x[:30] / 2, y=people.y[:30])
+    trainer.fit(classifier, FairDataModule(samples))
+    other = Data(x=samples.x[:30] / 2, y=samples.y[:30])
     trainer = make_trainer(max_epochs=1, limit_val_batches=0)
     found = first_losses(classifier, trainer, FairDataModule(other))
     penalty = 0.2 * dense_energy(make_model()(other.x), other.x) / 30
@@ -142,68 +136,64 @@ def test_batches_see_each_pair_equally_often(generator: torch.Generator) -> None
     assert total == pytest.approx(comb(4, 2) * dense_energy(f, x), rel=1e-5)
 
 
-def full_batch(data: Data) -> DataLoader[Data]:
-    return DataLoader([data], collate_fn=lambda items: items[0])
-
-
 @pytest.mark.filterwarnings("ignore:The '.*_dataloader' does not have many workers")
 @pytest.mark.parametrize("graph", ["batch", "full"])
 def test_a_whole_data_is_a_batch(
-    graph: Any, people: Data, make_trainer: TrainerFactory
+    graph: Any, samples: Data, make_trainer: TrainerFactory
 ) -> None:
-    f = make_model()(people.x)
+    f = make_model()(samples.x)
     classifier = make(lam=0.2, graph=graph, lr=1e-12)
     trainer = make_trainer(max_epochs=2)
-    found = first_losses(classifier, trainer, full_batch(people), full_batch(people))
-    inside = torch.where(people.train_mask, people.y, -1)
-    penalty = 0.2 * dense_energy(f, people.x) / 100
+    found = first_losses(classifier, trainer, full_batch(samples), full_batch(samples))
+    inside = torch.where(samples.train_mask, samples.y, -1)
+    penalty = 0.2 * dense_energy(f, samples.x) / 100
     fit = dense_cross_entropy(f, inside)
     assert found["train_cross_entropy"] == pytest.approx(fit, rel=1e-4)
     assert found["train_regularizer"] == pytest.approx(penalty, rel=1e-4)
-    right = (f.argmax(1) == people.y)[people.val_mask].float().mean()
+    right = (f.argmax(1) == samples.y)[samples.val_mask].float().mean()
     assert found["val_accuracy"] == pytest.approx(float(right))
-    (predicted,) = trainer.predict(classifier, full_batch(people))
+    (predicted,) = trainer.predict(classifier, full_batch(samples))
     torch.testing.assert_close(predicted, f)
 
 
 @pytest.mark.filterwarnings("ignore:The '.*_dataloader' does not have many workers")
 def test_a_graph_network_gets_the_graph(
-    people: Data, make_trainer: TrainerFactory
+    samples: Data, make_trainer: TrainerFactory
 ) -> None:
     edges = torch.tensor([[0, 1, 1, 2, 99, 3], [1, 0, 2, 1, 3, 99]])
-    people.edge_index = edges
+    samples.edge_index = edges
     model = GCN(4, 8, num_layers=2, out_channels=3)
     classifier = FairClassifier(model, lam=0.1, tau=TAU, theta=THETA)
     assert classifier.num_classes == 3
-    f = model(people.x, edges)
+    f = model(samples.x, edges)
     trainer = make_trainer(max_steps=1, limit_val_batches=0)
-    found = first_losses(classifier, trainer, full_batch(people), full_batch(people))
-    penalty = 0.1 * dense_energy(f, people.x) / 100
+    found = first_losses(classifier, trainer, full_batch(samples), full_batch(samples))
+    penalty = 0.1 * dense_energy(f, samples.x) / 100
     assert found["train_regularizer"] == pytest.approx(penalty, rel=1e-4)
-    (predicted,) = trainer.predict(classifier, full_batch(people))
-    torch.testing.assert_close(predicted, model(people.x, edges))
+    (predicted,) = trainer.predict(classifier, full_batch(samples))
+    torch.testing.assert_close(predicted, model(samples.x, edges))
 
 
 @pytest.mark.parametrize("graph", ["batch", "full"])
 def test_the_penalty_lowers_the_energy(
-    graph: Any, people: Data, make_trainer: TrainerFactory
+    graph: Any, samples: Data, make_trainer: TrainerFactory
 ) -> None:
-    edges, sq_dist = fair_radius_graph(people.x, TAU)
+    edges, sq_dist = fair_radius_graph(samples.x, TAU)
     weight = edge_weights(sq_dist, THETA)
     energy = []
     for lam in (0.0, 0.3, 3.0):
         classifier = make(lam=lam, graph=graph, lr=0.01)
-        module = FairDataModule(people, batch_size=30, balanced=True)
+        module = FairDataModule(samples, batch_size=30, balanced=True)
         make_trainer(max_epochs=20).fit(classifier, module)
         with torch.no_grad():
-            energy.append(float(laplacian_energy(classifier(people.x), edges, weight)))
+            energy.append(float(laplacian_energy(classifier(samples.x), edges, weight)))
     assert energy[0] > 1.5 * energy[1] > 2 * energy[2]
 
 
-def test_same_seed_same_numbers(people: Data, make_trainer: TrainerFactory) -> None:
+def test_same_seed_same_numbers(samples: Data, make_trainer: TrainerFactory) -> None:
     def run(seed: int) -> list[Tensor]:
         classifier = make(lam=0.1)
-        module = FairDataModule(people, batch_size=15, balanced=True, seed=seed)
+        module = FairDataModule(samples, batch_size=15, balanced=True, seed=seed)
         make_trainer().fit(classifier, module)
         return [p.detach().clone() for p in classifier.parameters()]
 
@@ -213,10 +203,10 @@ def test_same_seed_same_numbers(people: Data, make_trainer: TrainerFactory) -> N
 
 
 def test_one_fit_equals_a_plain_loop(
-    people: Data, make_trainer: TrainerFactory
+    samples: Data, make_trainer: TrainerFactory
 ) -> None:
     classifier = make(lr=0.01, weight_decay=0.1)
-    module = FairDataModule(people, batch_size=15, balanced=True, steps_per_epoch=5)
+    module = FairDataModule(samples, batch_size=15, balanced=True, steps_per_epoch=5)
     make_trainer(max_epochs=3).fit(classifier, module)
     model, loader = make_model(), module.train_dataloader()
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01, weight_decay=0.1)
@@ -232,17 +222,19 @@ def test_one_fit_equals_a_plain_loop(
         assert torch.equal(found, expected)
 
 
-def test_metrics_match_scikit_learn(people: Data, make_trainer: TrainerFactory) -> None:
+def test_metrics_match_scikit_learn(
+    samples: Data, make_trainer: TrainerFactory
+) -> None:
     classifier, trainer = make(), make_trainer()
-    module = FairDataModule(people, batch_size=7)
+    module = FairDataModule(samples, batch_size=7)
     trainer.fit(classifier, module)
     fitted = {key: float(value) for key, value in trainer.callback_metrics.items()}
     (tested,) = trainer.test(classifier, module, verbose=False)
     logits = torch.cat(trainer.predict(classifier, module))
     assert logits.shape == (100, 3)
     for split, found in (("val", fitted), ("test", tested)):
-        mask = people[f"{split}_mask"]
-        truth, decision = people.y[mask], logits[mask].argmax(1)
+        mask = samples[f"{split}_mask"]
+        truth, decision = samples.y[mask], logits[mask].argmax(1)
         assert found[f"{split}_accuracy"] == pytest.approx(
             accuracy_score(truth, decision)
         )
@@ -256,11 +248,11 @@ def test_metrics_match_scikit_learn(people: Data, make_trainer: TrainerFactory) 
 
 
 def test_balanced_accuracy_is_over_the_classes_that_occur(
-    people: Data, make_trainer: TrainerFactory
+    samples: Data, make_trainer: TrainerFactory
 ) -> None:
-    x, classifier = people.x, make()
+    x, classifier = samples.x, make()
     decision = classifier(x).argmax(1)
-    y = people.y.masked_fill(people.y == 0, -1)  # class 0 is predicted, never true
+    y = samples.y.masked_fill(samples.y == 0, -1)  # class 0 is predicted, never true
     assert bool((decision[y >= 0] == 0).any())
     data = Data(x=x, y=y, test_mask=torch.ones(100).bool())
     (found,) = make_trainer().test(classifier, FairDataModule(data), verbose=False)
@@ -269,58 +261,58 @@ def test_balanced_accuracy_is_over_the_classes_that_occur(
 
 
 def test_measures_without_a_labelled_row_are_not_logged(
-    people: Data, make_trainer: TrainerFactory
+    samples: Data, make_trainer: TrainerFactory
 ) -> None:
-    people.y = torch.full((100,), -1)
-    (found,) = make_trainer().test(make(), FairDataModule(people), verbose=False)
+    samples.y = torch.full((100,), -1)
+    (found,) = make_trainer().test(make(), FairDataModule(samples), verbose=False)
     assert found == {}
 
 
 @pytest.mark.filterwarnings("ignore:The '.*_dataloader' does not have many workers")
 def test_changed_features_change_the_graph(
-    people: Data, make_trainer: TrainerFactory
+    samples: Data, make_trainer: TrainerFactory
 ) -> None:
     classifier = make(lam=0.2, lr=1e-12)
-    rows = full_batch(people)
+    rows = full_batch(samples)
     for _ in range(2):
         trainer = make_trainer(max_steps=1, limit_val_batches=0)
         trainer.fit(classifier, rows, rows)
-        penalty = 0.2 * dense_energy(make_model()(people.x), people.x) / 100
+        penalty = 0.2 * dense_energy(make_model()(samples.x), samples.x) / 100
         found = float(trainer.callback_metrics["train_regularizer"])
         assert found == pytest.approx(penalty, rel=1e-4)
-        people.x.mul_(0.5)  # in place, between two fits
+        samples.x.mul_(0.5)  # in place, between two fits
 
 
 def test_unlabelled_rows_do_not_count_in_metrics(
-    people: Data, make_trainer: TrainerFactory
+    samples: Data, make_trainer: TrainerFactory
 ) -> None:
     classifier, trainer = make(), make_trainer()
-    everybody = Data(x=people.x, y=people.y, test_mask=torch.ones(100).bool())
+    all_rows = Data(x=samples.x, y=samples.y, test_mask=torch.ones(100).bool())
     (found,) = trainer.test(
-        classifier, FairDataModule(everybody, batch_size=13), verbose=False
+        classifier, FairDataModule(all_rows, batch_size=13), verbose=False
     )
-    known = people.y >= 0
-    decision = classifier(people.x).argmax(1)
-    expected = (decision == people.y)[known].float().mean()
+    known = samples.y >= 0
+    decision = classifier(samples.x).argmax(1)
+    expected = (decision == samples.y)[known].float().mean()
     assert found["test_accuracy"] == pytest.approx(float(expected))
 
 
-def test_a_batch_without_labels_trains_on_the_penalty_alone(
-    people: Data, make_trainer: TrainerFactory
+def test_a_batch_without_labels_trains_on_the_penalty_only(
+    samples: Data, make_trainer: TrainerFactory
 ) -> None:
-    people.y = torch.full((100,), -1)
+    samples.y = torch.full((100,), -1)
     classifier = make(lam=1.0)
     trainer = make_trainer(max_epochs=1, limit_val_batches=0)
-    found = first_losses(classifier, trainer, FairDataModule(people))
+    found = first_losses(classifier, trainer, FairDataModule(samples))
     assert found["train_cross_entropy"] == 0.0
     assert found["train_loss"] == found["train_regularizer"] > 0
 
 
 def test_logs_reach_a_logger(
-    people: Data, make_trainer: TrainerFactory, tmp_path: Path
+    samples: Data, make_trainer: TrainerFactory, tmp_path: Path
 ) -> None:
     trainer = make_trainer(logger=CSVLogger(tmp_path), log_every_n_steps=1)
-    trainer.fit(make(lam=0.1), FairDataModule(people, batch_size=30))
+    trainer.fit(make(lam=0.1), FairDataModule(samples, batch_size=30))
     header = (Path(trainer.log_dir) / "metrics.csv").read_text().splitlines()[0]
     names = {"train_loss", "train_cross_entropy", "train_regularizer"}
     names |= {"val_cross_entropy", "val_accuracy", "val_balanced_accuracy"}
@@ -330,7 +322,7 @@ def test_logs_reach_a_logger(
 @pytest.mark.parametrize("weights_only", [None, True])
 def test_checkpoints_load(
     weights_only: bool | None,
-    people: Data,
+    samples: Data,
     make_trainer: TrainerFactory,
     tmp_path: Path,
 ) -> None:
@@ -340,7 +332,7 @@ def test_checkpoints_load(
     distance = Mahalanobis(torch.diag(torch.tensor([1.0, 1.0, 2.0, 0.5])))
     classifier = make(lam=0.1, distance=distance, normalization="density", lr=0.01)
     trainer = make_trainer()
-    trainer.fit(classifier, FairDataModule(people, batch_size=30))
+    trainer.fit(classifier, FairDataModule(samples, batch_size=30))
     path = tmp_path / "model.ckpt"
     trainer.save_checkpoint(path)
     kwargs = {} if weights_only is None else {"weights_only": weights_only}
@@ -348,18 +340,18 @@ def test_checkpoints_load(
         path, model=make_model(7), distance=Mahalanobis(torch.eye(4)), **kwargs
     )
     (penalty,) = loaded.terms
-    assert torch.equal(loaded(people.x), classifier(people.x))
-    assert torch.equal(penalty.distance.embed(people.x), distance.embed(people.x))
+    assert torch.equal(loaded(samples.x), classifier(samples.x))
+    assert torch.equal(penalty.distance.embed(samples.x), distance.embed(samples.x))
     assert dict(loaded.hparams) == dict(classifier.hparams)
     assert (penalty.lam, loaded.lr, penalty.tau) == (0.1, 0.01, TAU)
     assert penalty.loss.normalization == "density"
 
 
 def test_a_resumed_fit_ends_where_an_unbroken_one_does(
-    people: Data, make_trainer: TrainerFactory, tmp_path: Path
+    samples: Data, make_trainer: TrainerFactory, tmp_path: Path
 ) -> None:
     def module() -> FairDataModule:
-        return FairDataModule(people, batch_size=15, balanced=True)
+        return FairDataModule(samples, batch_size=15, balanced=True)
 
     whole, half, resumed = make(lr=0.01), make(lr=0.01), make(lr=0.01)
     make_trainer(max_epochs=4).fit(whole, module())
@@ -368,17 +360,17 @@ def test_a_resumed_fit_ends_where_an_unbroken_one_does(
     trainer.save_checkpoint(tmp_path / "half.ckpt")
     trainer = make_trainer(max_epochs=4)
     trainer.fit(resumed, module(), ckpt_path=tmp_path / "half.ckpt")
-    assert torch.equal(whole(people.x), resumed(people.x))
-    assert not torch.equal(whole(people.x), half(people.x))
+    assert torch.equal(whole(samples.x), resumed(samples.x))
+    assert not torch.equal(whole(samples.x), half(samples.x))
 
 
 def test_the_distance_is_not_trained(
-    people: Data, make_trainer: TrainerFactory
+    samples: Data, make_trainer: TrainerFactory
 ) -> None:
     distance = Mahalanobis(torch.eye(4), learnable=True)
     before = distance.factor.detach().clone()
     classifier = make(lam=0.1, distance=distance, weight_decay=0.1)
-    make_trainer().fit(classifier, FairDataModule(people))
+    make_trainer().fit(classifier, FairDataModule(samples))
     assert torch.equal(distance.factor, before)
     (group,) = classifier.configure_optimizers().param_groups
     trained = {id(parameter) for parameter in group["params"]}
@@ -399,14 +391,14 @@ class Weighted(nn.Module):
 
 
 def test_terms_of_ones_own_are_added(
-    people: Data, make_trainer: TrainerFactory
+    samples: Data, make_trainer: TrainerFactory
 ) -> None:
     trainer = make_trainer(max_steps=1, limit_val_batches=0)
     penalty = SimilarityPenalty(0.2, tau=TAU, theta=THETA)
     terms: Any = [small, Weighted(), penalty]
     classifier = FairClassifier(make_model(), term=terms)
-    found = first_losses(classifier, trainer, FairDataModule(people))
-    x, y = people.x[people.train_mask], people.y[people.train_mask]
+    found = first_losses(classifier, trainer, FairDataModule(samples))
+    x, y = samples.x[samples.train_mask], samples.y[samples.train_mask]
     f = make_model()(x).detach()
     expected = 2.0 * float(f.square().mean()) + 3.0 * float(f[y >= 0].abs().mean())
     expected += 0.2 * dense_energy(f, x) / len(x)
@@ -415,38 +407,38 @@ def test_terms_of_ones_own_are_added(
 
 @pytest.mark.filterwarnings("ignore:The '.*_dataloader' does not have many workers")
 def test_the_loss_on_the_graph_of_the_data_is_a_term(
-    people: Data, make_trainer: TrainerFactory
+    samples: Data, make_trainer: TrainerFactory
 ) -> None:
-    people.edge_index = torch.tensor([[0, 99], [99, 0]])
-    people.edge_weight = torch.tensor([0.5, 0.5])
-    f = make_model()(people.x)
+    samples.edge_index = torch.tensor([[0, 99], [99, 0]])
+    samples.edge_weight = torch.tensor([0.5, 0.5])
+    f = make_model()(samples.x)
     classifier = FairClassifier(make_model(), term=LaplacianLoss())
     trainer = make_trainer(max_steps=1, limit_val_batches=0)
-    found = first_losses(classifier, trainer, full_batch(people), full_batch(people))
+    found = first_losses(classifier, trainer, full_batch(samples), full_batch(samples))
     expected = 0.5 * float((f[0] - f[99]).detach().square().sum())
     assert found["train_regularizer"] == pytest.approx(expected, rel=1e-5)
 
 
 def test_a_loss_takes_the_place_of_the_cross_entropy(
-    people: Data, make_trainer: TrainerFactory
+    samples: Data, make_trainer: TrainerFactory
 ) -> None:
     def hinge(f: Tensor, y: Tensor) -> Tensor:
         return nn.functional.multi_margin_loss(f, y)
 
     loss: Any = hinge
     trainer = make_trainer(max_steps=1, limit_val_batches=0)
-    whole = Data(x=people.x, y=people.y)
+    whole = Data(x=samples.x, y=samples.y)
     classifier = FairClassifier(make_model(), loss=loss)
     found = first_losses(classifier, trainer, FairDataModule(whole))
-    f, known = make_model()(people.x).detach(), people.y >= 0
-    expected = nn.functional.multi_margin_loss(f[known], people.y[known])
+    f, known = make_model()(samples.x).detach(), samples.y >= 0
+    expected = nn.functional.multi_margin_loss(f[known], samples.y[known])
     assert found["train_loss"] == pytest.approx(float(expected), rel=1e-5)
-    fit = dense_cross_entropy(f, people.y)
+    fit = dense_cross_entropy(f, samples.y)
     assert found["train_cross_entropy"] == pytest.approx(fit, rel=1e-5)
 
 
 def test_terms_that_ask_for_too_much_are_refused(
-    people: Data, make_trainer: TrainerFactory
+    samples: Data, make_trainer: TrainerFactory
 ) -> None:
     def odd(logits: Tensor, weather: Tensor) -> Tensor:
         return logits.mean()
@@ -468,7 +460,7 @@ def test_terms_that_ask_for_too_much_are_refused(
     trainer = make_trainer(limit_val_batches=0)
     classifier = FairClassifier(make_model(), term=LaplacianLoss())
     with pytest.raises(ValueError, match=re.escape(message)):
-        trainer.fit(classifier, FairDataModule(people))
+        trainer.fit(classifier, FairDataModule(samples))
 
 
 @pytest.mark.parametrize(
@@ -541,12 +533,12 @@ def test_bad_settings_are_refused(
 def test_what_the_data_shows_to_be_wrong_is_refused(
     kwargs: dict[str, Any],
     message: str,
-    people: Data,
+    samples: Data,
     make_trainer: TrainerFactory,
 ) -> None:
     trainer = make_trainer(limit_val_batches=0)
     with pytest.raises(ValueError, match=re.escape(message)):
-        trainer.fit(make(lam=0.1, **kwargs), FairDataModule(people))
+        trainer.fit(make(lam=0.1, **kwargs), FairDataModule(samples))
 
 
 def test_regression_is_refused_with_another_way(make_trainer: TrainerFactory) -> None:
@@ -561,13 +553,13 @@ def test_regression_is_refused_with_another_way(make_trainer: TrainerFactory) ->
 
 @pytest.mark.parametrize("graph", ["batch", "full"])
 def test_a_penalty_without_edges_says_so_once(
-    graph: Any, people: Data, make_trainer: TrainerFactory
+    graph: Any, samples: Data, make_trainer: TrainerFactory
 ) -> None:
     def warned(tau: float) -> list[str]:
         classifier = make(lam=0.1, tau=tau, graph=graph)
         with warnings.catch_warnings(record=True) as found:
             warnings.simplefilter("always")
-            module = FairDataModule(people, batch_size=20)
+            module = FairDataModule(samples, batch_size=20)
             make_trainer(max_epochs=3).fit(classifier, module)
         return [str(w.message) for w in found if w.category is SimilarityWarning]
 
@@ -577,9 +569,9 @@ def test_a_penalty_without_edges_says_so_once(
 
 
 def test_full_graph_needs_a_data_module(
-    people: Data, make_trainer: TrainerFactory
+    samples: Data, make_trainer: TrainerFactory
 ) -> None:
-    loader = FairDataModule(people).train_dataloader()
+    loader = FairDataModule(samples).train_dataloader()
     message = (
         "'graph' must be \"batch\" unless the trainer has a data module with 'data' "
         "(got \"full\"). Use 'FairDataModule'"

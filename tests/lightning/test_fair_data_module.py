@@ -23,8 +23,8 @@ def rows_of(loader: Any) -> list[int]:
     return [int(i) for _, _, index in loader for i in index]
 
 
-def test_batches_are_rows_of_the_data(people: Data) -> None:
-    module = FairDataModule(people, batch_size=16)
+def test_batches_are_rows_of_the_data(samples: Data) -> None:
+    module = FairDataModule(samples, batch_size=16)
     for loader in (
         module.train_dataloader(),
         module.test_dataloader(),
@@ -33,33 +33,33 @@ def test_batches_are_rows_of_the_data(people: Data) -> None:
         assert len(loader) == len(list(loader))
         for x, y, index in loader:
             assert len(index) <= 16
-            assert torch.equal(x, people.x[index])
-            assert torch.equal(y, people.y[index])
+            assert torch.equal(x, samples.x[index])
+            assert torch.equal(y, samples.y[index])
 
 
-def test_every_split_has_its_rows_once(people: Data) -> None:
-    module = FairDataModule(people, batch_size=16)
+def test_every_split_has_its_rows_once(samples: Data) -> None:
+    module = FairDataModule(samples, batch_size=16)
     train = rows_of(module.train_dataloader())
-    assert sorted(train) == people.train_mask.nonzero().flatten().tolist()
+    assert sorted(train) == samples.train_mask.nonzero().flatten().tolist()
     assert train != sorted(train)
     val, test = rows_of(module.val_dataloader()), rows_of(module.test_dataloader())
-    assert val == people.val_mask.nonzero().flatten().tolist()
-    assert test == people.test_mask.nonzero().flatten().tolist()
+    assert val == samples.val_mask.nonzero().flatten().tolist()
+    assert test == samples.test_mask.nonzero().flatten().tolist()
     assert rows_of(module.predict_dataloader()) == list(range(100))
 
 
-def test_without_a_train_mask_all_rows_are_trained_on(people: Data) -> None:
-    del people.train_mask
-    module = FairDataModule(people, batch_size=16)
+def test_without_a_train_mask_all_rows_are_trained_on(samples: Data) -> None:
+    del samples.train_mask
+    module = FairDataModule(samples, batch_size=16)
     assert sorted(rows_of(module.train_dataloader())) == list(range(100))
 
 
-def test_steps_per_epoch_goes_around_again(people: Data) -> None:
-    module = FairDataModule(people, batch_size=20, steps_per_epoch=7)
+def test_steps_per_epoch_goes_around_again(samples: Data) -> None:
+    module = FairDataModule(samples, batch_size=20, steps_per_epoch=7)
     loader = module.train_dataloader()
     (batches,) = epochs(loader, 1)
     assert len(loader) == len(batches) == 7
-    rows = people.train_mask.nonzero().flatten().tolist()
+    rows = samples.train_mask.nonzero().flatten().tolist()
     for start in (0, 3):
         seen = [row for batch in batches[start : start + 3] for row in batch]
         assert sorted(seen) == rows
@@ -86,16 +86,16 @@ def test_balanced_batches_are_balanced(
         assert counts.tolist() == [per_class] * len(sizes)
 
 
-def test_balanced_batches_draw_all_rows_alike(people: Data) -> None:
+def test_balanced_batches_draw_all_rows_alike(samples: Data) -> None:
     module = FairDataModule(
-        people, batch_size=600, balanced=True, steps_per_epoch=50, seed=3
+        samples, batch_size=600, balanced=True, steps_per_epoch=50, seed=3
     )
     count = torch.zeros(100)
     for _, _, index in module.train_dataloader():
         count += torch.bincount(index, minlength=100)
-    assert bool((count[~people.train_mask] == 0).all())
+    assert bool((count[~samples.train_mask] == 0).all())
     for c in range(3):
-        of_class = count[people.train_mask & (people.y == c)]
+        of_class = count[samples.train_mask & (samples.y == c)]
         mean = 10_000 / len(of_class)
         # Six standard deviations of a binomial count.
         assert float((of_class - mean).abs().max()) < 6 * mean**0.5
@@ -114,12 +114,12 @@ def test_unlabelled_rows_join_balanced_batches() -> None:
     assert drawn == {4, 5}
 
 
-def test_unlabelled_rows_must_be_there_and_wanted(people: Data) -> None:
+def test_unlabelled_rows_must_be_there_and_wanted(samples: Data) -> None:
     message = "'num_unlabelled' must be 0 unless 'balanced' is true (got 2)"
     with pytest.raises(ValueError, match=re.escape(message)):
-        FairDataModule(people, num_unlabelled=2)
-    people.y = people.y.clamp(min=0)
-    module = FairDataModule(people, batch_size=6, balanced=True, num_unlabelled=2)
+        FairDataModule(samples, num_unlabelled=2)
+    samples.y = samples.y.clamp(min=0)
+    module = FairDataModule(samples, batch_size=6, balanced=True, num_unlabelled=2)
     with pytest.raises(
         ValueError, match="'num_unlabelled' must be 0 if every training row"
     ):
@@ -127,25 +127,25 @@ def test_unlabelled_rows_must_be_there_and_wanted(people: Data) -> None:
 
 
 @pytest.mark.parametrize("balanced", [False, True])
-def test_seed_and_epoch_settle_the_batches(people: Data, balanced: bool) -> None:
+def test_seed_and_epoch_settle_the_batches(samples: Data, balanced: bool) -> None:
     def draw(seed: int, count: int = 3) -> list[list[list[int]]]:
-        module = FairDataModule(people, batch_size=6, balanced=balanced, seed=seed)
+        module = FairDataModule(samples, batch_size=6, balanced=balanced, seed=seed)
         return epochs(module.train_dataloader(), count)
 
     assert draw(5) == draw(5)
     drawn = draw(5) + draw(6)
     assert all(a != b for i, a in enumerate(drawn) for b in drawn[:i])
     loader = FairDataModule(
-        people, batch_size=6, balanced=balanced, seed=5
+        samples, batch_size=6, balanced=balanced, seed=5
     ).train_dataloader()
     loader.sampler.set_epoch(2)
     assert epochs(loader, 1)[0] == drawn[2]
 
 
-def test_global_randomness_is_left_alone(people: Data) -> None:
+def test_global_randomness_is_unchanged(samples: Data) -> None:
     state = torch.get_rng_state()
     for balanced in (False, True):
-        module = FairDataModule(people, batch_size=6, balanced=balanced)
+        module = FairDataModule(samples, batch_size=6, balanced=balanced)
         list(module.train_dataloader())
     assert torch.equal(torch.get_rng_state(), state)
 
@@ -170,15 +170,15 @@ def one(shape: tuple[int, ...]) -> Tensor:
     ],
 )
 def test_bad_data_is_refused(
-    change: dict[str, Any], error: type[Exception], message: str, people: Data
+    change: dict[str, Any], error: type[Exception], message: str, samples: Data
 ) -> None:
     for key, value in change.items():
         if value is None:
-            del people[key]
+            del samples[key]
         else:
-            people[key] = value
+            samples[key] = value
     with pytest.raises(error, match=re.escape(message)):
-        FairDataModule(people)
+        FairDataModule(samples)
 
 
 @pytest.mark.parametrize(
@@ -194,24 +194,24 @@ def test_bad_data_is_refused(
     ],
 )
 def test_bad_settings_are_refused(
-    kwargs: dict[str, Any], message: str, people: Data
+    kwargs: dict[str, Any], message: str, samples: Data
 ) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
-        FairDataModule(people, **kwargs).train_dataloader()
+        FairDataModule(samples, **kwargs).train_dataloader()
 
 
-def test_one_class_cannot_be_balanced(people: Data) -> None:
-    people.y = torch.zeros(100, dtype=torch.long)
+def test_one_class_cannot_be_balanced(samples: Data) -> None:
+    samples.y = torch.zeros(100, dtype=torch.long)
     message = "'y' must take at least two values (got [0] only)"
     with pytest.raises(ValueError, match=re.escape(message)):
-        FairDataModule(people, balanced=True).train_dataloader()
+        FairDataModule(samples, balanced=True).train_dataloader()
 
 
-def test_bad_masks_are_refused(people: Data) -> None:
-    people.train_mask = torch.zeros(100, dtype=torch.bool)
-    people.val_mask = torch.arange(10)
-    del people.test_mask
-    module = FairDataModule(people)
+def test_bad_masks_are_refused(samples: Data) -> None:
+    samples.train_mask = torch.zeros(100, dtype=torch.bool)
+    samples.val_mask = torch.arange(10)
+    del samples.test_mask
+    module = FairDataModule(samples)
     with pytest.raises(ValueError, match="'train_mask' must select at least one row"):
         module.train_dataloader()
     with pytest.raises(TypeError, match="'val_mask' must hold truth values"):
@@ -226,8 +226,8 @@ def test_other_things_than_data_are_refused() -> None:
         FairDataModule([1])
 
 
-def test_several_processes_are_refused(people: Data) -> None:
-    module = FairDataModule(people)
+def test_several_processes_are_refused(samples: Data) -> None:
+    module = FairDataModule(samples)
     module.trainer = SimpleNamespace(world_size=2)  # type: ignore[assignment]
     message = (
         "'FairDataModule' must run in one process (got 2). Pass 'devices=1' to the "
@@ -237,11 +237,11 @@ def test_several_processes_are_refused(people: Data) -> None:
 
 
 @pytest.mark.lightning
-def test_validation_without_a_mask(people: Data, make_trainer: TrainerFactory) -> None:
+def test_validation_without_a_mask(samples: Data, make_trainer: TrainerFactory) -> None:
     from pyg_glif.lightning import MLP, FairClassifier
 
-    del people.val_mask
-    module = FairDataModule(people)
+    del samples.val_mask
+    module = FairDataModule(samples)
     trainer = make_trainer()
     trainer.fit(FairClassifier(MLP(4, 8, 3)), module)  # no warning
     assert trainer.current_epoch == 2
@@ -250,13 +250,13 @@ def test_validation_without_a_mask(people: Data, make_trainer: TrainerFactory) -
         trainer.validate(FairClassifier(MLP(4, 8, 3)), module, verbose=False)
 
 
-def test_the_whole_data_may_be_the_batch(people: Data) -> None:
-    module = FairDataModule(people, batch_size=None, steps_per_epoch=3)
-    assert [batch is people for batch in module.train_dataloader()] == [True] * 3
+def test_the_whole_data_may_be_the_batch(samples: Data) -> None:
+    module = FairDataModule(samples, batch_size=None, steps_per_epoch=3)
+    assert [batch is samples for batch in module.train_dataloader()] == [True] * 3
     loaders = module.val_dataloader(), module.test_dataloader()
     for loader in (*loaders, module.predict_dataloader()):
         assert isinstance(loader, DataLoader)
-        assert [batch is people for batch in loader] == [True]
+        assert [batch is samples for batch in loader] == [True]
     message = "'balanced' must be false if a batch is the whole 'data' (got True)"
     with pytest.raises(ValueError, match=re.escape(message)):
-        FairDataModule(people, batch_size=None, balanced=True)
+        FairDataModule(samples, batch_size=None, balanced=True)

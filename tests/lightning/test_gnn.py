@@ -29,12 +29,12 @@ pytestmark = [
 
 
 @pytest.fixture
-def graph(people: Data, generator: torch.Generator) -> Data:
-    """A ring, so that everybody has two neighbours."""
+def graph(samples: Data, generator: torch.Generator) -> Data:
+    """A ring, so that every sample has two neighbors."""
     ring = torch.arange(100)
     forth = torch.stack([ring, (ring + 1) % 100])
-    people.edge_index = torch.cat([forth, forth.flip(0)], dim=1)
-    return people
+    samples.edge_index = torch.cat([forth, forth.flip(0)], dim=1)
+    return samples
 
 
 def make_gcn() -> GCN:
@@ -64,7 +64,7 @@ def test_the_data_module_serves_a_graph_network(
 
 
 class Recorder(nn.Module):
-    """A term that writes down whom it sees."""
+    """A term that records the rows it sees."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -78,10 +78,10 @@ class Recorder(nn.Module):
 
 @pytest.mark.skipif(
     not (WITH_PYG_LIB or WITH_TORCH_SPARSE),
-    reason="PyG samples neighbours with 'pyg-lib' or 'torch-sparse'",
+    reason="PyG samples neighbors with 'pyg-lib' or 'torch-sparse'",
 )
 @pytest.mark.filterwarnings("ignore:Using 'NeighborSampler' without a 'pyg-lib'")
-def test_sampled_neighbourhoods_count_their_seeds_only(
+def test_sampled_neighborhoods_count_their_seeds_only(
     graph: Data, make_trainer: TrainerFactory
 ) -> None:
     recorder, network = Recorder(), make_gcn()
@@ -103,7 +103,7 @@ def test_sampled_neighbourhoods_count_their_seeds_only(
     trainer.fit(classifier, module)
     seen = torch.cat(recorder.seen).sort().values
     assert torch.equal(seen, graph.train_mask.nonzero().flatten())
-    # All neighbours of a ring are sampled: logits of seeds are those of the whole.
+    # All neighbors of a ring are sampled: logits of seeds are those of the whole.
     (found,) = trainer.test(classifier, module, verbose=False)
     logits = network.eval()(graph.x, graph.edge_index)
     known = graph.test_mask & (graph.y >= 0)
@@ -112,13 +112,13 @@ def test_sampled_neighbourhoods_count_their_seeds_only(
 
 
 class Sampled:
-    """What a neighbour loader yields, for one batch of seeds, by hand."""
+    """What a neighbor loader yields, for one batch of seeds, by hand."""
 
     def __init__(self, graph: Data, seeds: Tensor) -> None:
         # Three steps around: degrees of those two steps away count as well.
         steps = torch.tensor([0, 1, -1, 2, -2, 3, -3])
         near = (seeds + steps[:, None]).flatten() % 100
-        order = list(dict.fromkeys(near.tolist()))  # seeds first, nobody twice
+        order = list(dict.fromkeys(near.tolist()))  # seeds first, none twice
         n_id = torch.tensor(order)
         place = torch.full((100,), -1)
         place[n_id] = torch.arange(len(n_id))
@@ -188,7 +188,7 @@ def test_labels_are_not_shown_to_the_network(graph: Data) -> None:
     assert FairClassifier(Peeping()).predict_step(graph, 0).shape == (100, 3)
 
 
-def test_a_graph_network_without_a_graph_is_told_so(
+def test_a_graph_network_without_a_graph_is_refused(
     graph: Data, make_trainer: TrainerFactory
 ) -> None:
     message = (

@@ -29,11 +29,11 @@ def test_mlp_matches_numpy(generator: torch.Generator) -> None:
     np.testing.assert_allclose(model(x).detach(), expected, rtol=1e-5, atol=1e-6)
 
 
-def test_mlp_outputs_depend_on_nobody_else(generator: torch.Generator) -> None:
+def test_mlp_outputs_depend_on_no_other_row(generator: torch.Generator) -> None:
     model = MLP(4, 50, 3).double().train()
     x = torch.randn(6, 4, generator=generator, dtype=torch.float64)
-    alone = torch.cat([model(row) for row in x.split(1)])
-    torch.testing.assert_close(model(x), alone)
+    single = torch.cat([model(row) for row in x.split(1)])
+    torch.testing.assert_close(model(x), single)
 
 
 @pytest.mark.parametrize(

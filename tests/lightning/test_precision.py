@@ -7,19 +7,17 @@ import pytest
 import torch
 from pytorch_lightning.plugins import DoublePrecision, HalfPrecision, MixedPrecision
 from torch import Tensor
-from torch.utils.data import DataLoader
 from torch_geometric.data import Data
 
 from pyg_glif.baselines import SenSeIRegularizer, SenSRLoss
 from pyg_glif.distances import SensitiveSubspace
 from pyg_glif.lightning import (
-    MLP,
     FairClassifier,
     FairDataModule,
     GLIFCallback,
     SimilarityPenalty,
 )
-from tests.lightning.conftest import TrainerFactory
+from tests.lightning.conftest import TrainerFactory, full_batch, make_model
 
 pytestmark = [
     pytest.mark.lightning,
@@ -27,12 +25,6 @@ pytestmark = [
 ]
 
 TAU, THETA, LAM = 1.5, 0.3, 0.2
-
-
-def make_model() -> MLP:
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        return MLP(4, 8, 3)
 
 
 def plugin(kind: str) -> Any:
@@ -66,28 +58,24 @@ def expected_losses(f: Tensor, x: Tensor, y: Tensor) -> tuple[float, float]:
     return float(fit.mean()), LAM * float(energy) / len(F)
 
 
-def full_batch(data: Data) -> DataLoader[Data]:
-    return DataLoader([data], collate_fn=lambda items: items[0])
-
-
 @pytest.mark.parametrize("kind", ["double", "mixed", "half"])
 @pytest.mark.parametrize("source", ["rows", "full", "data"])
 def test_losses_match_numpy_in_every_precision(
-    kind: str, source: str, people: Data, make_trainer: TrainerFactory
+    kind: str, source: str, samples: Data, make_trainer: TrainerFactory
 ) -> None:
-    x, train = people.x, people.train_mask
+    x, train = samples.x, samples.train_mask
     if kind == "half":
-        x = people.x = people.x.half().float()  # what the trainer makes of it
+        x = samples.x = samples.x.half().float()  # what the trainer makes of it
     trainer = make_trainer(max_steps=1, limit_val_batches=0, plugins=plugin(kind))
     graph: Any = "full" if source == "full" else "batch"
     classifier = FairClassifier(
         make_model(), lam=LAM, tau=TAU, theta=THETA, graph=graph
     )
-    logits, y = as_run(kind, x), torch.where(train, people.y, -1)
+    logits, y = as_run(kind, x), torch.where(train, samples.y, -1)
     if source == "data":
-        trainer.fit(classifier, full_batch(people), full_batch(people))
+        trainer.fit(classifier, full_batch(samples), full_batch(samples))
     else:
-        trainer.fit(classifier, FairDataModule(people))
+        trainer.fit(classifier, FairDataModule(samples))
     if source == "rows":
         fit, penalty = expected_losses(logits[train], x[train], y[train])
     else:
@@ -102,15 +90,15 @@ def test_losses_match_numpy_in_every_precision(
 
 @pytest.mark.parametrize("kind", ["double", "mixed", "half"])
 def test_validation_and_smoothing_in_every_precision(
-    kind: str, people: Data, make_trainer: TrainerFactory
+    kind: str, samples: Data, make_trainer: TrainerFactory
 ) -> None:
     callback = GLIFCallback(lam=1.0, tau=TAU)
     trainer = make_trainer(max_epochs=1, plugins=plugin(kind), callbacks=[callback])
     classifier = FairClassifier(make_model(), lam=LAM, tau=TAU)
     # Not trained: Adam's eps of 1e-8 is zero in half precision, and its steps are NaN.
-    trainer.validate(classifier, FairDataModule(people, batch_size=30), verbose=False)
+    trainer.validate(classifier, FairDataModule(samples, batch_size=30), verbose=False)
     assert np.isfinite(float(trainer.callback_metrics["val_cross_entropy"]))
-    trainer.test(classifier, FairDataModule(people), verbose=False)
+    trainer.test(classifier, FairDataModule(samples), verbose=False)
     wanted = torch.float64 if kind == "double" else torch.float32
     assert callback.y_hat_.dtype == callback.y_fair_.dtype == wanted
 
@@ -118,7 +106,7 @@ def test_validation_and_smoothing_in_every_precision(
 @pytest.mark.parametrize("kind", ["double", "mixed"])
 @pytest.mark.parametrize("name", ["term", "loss"])
 def test_robust_training_in_other_precisions(
-    name: str, kind: str, people: Data, make_trainer: TrainerFactory
+    name: str, kind: str, samples: Data, make_trainer: TrainerFactory
 ) -> None:
     def make() -> FairClassifier:
         distance = SensitiveSubspace(torch.tensor([[0.0, 0.0, 0.0, 1.0]]))
@@ -127,10 +115,10 @@ def test_robust_training_in_other_precisions(
         return FairClassifier(make_model(), loss=SenSRLoss(distance))
 
     trainer = make_trainer(max_steps=1, limit_val_batches=0, plugins=plugin(kind))
-    trainer.fit(make(), FairDataModule(people))
+    trainer.fit(make(), FairDataModule(samples))
     found = {key: float(value) for key, value in trainer.callback_metrics.items()}
     plain = make_trainer(max_steps=1, limit_val_batches=0)
-    plain.fit(make(), FairDataModule(people))
+    plain.fit(make(), FairDataModule(samples))
     for key, value in plain.callback_metrics.items():
         # Half-precision logits have eleven bits; the rest is as precise as ever.
         assert found[key] == pytest.approx(float(value), rel=2e-2)

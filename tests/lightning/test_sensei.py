@@ -1,6 +1,7 @@
 """SenSeI and SenSR in training: the step, the effect, checkpoints, bad input."""
 
 import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from torch_geometric.nn import GCN
 from pyg_glif.baselines import Auditor, SenSeIRegularizer, SenSRLoss
 from pyg_glif.distances import CallableDistance, SensitiveSubspace
 from pyg_glif.lightning import MLP, FairClassifier, FairDataModule
-from tests.lightning.conftest import TrainerFactory
+from tests.lightning.conftest import TrainerFactory, make_model as make_network
 
 pytestmark = pytest.mark.lightning
 
@@ -22,10 +23,7 @@ LAST = torch.tensor([[0.0, 0.0, 0.0, 1.0]])
 KINDS = ["SenSeI", "SenSR"]
 
 
-def make_model(outputs: int = 3, **kwargs: Any) -> MLP:
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        return MLP(4, 16, outputs, **kwargs)
+make_model = partial(make_network, hidden=16)
 
 
 def make(kind: str, model: nn.Module, **settings: Any) -> FairClassifier:
@@ -47,7 +45,7 @@ def part(classifier: FairClassifier) -> Any:
 
 @pytest.fixture
 def biased(generator: torch.Generator) -> Data:
-    """People whose labels depend on the sensitive last feature as on the first."""
+    """Samples whose labels depend on the sensitive last feature as on the first."""
     x = torch.randn(400, 4, generator=generator)
     return Data(x=x, y=(x[:, 0] + x[:, 3] > 0).long())
 
@@ -64,12 +62,12 @@ def test_training_reduces_changes_under_sensitive_perturbations(
     kind: str, biased: Data, make_trainer: TrainerFactory
 ) -> None:
     data = FairDataModule(biased, batch_size=100)
-    plain = FairClassifier(make_model(2), lr=0.02)
+    plain = FairClassifier(make_model(outputs=2), lr=0.02)
     make_trainer(max_epochs=15).fit(plain, data)
     options: dict[str, Any] = {"num_subspace_steps": 10, "subspace_lr": 0.2, "lr": 0.02}
     if kind == "SenSeI":
         options["rho"] = 2.0
-    fair = make(kind, make_model(2), **options)
+    fair = make(kind, make_model(outputs=2), **options)
     make_trainer(max_epochs=15).fit(fair, data)
     assert change(plain.model, biased.x) > 0.3
     assert change(fair.model, biased.x) < 0.25 * change(plain.model, biased.x)
@@ -79,18 +77,18 @@ def test_training_reduces_changes_under_sensitive_perturbations(
 
 
 def test_sensei_step_is_cross_entropy_and_regularizer(
-    people: Data, make_trainer: TrainerFactory
+    samples: Data, make_trainer: TrainerFactory
 ) -> None:
     model, distance = make_model(), SensitiveSubspace(LAST)
     auditor = Auditor(num_subspace_steps=3, num_full_steps=2)
     term = SenSeIRegularizer(distance, rho=2.0, eps=0.3, auditor=auditor)
-    rows = people.x[people.train_mask]
-    labels = people.y[people.train_mask]
+    rows = samples.x[samples.train_mask]
+    labels = samples.y[samples.train_mask]
     expected = term(model, rows).detach()
     fit = cross_entropy(model(rows), labels).detach()
     term = SenSeIRegularizer(distance, rho=2.0, eps=0.3, auditor=auditor)
     classifier = FairClassifier(model, term=term)
-    data = FairDataModule(people, batch_size=100)
+    data = FairDataModule(samples, batch_size=100)
     trainer = make_trainer(max_epochs=1, limit_val_batches=0)
     trainer.fit(classifier, data)
     logged = trainer.callback_metrics
@@ -104,16 +102,16 @@ def test_sensei_step_is_cross_entropy_and_regularizer(
 
 
 def test_sensr_step_is_the_loss_of_labelled_rows(
-    people: Data, make_trainer: TrainerFactory
+    samples: Data, make_trainer: TrainerFactory
 ) -> None:
     model, distance = make_model(), SensitiveSubspace(LAST)
-    labelled = people.y >= 0
-    expected = SenSRLoss(distance)(model, people.x[labelled], people.y[labelled])
+    labelled = samples.y >= 0
+    expected = SenSRLoss(distance)(model, samples.x[labelled], samples.y[labelled])
     expected = expected.detach()
-    fit = cross_entropy(model(people.x[labelled]), people.y[labelled]).detach()
+    fit = cross_entropy(model(samples.x[labelled]), samples.y[labelled]).detach()
     classifier = FairClassifier(model, loss=SenSRLoss(distance))
     trainer = make_trainer(max_epochs=1)
-    whole = Data(x=people.x, y=people.y)
+    whole = Data(x=samples.x, y=samples.y)
     trainer.fit(classifier, FairDataModule(whole, batch_size=100))
     logged = trainer.callback_metrics
     assert float(logged["train_loss"]) == pytest.approx(float(expected), rel=0.05)
@@ -134,9 +132,9 @@ def test_batches_without_labels_train_nothing_but_the_regularizer(
 
 
 def test_zero_rho_is_the_plain_classifier(
-    people: Data, make_trainer: TrainerFactory
+    samples: Data, make_trainer: TrainerFactory
 ) -> None:
-    data = FairDataModule(people, batch_size=30)
+    data = FairDataModule(samples, batch_size=30)
     plain = FairClassifier(make_model())
     fair = make("SenSeI", make_model(), rho=0.0)
     for classifier in (plain, fair):
@@ -149,26 +147,26 @@ def test_zero_rho_is_the_plain_classifier(
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_training_twice_is_the_same(
-    kind: str, people: Data, make_trainer: TrainerFactory
+    kind: str, samples: Data, make_trainer: TrainerFactory
 ) -> None:
     found = []
     for _ in range(2):
         classifier = make(kind, make_model())
-        make_trainer().fit(classifier, FairDataModule(people, batch_size=30))
-        found.append(classifier(people.x))
+        make_trainer().fit(classifier, FairDataModule(samples, batch_size=30))
+        found.append(classifier(samples.x))
     assert torch.equal(*found)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_checkpoint_brings_price_and_distance_back(
     kind: str,
-    people: Data,
+    samples: Data,
     make_trainer: TrainerFactory,
     tmp_path: Path,
 ) -> None:
     classifier = make(kind, make_model(), eps=0.5, full_lr=0.03)
     trainer = make_trainer()
-    trainer.fit(classifier, FairDataModule(people, batch_size=30))
+    trainer.fit(classifier, FairDataModule(samples, batch_size=30))
     path = tmp_path / "model.ckpt"
     trainer.save_checkpoint(path)
     # Like the model, the term is given; its state comes from the file.
@@ -181,17 +179,17 @@ def test_checkpoint_brings_price_and_distance_back(
     old, new = part(classifier), part(loaded)
     assert torch.equal(new.dual, old.dual)
     assert torch.equal(new.distance.directions, old.distance.directions)
-    assert torch.equal(loaded.model(people.x), classifier.model(people.x))
-    inputs = (people.x,) if kind == "SenSeI" else (people.x, people.y.clamp(min=0))
+    assert torch.equal(loaded.model(samples.x), classifier.model(samples.x))
+    inputs = (samples.x,) if kind == "SenSeI" else (samples.x, samples.y.clamp(min=0))
     worst = [part(c).audit(c.model, *inputs).x for c in (loaded, classifier)]
     assert torch.equal(*worst)
 
 
-def test_only_the_model_is_trained(people: Data, make_trainer: TrainerFactory) -> None:
+def test_only_the_model_is_trained(samples: Data, make_trainer: TrainerFactory) -> None:
     distance = SensitiveSubspace(LAST)
     before = distance.directions.clone()
     classifier = make("SenSeI", make_model(dropout=0.5), distance=distance)
-    make_trainer().fit(classifier, FairDataModule(people, batch_size=30))
+    make_trainer().fit(classifier, FairDataModule(samples, batch_size=30))
     assert torch.equal(distance.directions, before)
     optimizer = classifier.configure_optimizers()
     trained = [p for group in optimizer.param_groups for p in group["params"]]

@@ -34,7 +34,7 @@ def make_model() -> MLP:
 
 
 def make_rows(case: str) -> tuple[Tensor, Tensor]:
-    """Thirty people of three classes; some cases take labels away."""
+    """Thirty samples of three classes; some cases take labels away."""
     generator = torch.Generator().manual_seed(5)
     x = torch.randn(30, 4, generator=generator)
     y = torch.randint(3, (30,), generator=generator)

@@ -164,7 +164,7 @@ def test_no_beta_balances_a_group_that_is_treated_alike_already():
     torch.testing.assert_close(found.value, y.new_tensor([1.0, 1.0, 1.2, 1.8]))
 
 
-def test_people_and_groups_without_edges_stay_out_of_it():
+def test_isolated_nodes_and_groups_without_edges_do_not_count():
     edge_index = torch.tensor([[0, 1, 2, 3], [1, 0, 3, 2]])
     y = torch.tensor([0.0, 1.0, 0.0, 3.0, 5.0], dtype=torch.float64)
     groups = torch.tensor([4, 4, 7, 7, 9])

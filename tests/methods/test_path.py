@@ -229,35 +229,6 @@ def test_glif_path_reports_what_did_not_converge(generator):
     assert point.status is SolveStatus.MAX_ITER
 
 
-def test_glif_path_rejects_before_the_first_point():
-    edge_index = torch.tensor([[0, 1], [1, 0]])
-    sq_dist, y_hat = torch.ones(2), torch.zeros(2)
-
-    def call(**kwargs):
-        arguments = {"y_hat": y_hat, "edge_index": edge_index, "sq_dist": sq_dist}
-        arguments |= {"lams": [1.0], **kwargs}
-        glif_path(**arguments)
-
-    with pytest.raises(ValueError, match="'lams' must hold at least one number"):
-        call(lams=[])
-    with pytest.raises(ValueError, match=r"'lams' must be non-negative \(got -1.0\)"):
-        call(lams=[1.0, -1.0])
-    with pytest.raises(ValueError, match="'lams' must be finite"):
-        call(lams=[math.inf])
-    with pytest.raises(ValueError, match=r"'taus' must be non-negative \(got -2.0\)"):
-        call(taus=[-2.0])
-    with pytest.raises(ValueError, match=r"'theta' must be non-negative \(got -1.0\)"):
-        call(theta=-1.0)
-    with pytest.raises(ValueError, match="'sq_dist' must have one entry per edge"):
-        call(sq_dist=torch.ones(3))
-    with pytest.raises(ValueError, match="'y_hat' must be finite"):
-        call(y_hat=torch.tensor([0.0, math.nan]))
-    with pytest.raises(ValueError, match="both directions of every edge"):
-        call(edge_index=torch.tensor([[0], [1]]), sq_dist=torch.ones(1))
-    with pytest.raises(ValueError, match="every edge once, without self-loops"):
-        call(edge_index=torch.tensor([[0, 1, 0], [1, 0, 0]]), sq_dist=torch.ones(3))
-
-
 @pytest.mark.parametrize("normalization", [None, "density"])
 def test_path_keeps_isolated_outputs_under_a_link(
     normalization: Normalization,
@@ -281,18 +252,6 @@ def test_path_keeps_isolated_outputs_under_a_link(
         isolated = [0, 1, 2, 3] if point.lam == 0.0 else isolated
         assert torch.equal(point.value[isolated], y_hat[isolated])
     assert float(points[-1].value[2]) < 0.99
-
-
-def test_path_refuses_one_number_per_person_with_softmax() -> None:
-    edge_index = torch.tensor([[0, 1], [1, 0]])
-    with pytest.raises(ValueError, match="'y_hat' must have one column per class"):
-        glif_path(
-            torch.tensor([0.5, 0.5]),
-            edge_index,
-            torch.ones(2),
-            lams=[1.0],
-            link=Softmax(),
-        )
 
 
 def test_path_solves_strengths_that_rounding_hides() -> None:
@@ -338,7 +297,7 @@ def test_large_graphs_solve_all_strengths_together(
         assert (error <= 1e-6 * np.linalg.norm(y.numpy(), axis=0)).all()
 
 
-def test_nearest_people_keep_their_own_weights() -> None:
+def test_graphs_of_the_nearest_keep_their_own_weights() -> None:
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(40, 2, generator=generator, dtype=torch.float64)
     y = torch.randn(40, generator=generator, dtype=torch.float64)
@@ -351,3 +310,37 @@ def test_nearest_people_keep_their_own_weights() -> None:
     np.fill_diagonal(W, 0.0)
     expected = np.linalg.solve(np.eye(40) + 2.0 * (np.diag(W.sum(1)) - W), y.numpy())
     np.testing.assert_allclose(point.value.numpy(), expected, rtol=1e-5, atol=1e-6)
+
+
+ONES = torch.ones(3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"lams": []}, "'lams' must hold at least one number"),
+        ({"lams": [1.0, -1.0]}, r"'lams' must be non-negative \(got -1.0\)"),
+        ({"lams": [math.inf]}, "'lams' must be finite"),
+        ({"taus": [-2.0]}, r"'taus' must be non-negative \(got -2.0\)"),
+        ({"theta": -1.0}, r"'theta' must be non-negative \(got -1.0\)"),
+        ({"sq_dist": ONES}, "'sq_dist' must have one entry per edge"),
+        ({"y_hat": torch.tensor([0.0, math.nan])}, "'y_hat' must be finite"),
+        ({"link": Softmax()}, "'y_hat' must have one column per class"),
+        (
+            {"edge_index": torch.tensor([[0], [1]]), "sq_dist": torch.ones(1)},
+            "both directions of every edge",
+        ),
+        (
+            {
+                "edge_index": torch.tensor([[0, 1, 0], [1, 0, 0]]),
+                "sq_dist": torch.ones(3),
+            },
+            "every edge once, without self-loops",
+        ),
+    ],
+)
+def test_bad_arguments_are_refused_before_the_first_point(arguments, message):
+    valid = {"y_hat": torch.zeros(2), "edge_index": torch.tensor([[0, 1], [1, 0]])}
+    valid |= {"sq_dist": torch.ones(2), "lams": [1.0]}
+    with pytest.raises(ValueError, match=message):
+        glif_path(**{**valid, **arguments})

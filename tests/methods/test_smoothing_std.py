@@ -70,14 +70,14 @@ def test_equal_precisions_scale_the_strength():
     torch.testing.assert_close(one, glif_smooth(y, *graph, lam=2.0, solver=exact))
 
 
-def test_somebody_known_exactly_keeps_their_output_and_others_follow():
+def test_an_exact_output_is_kept_and_others_follow():
     edge_index = torch.tensor([[0, 1], [1, 0]])
     y, std = torch.tensor([0.0, 3.0]).double(), torch.tensor([1e-4, 1e4]).double()
     found = glif_smooth(y, edge_index, y_std=std)
     torch.testing.assert_close(found, torch.zeros(2).double(), atol=1e-6, rtol=0)
 
 
-def test_isolated_people_and_no_strength_keep_outputs_exactly():
+def test_isolated_nodes_and_no_strength_keep_outputs_exactly():
     y = torch.rand(5)
     std = torch.tensor([0.3, 1.7, 0.9, 2.2, 0.1])
     problem = PROBLEMS["isolated"]()
@@ -120,7 +120,7 @@ def test_layer_takes_precisions():
 
 @pytest.mark.parametrize("normalization", [None, "density", "nrw"])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_standard_errors_are_exact_for_few_people(normalization, weighted):
+def test_standard_errors_are_exact_for_few_nodes(normalization, weighted):
     if weighted and normalization == "nrw":
         pytest.skip("refused")
     problem, lam = random_graph(80, 0.2), 0.3
@@ -186,7 +186,7 @@ def _coverage(problem, lam, alpha, probes, repeats):
     return held / repeats, widest
 
 
-def test_intervals_of_random_vectors_hold_for_everybody_at_once():
+def test_intervals_of_random_vectors_hold_for_all_nodes_at_once():
     problem, repeats, alpha = random_graph(100, 0.2), 200, 0.2
     share, widest = _coverage(problem, 2.0, alpha, 64, repeats)
     error = 3.0 * (alpha * (1 - alpha) / repeats) ** 0.5
@@ -195,7 +195,7 @@ def test_intervals_of_random_vectors_hold_for_everybody_at_once():
 
 
 def test_intervals_are_no_wider_than_they_must_be():
-    # One person: the union bound costs nothing, and the interval is the exact one.
+    # One node: the union bound costs nothing, and the interval is the exact one.
     held = 0
     for seed in range(300):
         noise = Noise(
@@ -256,7 +256,7 @@ def test_return_std_is_the_spread_of_noisy_fits(params, with_std, generator):
     np.testing.assert_allclose(found, spread, rtol=5 / (2 * 4000) ** 0.5)
 
 
-def test_return_std_with_info_and_many_people(monkeypatch):
+def test_return_std_with_info_and_many_nodes(monkeypatch):
     from pyg_glif.fit import fit as fit_module
 
     p = people(num=80)
@@ -264,7 +264,7 @@ def test_return_std_with_info_and_many_people(monkeypatch):
     _, exact, info = post.transform(p.x_new, p.y_new, return_std=True, return_info=True)
     assert info.uncertainty.alpha == 0.0
     assert torch.equal(exact, info.uncertainty.std)
-    assert float(exact[-1]) == pytest.approx(1.0)  # nobody near: their own noise
+    assert float(exact[-1]) == pytest.approx(1.0)  # isolated: its own noise
     monkeypatch.setattr(fit_module, "Noise", lambda: Noise(exact_up_to=0))
     again = p.fit()
     _, _, info = again.transform(p.x_new, p.y_new, return_std=True, return_info=True)

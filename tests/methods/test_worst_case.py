@@ -126,7 +126,7 @@ def test_average_is_beside_the_worst_case():
     assert repr(found).startswith("AnnotatorEnergies(worst=")
 
 
-def test_one_annotator_is_ordinary_smoothing_and_isolated_people_stay():
+def test_one_annotator_is_ordinary_smoothing_and_isolated_nodes_stay():
     y = torch.rand(4, dtype=torch.float64)
     edges = torch.tensor([[0, 1], [1, 0]])
     value, found = worst_case(y, [edges], lam=0.7, solver=_EXACT)

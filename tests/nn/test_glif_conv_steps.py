@@ -167,6 +167,7 @@ def test_steps_of_a_link_are_taken_in_dual_coordinates() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:Sparse CSC tensor support is in beta")
+@pytest.mark.filterwarnings("ignore:Sparse invariant checks")  # by SparseTensor
 @pytest.mark.parametrize("normalization", NORMALIZATIONS)
 def test_steps_take_every_layout(normalization: Normalization) -> None:
     W, edge_index, weight = random_graph(7)
@@ -418,6 +419,14 @@ def test_steps_reject_what_belongs_to_the_exact_solution() -> None:
         conv(x, edge_index, weight, y_std=torch.ones(10))
     with pytest.raises(ValueError, match="'edge_weight' must be None"):
         conv(x, torch.from_numpy(W).to_sparse_csr(), weight)
+    with pytest.raises(ValueError, match="'edge_weight' must have one entry per edge"):
+        conv(x, edge_index, weight[1:])
+    with pytest.raises(ValueError, match="'edge_index' must have shape"):
+        conv(x, edge_index.T, weight)
+    with pytest.raises(TypeError, match="'x' must be"):
+        conv(torch.arange(10), edge_index)
+    with pytest.raises(ValueError, match="'x' must be two signals of equal width"):
+        conv((x, x[:, :2]), edge_index)
     with pytest.raises(ValueError, match="'num_steps' must be given"):
         GLIFConv().error_bound(x, edge_index, weight)
     with pytest.raises(ValueError, match="'batch' must be None"):

@@ -5,7 +5,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from pyg_glif.serve import create_app
-from tests.serve.people import Numbers, numbers, write_table
+from tests.serve.samples import Numbers, numbers, write_table
 
 HERE = "http://127.0.0.1"
 # A service sees to that itself when it starts, and pytest undoes it before every test.
@@ -18,13 +18,13 @@ QUIET = [
 
 @pytest.fixture(scope="session")
 def known() -> Numbers:
-    """People of numbers."""
+    """Samples of numbers."""
     return numbers()
 
 
 @pytest.fixture(scope="session")
 def fit(known: Numbers, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The file of their fit; nobody changes it."""
+    """The file of their fit, which is never changed."""
     path = tmp_path_factory.mktemp("numbers") / "fit.safetensors"
     known.save(path)
     return path
@@ -32,7 +32,7 @@ def fit(known: Numbers, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def table(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """A table of people, and the file of their fit."""
+    """A table of samples, and the file of their fit."""
     return write_table(tmp_path_factory.mktemp("table"))
 
 

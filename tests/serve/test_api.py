@@ -14,7 +14,7 @@ from pyg_glif.links import Logit
 from pyg_glif.serve import create_app
 from pyg_glif.tables import FairTable
 from tests.serve.conftest import HERE, QUIET
-from tests.serve.people import LAM, TAU, Numbers
+from tests.serve.samples import LAM, TAU, Numbers
 
 pytestmark = QUIET
 
@@ -26,7 +26,7 @@ def test_correct_gives_the_formula(client: TestClient, known: Numbers) -> None:
     answer = found.json()
     np.testing.assert_allclose(answer["y_fair"], known.corrected(), rtol=1e-6)
     assert answer["num_neighbors"] == known.num_neighbors()
-    assert answer["y_fair"][-1] == known.y_new[-1]  # nobody is near: exactly theirs
+    assert answer["y_fair"][-1] == known.y_new[-1]  # isolated: unchanged
     assert answer["notes"] == []
     assert answer["fit"] == client.get("/v1/info").json()["fit"]
 
@@ -48,7 +48,7 @@ def together(client: TestClient, bodies: list[dict[str, Any]]) -> list[Any]:
         return list(pool.map(lambda b: client.post("/v1/correct", json=b), bodies))
 
 
-def test_requests_that_come_together_get_what_they_would_get_alone(
+def test_requests_that_come_together_get_the_answers_of_single_requests(
     client: TestClient, known: Numbers
 ) -> None:
     found = together(client, known.bodies() * 4)
@@ -112,7 +112,7 @@ def test_what_is_no_json_is_refused(client: TestClient, text: str) -> None:
     assert found.status_code == 422
 
 
-def test_errors_are_told_up_to_a_limit_and_without_what_was_sent(
+def test_errors_are_reported_up_to_a_limit_and_without_what_was_sent(
     client: TestClient,
 ) -> None:
     body = {"x": [["secret"] * 3] * 50, "y_hat": [0.0] * 50}
@@ -122,7 +122,7 @@ def test_errors_are_told_up_to_a_limit_and_without_what_was_sent(
     assert "secret" not in found.text
 
 
-def test_what_the_method_refuses_is_a_fault_of_that_request_alone(
+def test_what_the_method_refuses_is_a_fault_of_that_request_only(
     known: Numbers, tmp_path: Path
 ) -> None:
     path = tmp_path / "fit.safetensors"
@@ -162,7 +162,7 @@ def test_rows_of_a_table(table_client: TestClient, table: tuple[Path, Path]) -> 
     scores = [0.5, 0.4, 0.6]
     found = table_client.post("/v1/correct", json={"rows": rows, "y_hat": scores})
     assert found.status_code == 200
-    # The same people through the library, with the table that the file holds.
+    # The same samples through the library, with the table that the file holds.
     post = GLIFPostProcessor.load(table[1])
     kept = FairTable.from_config(post.metadata_["table"])
     frame = pandas.DataFrame(
@@ -222,12 +222,12 @@ def test_health_and_metrics(client: TestClient, known: Numbers) -> None:
     def grew(name: str) -> float:
         return after[name] - before.get(name, 0.0)
 
-    assert grew("pyg_glif_newcomers_total") == len(known.y_new)
-    alone = known.num_neighbors().count(0)
-    assert grew("pyg_glif_newcomers_isolated_total") == alone >= 1
+    assert grew("pyg_glif_samples_total") == len(known.y_new)
+    isolated = known.num_neighbors().count(0)
+    assert grew("pyg_glif_samples_isolated_total") == isolated >= 1
     moved = np.abs(known.corrected() - known.y_new).sum()
     assert grew("pyg_glif_movement_sum") == pytest.approx(moved, rel=1e-5)
     labels = 'method="POST",route="/v1/correct",status="200"'
     assert grew(f"pyg_glif_request_seconds_count{{{labels}}}") == 1
     assert 0 < after["pyg_glif_isolated_share"] < 1
-    assert after["pyg_glif_fitted_people"] == len(known.y)
+    assert after["pyg_glif_fitted_samples"] == len(known.y)

@@ -1,4 +1,4 @@
-"""Requests that wait together are answered together, and nobody is left out."""
+"""Requests that wait together are answered together, and none is left out."""
 
 import asyncio
 
@@ -69,7 +69,7 @@ def test_stopping_answers_what_waits():
     assert [len(one.y_fair) for one in answers] == [200] * 10
 
 
-def test_errors_reach_those_who_asked():
+def test_errors_reach_their_requests():
     answers, _ = asked([1, 1], value=-1.0)
     for error in answers:
         with pytest.raises(ValueError, match="non-negative"):

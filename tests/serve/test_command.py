@@ -57,7 +57,7 @@ def test_bad_options(
     assert "must have one entry per fitted sample (got 90 for 80)" in message
 
 
-def test_people_of_another_fit_are_refused(
+def test_samples_of_another_fit_are_refused(
     table: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     head, first, second, *rest = table[0].read_text().splitlines()
@@ -73,7 +73,7 @@ SECRET = "S3cret"
 
 
 def _spoiled(table: Path, kind: str) -> bytes:
-    """The file of people with a secret in a cell that does not belong there."""
+    """The file of samples with a secret in a cell that does not belong there."""
     people = pandas.read_csv(table, dtype=object)
     columns = {"output": "score", "feature": "age", "id": "name", "group": "sex"}
     if kind in columns:
@@ -92,7 +92,7 @@ def _spoiled(table: Path, kind: str) -> bytes:
     "kind",
     ["output", "outputs", "feature", "id", "group", "cells", "nul", "bytes", "row"],
 )
-def test_a_refused_file_of_people_is_not_quoted(
+def test_a_refused_file_of_metadata_is_not_quoted(
     table: tuple[Path, Path],
     tmp_path: Path,
     kind: str,

@@ -87,13 +87,13 @@ def claims(client: TestClient, x: Array) -> tuple[Array, Array]:
 
 
 def recovered(scene: Scene, score: Array, dist: Array) -> int:
-    """Samples whose score and distance somebody found out to six digits."""
+    """Samples whose score and distance an attacker found out to six digits."""
     true = np.linalg.norm(scene.q[:, None] - scene.x, axis=2)
     hit = np.isclose(score[:, None], scene.f, rtol=0, atol=1e-5)
     return int((hit & np.isclose(dist[:, None], true, rtol=0, atol=1e-4)).any(0).sum())
 
 
-def test_two_requests_tell_nobodys_score_and_distance(
+def test_two_requests_disclose_no_score_and_distance(
     scene: Scene, protected: TestClient, tmp_path: Path
 ) -> None:
     assert recovered(scene, *claims(protected, scene.q)) == 0
@@ -172,7 +172,7 @@ def test_metrics_count_what_the_answers_tell(
         lines = protected.get("/metrics").text.splitlines()
         return float(next(x.split()[1] for x in lines if x.startswith(name)))
 
-    names = ("pyg_glif_newcomers_isolated_total", "pyg_glif_movement_sum")
+    names = ("pyg_glif_samples_isolated_total", "pyg_glif_movement_sum")
     before = [read(name) for name in names]
     y = np.full(len(scene.q), 0.5)
     answer = ask(protected, scene.q, y)

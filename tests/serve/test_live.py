@@ -10,7 +10,7 @@ import pytest
 
 from pyg_glif.serve._loaded_fit import identity
 from tests.serve.live import Live, ask
-from tests.serve.people import LAM, Numbers
+from tests.serve.samples import LAM, Numbers
 
 pytestmark = pytest.mark.skipif(
     not hasattr(signal, "SIGHUP"), reason="the signals of Unix are part of this"
@@ -21,7 +21,7 @@ class Load:
     """Clients that ask all the time, and what they were answered."""
 
     def __init__(self, live: Live, known: Numbers, clients: int = 6) -> None:
-        self.answers: list[tuple[int, int, Any]] = []  # newcomer, status, answer
+        self.answers: list[tuple[int, int, Any]] = []  # new sample, status, answer
         self.faults: list[Exception] = []
         self.done = threading.Event()
         bodies = known.bodies()
@@ -95,7 +95,7 @@ def test_a_new_fit_is_taken_under_load_and_no_request_is_dropped(
             live.until(lambda: len(load.answers) > count + 100)
         assert load.faults == []
         assert {status for _, status, _ in load.answers} == {200}
-        # Everybody got what the fit that answered them gives.
+        # All samples got what the fit that answered them gives.
         wanted = {first: known.corrected(), second: known.corrected(5 * LAM)}
         for who, _, answer in load.answers:
             assert answer["y_fair"][0] == pytest.approx(wanted[answer["fit"]][who])

@@ -74,7 +74,7 @@ def connected(port: int) -> socket.socket:
     return socket.create_connection(("127.0.0.1", port), timeout=30)
 
 
-def told(link: socket.socket) -> bytes:
+def received(link: socket.socket) -> bytes:
     """Everything up to the end of a connection, however it ends."""
     found = b""
     with contextlib.suppress(ConnectionError):
@@ -87,7 +87,7 @@ def asked(port: int, text: bytes) -> bytes:
     """What a request is answered, over a connection that the service closes."""
     with connected(port) as link, contextlib.suppress(ConnectionError):
         link.sendall(text)
-        return told(link)
+        return received(link)
     return b""
 
 
@@ -216,7 +216,7 @@ GONE = [
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_whoever_leaves_while_sending_is_no_failure(
+def test_a_client_that_leaves_while_sending_is_no_failure(
     fit: Path, protocol: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     app = create_app(fit, token=TOKEN)
@@ -251,12 +251,12 @@ def test_silent_connections_make_room(
         silent = [stack.enter_context(connected(port)) for _ in range(30)]
         assert asked(port, HEALTH).startswith(b"HTTP/1.1 200")
         busy.sendall(body[9:])
-        assert told(busy).startswith(b"HTTP/1.1 200")
+        assert received(busy).startswith(b"HTTP/1.1 200")
         gone = 0
         for link in silent:
             link.settimeout(0.05)
             with contextlib.suppress(TimeoutError):
-                gone += told(link) == b""
+                gone += received(link) == b""
         assert gone >= 30 - 8
 
 
@@ -269,7 +269,7 @@ def test_requests_that_are_sent_ahead_have_a_bound(fit: Path) -> None:
         assert asked(port, HEALTH).startswith(b"HTTP/1.1 200")
 
 
-def test_more_connections_than_files_shut_nobody_out(
+def test_more_connections_than_files_leave_the_service_open(
     fit: Path,
 ) -> None:
     """With as few files as 128, as some systems have it."""
@@ -289,7 +289,7 @@ def test_more_connections_than_files_shut_nobody_out(
         assert live.get("/readyz")[0] == 200
 
 
-def test_a_port_that_is_taken_is_told_in_one_line(
+def test_a_port_that_is_taken_is_reported_in_one_line(
     fit: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -302,7 +302,7 @@ def test_a_port_that_is_taken_is_told_in_one_line(
     assert line.endswith("Name another, or 0 for one that is free")
 
 
-def test_an_address_of_another_machine_is_told_in_one_line(
+def test_an_address_of_another_machine_is_reported_in_one_line(
     fit: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["serve", str(fit), "--host", "192.0.2.1", "--token", TOKEN]

@@ -17,7 +17,7 @@ from pyg_glif import GLIFPostProcessor
 from pyg_glif.monitoring import TreatmentMonitor
 from pyg_glif.serve import SampleMetadata, create_app
 from tests.serve.conftest import HERE, QUIET
-from tests.serve.people import Numbers
+from tests.serve.samples import Numbers
 
 pytestmark = QUIET
 TOKEN = "0123456789abcdef-token"
@@ -25,7 +25,7 @@ PAGES = ("/", "/people", "/people/3", "/what-if", "/newcomer", "/docs")
 
 
 def metadata_of(table: Path) -> SampleMetadata:
-    """Who the people of the table are."""
+    """Metadata of the table."""
     people = pandas.read_csv(table)
     attributes = {"sex": people["sex"].to_numpy()}
     return SampleMetadata(list(people["name"]), people[["age", "job"]], attributes)
@@ -42,7 +42,7 @@ def settled(client: TestClient, path: str) -> Any:
 
 
 @pytest.mark.parametrize("shown", [False, True])
-def test_people_are_shown_only_if_that_was_asked_for(
+def test_samples_are_shown_only_on_request(
     table: tuple[Path, Path], shown: bool
 ) -> None:
     app = create_app(table[1], metadata=metadata_of(table[0]), show_people=shown)
@@ -54,7 +54,7 @@ def test_people_are_shown_only_if_that_was_asked_for(
         names = {p for p, text in texts.items() if re.search(r"person \d", text)}
         one = client.get("/people/3")
         named = client.post("/v1/explain", json=body)
-        told = client.post("/v1/explain", json={**body, "names": False})
+        unnamed = client.post("/v1/explain", json={**body, "names": False})
     if shown:
         assert names == set(paths) - {"/", "/newcomer", "/v1/info"}
         assert one.status_code == 200
@@ -64,11 +64,11 @@ def test_people_are_shown_only_if_that_was_asked_for(
         assert names == set()
         assert one.status_code == 404
         assert named.status_code == 403
-    assert told.status_code == 200
-    assert "neighbors" not in told.json()
-    assert not re.search(r"person \d", told.json()["text"])
-    # What fitted people are like is told where they are shown, and only on average.
-    assert ("The 5 closest" in told.json()["text"]) == shown
+    assert unnamed.status_code == 200
+    assert "neighbors" not in unnamed.json()
+    assert not re.search(r"person \d", unnamed.json()["text"])
+    # What fitted samples are like is told where they are shown, and only on average.
+    assert ("The 5 closest" in unnamed.json()["text"]) == shown
 
 
 def test_shares_of_an_explanation_make_up_the_result(
@@ -152,7 +152,7 @@ def test_a_wide_fit_has_one_field_for_all(client: TestClient, tmp_path: Path) ->
     assert "hours per week" in client.get("/newcomer").text
 
 
-def test_the_monitor_counts_whoever_is_served(fit: Path, known: Numbers) -> None:
+def test_the_monitor_counts_served_samples(fit: Path, known: Numbers) -> None:
     monitor = TreatmentMonitor(0.3)
     body = {"x": known.x_new.tolist(), "y_hat": known.y_new.tolist()}
     ids = [f"decision {k}" for k in range(len(known.y_new))]
@@ -160,11 +160,11 @@ def test_the_monitor_counts_whoever_is_served(fit: Path, known: Numbers) -> None
         assert client.get("/v1/monitor").json()["num"] == 0
         for _ in range(2):  # the second time they are known
             client.post("/v1/correct", json={**body, "ids": ids})
-        client.post("/v1/explain", json=known.bodies()[0])  # serves nobody
+        client.post("/v1/explain", json=known.bodies()[0])  # serves none
         state = client.get("/v1/monitor").json()
         assert (state["num"], state["num_repeated"]) == (len(ids), len(ids))
         text = client.get("/metrics").text
-        assert f"pyg_glif_monitor_people {float(len(ids))}" in text
+        assert f"pyg_glif_monitor_samples {float(len(ids))}" in text
         assert "pyg_glif_monitor_alarm 0.0" in text
         page = client.get("/monitor")
         assert f"No alarm after {len(ids)} served people" in page.text
@@ -226,7 +226,7 @@ def test_what_cannot_be_counted_makes_the_monitor_miss_nothing_else(
     monitor.close()
 
 
-def test_a_monitor_that_is_broken_stops_nobody(
+def test_a_broken_monitor_stops_no_answer(
     fit: Path, known: Numbers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monitor = TreatmentMonitor(0.3)

@@ -16,7 +16,7 @@ from pyg_glif.links import Logit
 from pyg_glif.serve import SampleMetadata, create_app
 from pyg_glif.tables import FairTable
 from tests.serve.conftest import HERE, QUIET
-from tests.serve.people import Numbers
+from tests.serve.samples import Numbers
 
 TOKEN = "0123456789abcdef-token"
 BODY = {"x": [[0.0, 0.0, 0.0]], "y_hat": [0.5]}

@@ -6,7 +6,7 @@ import pytest
 
 from pyg_glif import GLIFPostProcessor
 from pyg_glif.serve._loaded_fit import LoadedFit
-from tests.serve.people import LAM, Numbers
+from tests.serve.samples import LAM, Numbers
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])

@@ -10,7 +10,7 @@ from pyg_glif.serve import SampleMetadata
 from pyg_glif.serve._loaded_fit import LoadedFit
 from pyg_glif.serve._what_if import AFFECTED, WhatIf
 from tests.oracles_inductive import fitted_weights
-from tests.serve.people import LAM, TAU, Numbers
+from tests.serve.samples import LAM, TAU, Numbers
 
 
 def decide(y: torch.Tensor) -> torch.Tensor:
@@ -64,7 +64,7 @@ def test_every_setting_is_solved_and_judged_as_the_formula_says(
         assert moved[top].tolist() == pytest.approx(most)
 
 
-def test_nearest_people_have_limits_in_place_of_radii(
+def test_nearest_samples_have_limits_in_place_of_radii(
     known: Numbers, tmp_path: Path
 ) -> None:
     path = tmp_path / "fit.safetensors"
@@ -77,7 +77,7 @@ def test_nearest_people_have_limits_in_place_of_radii(
     assert (point["mean_moved"], point["kept"], point["groups"]) == (0.0, None, [])
 
 
-def test_it_stops_when_nobody_wants_it(fit: Path) -> None:
+def test_it_stops_when_it_is_no_longer_wanted(fit: Path) -> None:
     asked = iter([False, False, True])
     grid = WhatIf(LoadedFit(fit).post, {}, decide, lambda: next(asked))
     assert len(grid.points) == 2

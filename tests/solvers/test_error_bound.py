@@ -235,7 +235,7 @@ def test_scale_of_outputs_does_not_matter(
 
 @pytest.mark.parametrize("solver", ["Auto", "CG", "Cholesky"])
 @pytest.mark.parametrize("lam", [1.0, 1e6, 1e12, 1e16])
-def test_error_bound_holds_beside_fitted_people(
+def test_error_bound_holds_beside_fitted_nodes(
     solver: str, lam: float, generator: torch.Generator
 ) -> None:
     num_new, num_known = 5, 7

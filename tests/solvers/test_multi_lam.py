@@ -16,7 +16,7 @@ from tests import oracles
     num_columns=st.integers(1, 3),
 )
 @settings(max_examples=60, deadline=None)
-def test_parts_are_solved_as_if_they_were_alone(
+def test_parts_are_solved_as_graphs_of_their_own(
     seed: int, num_nodes: int, num_parts: int, num_columns: int
 ) -> None:
     rng = np.random.default_rng(seed)

@@ -143,15 +143,15 @@ def run_call(
     if engine is None:
         engine = InProcess(progress=False, checkpoint_every=2)
     shared: dict[str, Any] = {"engine": engine}
-    people = ShardedDataset.build(
-        out / "people",
+    dataset = ShardedDataset.build(
+        out / "dataset",
         rows,
         id="id" if call.named else None,
         distance=call.distance,
         block_rows=call.block_rows,
         **shared,
     )
-    graph = radius_graph(people, call.tau, out=out / "graph", **shared)
+    graph = radius_graph(dataset, call.tau, out=out / "graph", **shared)
     fair = smooth(
         graph,
         y_hat,

@@ -1,4 +1,4 @@
-"""People as files, for the tests of blocks on disk."""
+"""Samples as files, for the tests of blocks on disk."""
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +24,7 @@ def isotropic(num, width, seed=0):
 
 
 def duplicates(num, width, seed=0):
-    """Half of all people at one place."""
+    """Half of all samples at one place."""
     rows = embedding_like(num, width, seed)
     rows[num // 3 : num // 3 + num // 2] = rows[0]
     return rows
@@ -38,7 +38,7 @@ CLOUDS = {
 
 
 def degree_radius(x, degree):
-    """A radius at which people have about so many neighbors."""
+    """A radius at which samples have about so many neighbors."""
     x = x.astype(np.float64)
     some, norm = x[:: max(1, len(x) // 100)], (x**2).sum(1)
     sq = (some**2).sum(1)[:, None] + norm - 2.0 * some @ x.T

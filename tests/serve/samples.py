@@ -1,4 +1,4 @@
-"""People to serve, the files they are kept in, and the formula behind the answers."""
+"""Samples to serve, the files they are kept in, and the formula behind the answers."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +19,7 @@ TAU, THETA, LAM = 0.9, 0.5, 2.0
 
 @dataclass(frozen=True)
 class Numbers:
-    """People of three named numbers, their scores, and people who come later."""
+    """Samples of three named numbers, their scores, and samples that come later."""
 
     x: Array  # [N, 3]
     y: Array  # [N]
@@ -35,7 +35,7 @@ class Numbers:
         post.fit(frame, torch.from_numpy(self.y)).save(path)
 
     def corrected(self, lam: float = LAM) -> Array:
-        """What newcomers should get, from the formula."""
+        """What new samples should get, from the formula."""
         W = fitted_weights(self.x, TAU, THETA)
         L = np.diag(W.sum(1)) - W
         f = np.linalg.solve(np.eye(len(W)) + lam * L, self.y[:, None])
@@ -43,18 +43,18 @@ class Numbers:
         return update(W, outer, self.y_new[:, None], f, lam, None)[:, 0]
 
     def num_neighbors(self) -> list[int]:
-        """How many fitted people are near each newcomer."""
+        """How many fitted samples are near each new sample."""
         near: list[int] = (weights(self.x_new, self.x, TAU, 0.0) > 0).sum(1).tolist()
         return near
 
     def bodies(self) -> list[dict[str, Any]]:
-        """A request for each newcomer."""
+        """A request for each new sample."""
         pairs = zip(self.x_new.tolist(), self.y_new.tolist(), strict=True)
         return [{"x": [row], "y_hat": [score]} for row, score in pairs]
 
 
 def numbers(size: int = 80, new: int = 12) -> Numbers:
-    """People drawn from one seed; the last newcomer is far from everybody."""
+    """Samples drawn from one seed; the last new sample is far from all samples."""
     rng = np.random.default_rng(7)
     x = rng.normal(size=(size + new, 3))
     x[-1] = 40.0
@@ -63,7 +63,7 @@ def numbers(size: int = 80, new: int = 12) -> Numbers:
 
 
 def write_table(folder: Path, size: int = 90) -> tuple[Path, Path]:
-    """A table of people with text and gaps, and the fit that 'smooth' made of it."""
+    """A table of samples with text and gaps, and the fit that 'smooth' made of it."""
     rng = np.random.default_rng(3)
     sex = rng.choice(["female", "male"], size)
     age = rng.integers(20, 65, size).astype(object)
