@@ -29,7 +29,7 @@ from pyg_glif.links import Link, dual_of, outputs_of
 from pyg_glif.methods import smooth_balanced
 from pyg_glif.nn._graph_cache import GraphCache, mean_of_directions, source_of
 from pyg_glif.smoothing import Smoother
-from pyg_glif.solvers import Auto, Solution, Solver, SolveStatus
+from pyg_glif.solvers import Auto, CoordinateDescent, Solution, Solver, SolveStatus
 from pyg_glif.solvers.base import Attempt
 from pyg_glif.solvers.system import System
 from pyg_glif.typing import Normalization
@@ -245,7 +245,7 @@ class GLIFConv(MessagePassing):  # type: ignore[misc]
         eta = self._dual(x)
         rows = self._rows(x, edge_index, edge_weight, batch)
         value = self._steps(eta, rows)
-        solver = _Steps(self.num_steps, value.double(), throw=False)
+        solver = _StepsTaken(epochs=self.num_steps, value=value.double(), throw=False)
         lap = as_laplacian(edge_index, edge_weight, self.normalization, batch, x=x)
         solution = Smoother(solver=solver, **options).solve_dual(lap, eta)
         return replace(solution, value=self._outputs(value, x, rows))
@@ -493,20 +493,15 @@ class _Rows(NamedTuple):
     squared_rate: Tensor  # of the slowest node of a graph, if steps are accelerated
 
 
-@dataclass(frozen=True, repr=False)
-class _Steps(Solver):
-    """Stands for steps that were taken, so that their outcome is certified."""
+@dataclass(frozen=True, repr=False, kw_only=True)
+class _StepsTaken(CoordinateDescent):
+    """Coordinate descent that was done elsewhere, of all nodes at the same time."""
 
-    num_steps: int
     value: Tensor
 
     def attempt(self, system: System, rhs: Tensor, x0: Tensor | None) -> Attempt:
         """The outcome of the steps."""
-        return Attempt(self.value, SolveStatus.EPOCHS_DONE, self.num_steps)
-
-    def saddle(self, system: System, rhs: Tensor) -> Attempt:
-        """The same where there is no minimum."""
-        return Attempt(self.value, SolveStatus.INDEFINITE, self.num_steps)
+        return Attempt(self.value, SolveStatus.EPOCHS_DONE, self.epochs)
 
     def __repr__(self) -> str:
-        return f"GLIFConv(num_steps={self.num_steps})"
+        return f"GLIFConv(num_steps={self.epochs})"
