@@ -248,9 +248,8 @@ def _correct(
     with warnings.catch_warnings():
         # Columns were read by the names of the fit, and are in their order.
         warnings.filterwarnings("ignore", message=".*taken by position")
-        fair, info = post.transform(
-            samples.x, samples.y, joint=args.joint, return_info=True
-        )
+        info = post.transform_info(samples.x, samples.y, joint=args.joint)
+        fair = info.value
     table = _write(args, samples, fair)
     data = {
         "people": len(samples),
