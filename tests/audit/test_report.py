@@ -521,7 +521,7 @@ def test_ids_and_people_belong_to_the_people() -> None:
         report.with_ids(["a"])
     with pytest.raises(ValueError, match=r"'features' must have one row .*got 1 for 4"):
         report.with_features(pd.DataFrame({"a": [1]}))
-    with pytest.raises(TypeError, match="'people' must be a frame"):
+    with pytest.raises(TypeError, match="'features' must be a frame"):
         report.with_features([1, 2, 3, 4])
     with pytest.raises(AttributeError, match="has no attribute 'worst'"):
         _ = report.worst
