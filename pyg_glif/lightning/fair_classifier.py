@@ -91,13 +91,14 @@ class FairClassifier(LightningModule):
     computed in single precision, or in double if the model is.
 
     Example:
-        >>> from pyg_glif.lightning import MLP
-        >>> classifier = FairClassifier(MLP(2, 8, 3), lam=0.1, tau=1.0)
+        >>> from torch_geometric.nn import MLP
+        >>> model = MLP([2, 8, 3], norm=None)
+        >>> classifier = FairClassifier(model, lam=0.1, tau=1.0)
         >>> classifier.num_classes, classifier(torch.zeros(5, 2)).shape
         (3, torch.Size([5, 3]))
         >>> def modest(logits):
         ...     return 0.01 * logits.square().mean()
-        >>> classifier = FairClassifier(MLP(2, 8, 3), term=modest)
+        >>> classifier = FairClassifier(model, term=modest)
     """
 
     def __init__(

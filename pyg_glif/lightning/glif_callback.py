@@ -60,13 +60,13 @@ class GLIFCallback(Callback):
 
     Example:
         >>> from torch_geometric.data import Data
-        >>> from pyg_glif.lightning import FairClassifier, FairDataModule, MLP
+        >>> from pyg_glif.lightning import FairClassifier, FairDataModule
         >>> x = torch.tensor([[0.0], [1.0], [5.0]])
         >>> data = FairDataModule(Data(x=x, y=torch.tensor([0, 0, 1])))
         >>> callback = GLIFCallback(lam=1.0, tau=2.0)
         >>> quiet = {"logger": False, "enable_progress_bar": False}
         >>> trainer = Trainer(accelerator="cpu", callbacks=callback, **quiet)
-        >>> _ = trainer.predict(FairClassifier(MLP(1, 8, 2)), data)
+        >>> _ = trainer.predict(FairClassifier(torch.nn.Linear(1, 2)), data)
         >>> callback.y_fair_[2] - callback.y_hat_[2]  # isolated
         tensor([0., 0.])
         >>> metrics = callback.metrics_
