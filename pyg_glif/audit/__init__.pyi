@@ -1,8 +1,8 @@
 from .audit import AuditContext, audit
 from .audit_report import (
     AuditReport,
-    Estimate,
     GroupTreatment,
+    IntervalEstimate,
     ListedPair,
     ListedSample,
     Lists,
@@ -15,8 +15,8 @@ __all__ = [
     "AuditContext",
     "AuditReport",
     "Bootstrap",
-    "Estimate",
     "GroupTreatment",
+    "IntervalEstimate",
     "ListedPair",
     "ListedSample",
     "Lists",

@@ -166,7 +166,7 @@ def audit(
         >>> before, after = torch.tensor([0.0, 1, 0]), torch.tensor([0.25, 0.5, 0.25])
         >>> report = audit(x, before, after, graph=graph, num_nearest=1, threshold=0.4)
         >>> report["neighbor_deviation"].after
-        Estimate(value=0.25, low=0.25, high=0.25)
+        IntervalEstimate(value=0.25, low=0.25, high=0.25)
         >>> report.verdict[0].words
         'Of 2 pairs of similar people, 2 got different decisions; after correction 2.'
     """

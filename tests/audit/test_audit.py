@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings, strategies as st
 
 from pyg_glif import GLIFPostProcessor
-from pyg_glif.audit import AuditContext, AuditReport, Bootstrap, Estimate, audit
+from pyg_glif.audit import AuditContext, AuditReport, Bootstrap, IntervalEstimate, audit
 from pyg_glif.distances import SensitiveSubspace
 from pyg_glif.graph import SimilarityGraph
 from pyg_glif.links import Log, Logit, Softmax
@@ -56,8 +56,8 @@ def test_measures_match_their_definitions() -> None:
     ratios = local_lipschitz(post.y_fair_, edges, sq_dist)
     for level, value in zip((50, 90, 99), ratios.quantiles.tolist(), strict=True):
         measure = found[f"lipschitz_ratio_p{level}"]
-        assert measure.after == Estimate(value)
-    assert found["lipschitz_ratio_max"].after == Estimate(float(ratios.max))
+        assert measure.after == IntervalEstimate(value)
+    assert found["lipschitz_ratio_max"].after == IntervalEstimate(float(ratios.max))
     first, second = edges[:, edges[0] < edges[1]].numpy()
     apart = np.linalg.norm(after[first] - after[second], axis=1)
     ranked = np.argsort(-apart)[:10]
@@ -133,8 +133,11 @@ def test_gaps_keep_the_sizes_of_groups() -> None:
     alone = torch.tensor([0, 0, 0, 0, 0, 1])
     found = audit(x, y, y / 2, graph=graph, sensitive={"rare": alone})
     gap = found["gap_by_rare"]
-    assert (gap.before, gap.after) == (Estimate(1, 1, 1), Estimate(0.5, 0.5, 0.5))
-    assert gap.change == Estimate(-0.5, -0.5, -0.5)
+    assert (gap.before, gap.after) == (
+        IntervalEstimate(1, 1, 1),
+        IntervalEstimate(0.5, 0.5, 0.5),
+    )
+    assert gap.change == IntervalEstimate(-0.5, -0.5, -0.5)
 
 
 def test_groups_of_comparable_people() -> None:

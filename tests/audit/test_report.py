@@ -18,7 +18,7 @@ import pytest
 import torch
 
 from pyg_glif import GLIFPostProcessor
-from pyg_glif.audit import AuditReport, Bootstrap, Estimate, Verdict, audit
+from pyg_glif.audit import AuditReport, Bootstrap, IntervalEstimate, Verdict, audit
 from pyg_glif.graph import SimilarityGraph
 from tests import oracles_inductive as oracle
 
@@ -225,23 +225,23 @@ def test_lists_of_people_and_pairs(scene: Scene) -> None:
 @pytest.mark.parametrize(
     ("tolerance", "estimate", "state"),
     [
-        (None, Estimate(0.1, 0.05, 0.2), "none"),
-        (0.2, Estimate(0.1, 0.05, 0.2), "within"),
-        (0.19, Estimate(0.1, 0.05, 0.2), "open"),
-        (0.05, Estimate(0.1, 0.05, 0.2), "open"),
-        (0.04, Estimate(0.1, 0.05, 0.2), "beyond"),
-        (0.1, Estimate(-0.05, -0.09, 0.01), "within"),
-        (0.08, Estimate(-0.05, -0.09, 0.01), "open"),
-        (0.01, Estimate(-0.05, -0.09, -0.02), "beyond"),
+        (None, IntervalEstimate(0.1, 0.05, 0.2), "none"),
+        (0.2, IntervalEstimate(0.1, 0.05, 0.2), "within"),
+        (0.19, IntervalEstimate(0.1, 0.05, 0.2), "open"),
+        (0.05, IntervalEstimate(0.1, 0.05, 0.2), "open"),
+        (0.04, IntervalEstimate(0.1, 0.05, 0.2), "beyond"),
+        (0.1, IntervalEstimate(-0.05, -0.09, 0.01), "within"),
+        (0.08, IntervalEstimate(-0.05, -0.09, 0.01), "open"),
+        (0.01, IntervalEstimate(-0.05, -0.09, -0.02), "beyond"),
     ],
 )
 def test_a_verdict_needs_all_of_the_interval(
-    tolerance: float | None, estimate: Estimate, state: str
+    tolerance: float | None, estimate: IntervalEstimate, state: str
 ) -> None:
     one = Verdict("a", "A", "A.", estimate, tolerance=tolerance)
     assert one.state == state
     # What counts is the state after, if there is one.
-    worse = Estimate(9.0, 9.0, 9.0)
+    worse = IntervalEstimate(9.0, 9.0, 9.0)
     assert replace(one, before=worse, after=estimate).state == state
 
 
