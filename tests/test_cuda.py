@@ -40,7 +40,7 @@ from pyg_glif import (
     solvers,
     transforms,
 )
-from pyg_glif.audit import Bootstrap, audit
+from pyg_glif.audit import AuditData, Bootstrap, audit
 from pyg_glif.guarantees import certify, sensitivity
 from pyg_glif.laplacian import LaplacianOperator
 from pyg_glif.model_selection import tune
@@ -143,7 +143,8 @@ def _audit(p: Samples) -> Tensor:
     before, after = p.score, p.score.mean().expand(N).contiguous()
     similar = graph.SimilarityGraph.search(p.x, TAU)
     few = Bootstrap(num_samples=20)
-    report = audit(p.x, before, after, graph=similar, variants=p.group, bootstrap=few)
+    data = AuditData(p.x, before, after, graph=similar)
+    report = audit(data, variants=p.group, bootstrap=few)
     values = [m.before.value for m in report.measures]
     return torch.tensor(values, device=p.device)
 
@@ -232,6 +233,9 @@ CASES: dict[str, Callable[[Samples], Any]] = {
     "GLIFConv": lambda p: GLIFConv(lam=0.5).to(p.device)(p.y, p.edges, p.weight),
     "GLIFClassifier": lambda p: _estimator(p, GLIFClassifier, LogisticRegression()),
     "GLIFPostProcessor": lambda p: (*_post(p), *_guarantees(p)),
+    "certify": _guarantees,
+    "sensitivity": _guarantees,
+    "FittedNeighbors": _peers,
     "GLIFRegressor": lambda p: _estimator(p, GLIFRegressor, LinearRegression()),
     "GLIFSmooth": lambda p: GLIFSmooth(0.5)(FairRadiusGraph(TAU)(_data(p))).y_fair,
     "GroupDisparity": lambda p: _metric(
@@ -383,7 +387,7 @@ MODULES = [
 ]
 # What holds results or is subclassed, and what the functions above are made of.
 NO_CALL = {
-    "AuditContext", "AuditReport", "Bootstrap", "IntervalEstimate", "Explanation",
+    "AuditData", "AuditReport", "Bootstrap", "IntervalEstimate", "Explanation",
     "ListedPair", "ListedSample",
     "FairDistance",
     "Contribution", "Difference", "Fit", "FitSummary", "GroupTreatment", "Interval",
