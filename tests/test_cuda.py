@@ -40,7 +40,8 @@ from pyg_glif import (
     solvers,
     transforms,
 )
-from pyg_glif.audit import Bootstrap, audit
+from pyg_glif.audit import AuditData, Bootstrap, audit
+from pyg_glif.guarantees import certify, sensitivity
 from pyg_glif.laplacian import LaplacianOperator
 from pyg_glif.model_selection import tune
 from pyg_glif.monitoring import DriftReference, TreatmentMonitor
@@ -114,21 +115,21 @@ def _guarantees(p: Samples) -> list[Tensor]:
     """Results for queries and for samples that leave, with standard deviations."""
     post = GLIFPostProcessor(tau=TAU, lam=0.5).fit(p.x, p.score, y_std=p.score + 0.5)
     new = {"y_std": 0.7}
-    bound = post.certify(p.x + 0.01, 0.1, p.score, **new)
-    value, std, info = post.transform(
-        p.x + 0.01, p.score, return_std=True, return_info=True, **new
-    )
+    bound = certify(post.fit_, p.x + 0.01, 0.1, p.score, **new)
+    info = post.transform_info(p.x + 0.01, p.score, with_std=True, **new)
+    value, std = info.value, info.uncertainty.std
     share = info.certificate.own_share.to(p.device)
-    found = [value, std, share, bound.gap.to(p.device), post.sensitivity().own]
+    found = [value, std, share, bound.gap.to(p.device), sensitivity(post.fit_).own]
     return [*found, post.forget([0, 1]).y_fair_]
 
 
 def _peers(p: Samples) -> tuple[Tensor, ...]:
     post = GLIFPostProcessor(tau=TAU, lam=0.5).fit(p.x, p.score)
-    fair, info = post.transform(p.x + 0.01, p.score, return_info=True)
+    info = post.transform_info(p.x + 0.01, p.score)
+    fair = info.value
     monitor = TreatmentMonitor(0.5, drift=DriftReference.of(post))
     assert monitor.watch(fair, info) == N
-    return info.peers.disparity(fair), info.peers.nearest()
+    return info.neighbors.disparity(fair), info.neighbors.nearest()
 
 
 def _on(p: Samples, make: Any, *sizes: int) -> Tensor:
@@ -142,7 +143,8 @@ def _audit(p: Samples) -> Tensor:
     before, after = p.score, p.score.mean().expand(N).contiguous()
     similar = graph.SimilarityGraph.search(p.x, TAU)
     few = Bootstrap(num_samples=20)
-    report = audit(p.x, before, after, graph=similar, variants=p.group, bootstrap=few)
+    data = AuditData(p.x, before, after, graph=similar)
+    report = audit(data, variants=p.group, bootstrap=few)
     values = [m.before.value for m in report.measures]
     return torch.tensor(values, device=p.device)
 
@@ -231,6 +233,9 @@ CASES: dict[str, Callable[[Samples], Any]] = {
     "GLIFConv": lambda p: GLIFConv(lam=0.5).to(p.device)(p.y, p.edges, p.weight),
     "GLIFClassifier": lambda p: _estimator(p, GLIFClassifier, LogisticRegression()),
     "GLIFPostProcessor": lambda p: (*_post(p), *_guarantees(p)),
+    "certify": _guarantees,
+    "sensitivity": _guarantees,
+    "FittedNeighbors": _peers,
     "GLIFRegressor": lambda p: _estimator(p, GLIFRegressor, LinearRegression()),
     "GLIFSmooth": lambda p: GLIFSmooth(0.5)(FairRadiusGraph(TAU)(_data(p))).y_fair,
     "GroupDisparity": lambda p: _metric(
@@ -382,7 +387,7 @@ MODULES = [
 ]
 # What holds results or is subclassed, and what the functions above are made of.
 NO_CALL = {
-    "AuditContext", "AuditReport", "Bootstrap", "Estimate", "Explanation",
+    "AuditData", "AuditReport", "Bootstrap", "IntervalEstimate", "Explanation",
     "ListedPair", "ListedSample",
     "FairDistance",
     "Contribution", "Difference", "Fit", "FitSummary", "GroupTreatment", "Interval",

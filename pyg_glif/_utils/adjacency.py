@@ -1,4 +1,4 @@
-"""Turns every accepted form of a similarity graph into one checked, sorted form."""
+"""Similarity graphs of every accepted form in one checked, sorted form."""
 
 from typing import Any
 
@@ -57,15 +57,15 @@ def check_sorted(edge_index: Tensor, num_nodes: int) -> Pattern:
     row, col = edges[0], edges[1]
     loops = (row == col).nonzero()
     if loops.numel():
-        at = int(row[loops[0]])
-        raise ValueError(f"'edge_index' must hold no self-loops (got one at {at})")
+        node = int(row[loops[0]])
+        raise ValueError(f"'edge_index' must hold no self-loops (got one at {node})")
     key = row * num_nodes + col
-    back = (key[1:] <= key[:-1]).nonzero()
-    if back.numel():
-        at = int(back[0]) + 1
-        first, then = (tuple(edges[:, one].tolist()) for one in (at - 1, at))
+    unsorted = (key[1:] <= key[:-1]).nonzero()
+    if unsorted.numel():
+        index = int(unsorted[0]) + 1
+        first, second = (tuple(edges[:, i].tolist()) for i in (index - 1, index))
         msg = "'edge_index' must be sorted by row and column, every edge once"
-        msg = f"{msg} (got {then} after {first})"
+        msg = f"{msg} (got {second} after {first})"
         raise ValueError(f"{msg}. Use 'torch_geometric.utils.coalesce'")
     return _symmetric_pattern(row, col, num_nodes)
 
@@ -160,8 +160,8 @@ def _symmetric_pattern(row: Tensor, col: Tensor, num_nodes: int) -> Pattern:
 
 def _raise_one_directional(row: Tensor, col: Tensor, num_nodes: int) -> None:
     """Raises, naming the first edge without its reverse."""
-    there = torch.isin(row * num_nodes + col, col * num_nodes + row)
-    first = int((~there).nonzero()[0])
+    has_reverse = torch.isin(row * num_nodes + col, col * num_nodes + row)
+    first = int((~has_reverse).nonzero()[0])
     edge = (int(row[first]), int(col[first]))
     msg = "'edge_index' must hold both directions of every edge"
     msg = f"{msg} (got {edge} without {edge[::-1]})"
@@ -171,12 +171,12 @@ def _raise_one_directional(row: Tensor, col: Tensor, num_nodes: int) -> None:
 def _symmetric_weight(pattern: Pattern, weight: Tensor) -> Tensor:
     """Mean of the two directions, which must agree up to rounding."""
     other = weight[pattern.reverse]
-    apart = (weight - other).detach().abs()
+    difference = (weight - other).detach().abs()
     limit = _SYMMETRY_RTOL * torch.maximum(weight, other).detach()
-    if bool((apart > limit).any()):
-        at = int((apart - limit).argmax())
-        edge = (int(pattern.row[at]), int(pattern.col[at]))
-        values = f"{float(weight[at]):g} for {edge}, {float(other[at]):g} for"
+    if bool((difference > limit).any()):
+        index = int((difference - limit).argmax())
+        edge = (int(pattern.row[index]), int(pattern.col[index]))
+        values = f"{float(weight[index]):g} for {edge}, {float(other[index]):g} for"
         msg = "'edge_weight' must be equal in both directions of every edge"
         raise ValueError(f"{msg} (got {values} {edge[::-1]})")
     return 0.5 * (weight + other)

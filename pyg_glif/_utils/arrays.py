@@ -1,7 +1,7 @@
-"""Takes arrays, tensors, series and frames, and gives back what it got.
+"""Conversion of arrays, series and frames to tensors, and back to the same kind.
 
-Nothing is imported for that: NumPy's protocols are enough to read any of them, and the
-class of a value is enough to build another.
+No optional package is imported: NumPy's protocols read all of them, and the class of a
+value builds another one.
 """
 
 from collections.abc import Iterable, Sequence
@@ -88,9 +88,9 @@ def like(value: Any, result: Tensor) -> Any:
     # By the name of the module, so that neither package need be installed.
     kind, package = type(value), type(value).__module__.split(".")[0]
     if package not in ("pandas", "polars"):
-        given: Any = getattr(value, "dtype", None)
-        floating = isinstance(given, np.dtype) and given.kind == "f"
-        return array.astype(given, copy=False) if floating else array
+        kept: Any = getattr(value, "dtype", None)
+        floating = isinstance(kept, np.dtype) and kept.kind == "f"
+        return array.astype(kept, copy=False) if floating else array
     if package == "polars":
         if array.ndim == 1:
             return kind(value.name, array)
@@ -114,34 +114,34 @@ def column_names(name: str, value: Any) -> tuple[Any, ...] | None:
 
 def column_order(
     name: str,
-    given: Sequence[Any] | None,
+    columns: Sequence[Any] | None,
     fitted: Sequence[Any] | None,
 ) -> list[int] | None:
-    """Where the columns of a fit are among those given now, by their names.
+    """Positions of the columns of a fit among those of a new table, by name.
 
-    Columns are numbered where nobody named them, so arrays and frames without names of
-    their own go together. Otherwise, where only one side has names, columns are taken
+    Columns without names are numbered, so arrays and frames without names of their own
+    go together. Otherwise, where only one side has names, columns are taken
     by position with a warning, as scikit-learn does.
 
     Returns:
         The position of each fitted column, or :obj:`None` if they are in order.
     """
-    if given is None or fitted is None:
-        named = given if fitted is None else fitted
+    if columns is None or fitted is None:
+        named = columns if fitted is None else fitted
         if named is not None and list(named) != list(range(len(named))):
-            which = ("has no", "had") if given is None else ("has", "had no")
+            which = ("has no", "had") if columns is None else ("has", "had no")
             msg = f"'{name}' {which[0]} column names, while the fit {which[1]}"
             warn_caller(f"{msg}: columns are taken by position")
         return None
-    missing = [n for n in fitted if n not in given]
-    extra = [n for n in given if n not in fitted]
+    missing = [n for n in fitted if n not in columns]
+    extra = [n for n in columns if n not in fitted]
     if missing or extra:
         parts = [f"{_listed(missing)} missing"] if missing else []
         parts += [f"{_listed(extra)} new"] if extra else []
         msg = f"'{name}' must have the columns of the fit (got {', '.join(parts)})"
         raise ValueError(msg)
-    place = {n: at for at, n in enumerate(given)}
-    order = [place[n] for n in fitted]
+    position = {n: index for index, n in enumerate(columns)}
+    order = [position[n] for n in fitted]
     return None if order == list(range(len(order))) else order
 
 
@@ -205,8 +205,8 @@ def _frame_to_array(name: str, frame: Any) -> NDArray[Any]:
     else:
         # By columns: as a whole, different kinds become objects or lose digits.
         parts, bad = [], []
-        for at, label in enumerate(frame.columns):
-            column = frame.iloc[:, at] if hasattr(frame, "iloc") else frame[label]
+        for index, label in enumerate(frame.columns):
+            column = frame.iloc[:, index] if hasattr(frame, "iloc") else frame[label]
             try:
                 parts.append(_to_array(name, column))
             except TypeError:
@@ -216,25 +216,24 @@ def _frame_to_array(name: str, frame: Any) -> NDArray[Any]:
             raise TypeError(f"{msg}. {_REMEDY}")
         single = all(p.dtype.kind == "f" and p.dtype.itemsize <= 4 for p in parts)
         out = np.empty((len(frame), len(parts)), np.float32 if single else np.float64)
-        for at, part in enumerate(parts):
-            out[:, at] = part
+        for index, part in enumerate(parts):
+            out[:, index] = part
     # The sum is NaN if an entry is, and costs no boolean copy. Infinities of both signs
     # make it NaN too, hence the second look.
     if out.size and np.isnan(out.sum()) and np.isnan(out).any():
-        empty = np.isnan(out)
-        found = [
-            f"{int(empty[:, at].sum())} in {label!r} from row {empty[:, at].argmax()}"
-            for at, label in enumerate(frame.columns)
-            if empty[:, at].any()
+        missing = [
+            f"{int(empty.sum())} in {label!r} from row {empty.argmax()}"
+            for label, empty in zip(frame.columns, np.isnan(out).T, strict=True)
+            if empty.any()
         ]
-        msg = f"'{name}' must not have missing values (got {', '.join(found)})"
+        msg = f"'{name}' must not have missing values (got {', '.join(missing)})"
         remedy = f"Fill them in, drop these rows, or use {_TABLE}"
         raise ValueError(f"{msg}. {remedy}")
     return out
 
 
 def _unboxed(array: NDArray[Any]) -> NDArray[Any]:
-    """Python's numbers in float64, NaN for missing ones; left alone if there is text.
+    """Python's numbers in float64, NaN for missing ones; unchanged if there is text.
 
     A conversion would read text that looks like a number as one.
     """
@@ -259,11 +258,11 @@ def _missing(array: NDArray[Any]) -> NDArray[np.bool_]:
         )
     if array.dtype != object:
         return np.zeros(array.shape, dtype=bool)
-    found = [
+    missing = [
         _is_missing(type(entry)) or (isinstance(entry, float) and entry != entry)
         for entry in array.flat
     ]
-    return np.array(found, dtype=bool).reshape(array.shape)
+    return np.array(missing, dtype=bool).reshape(array.shape)
 
 
 def _numbered(name: str, array: NDArray[Any]) -> NDArray[Any]:
@@ -301,8 +300,8 @@ def _plain_name(name: str, column: Any) -> Any:
 
 def _index(where: Iterable[Any]) -> Any:
     """An index for messages: a number, or a tuple for several dimensions."""
-    found = tuple(int(i) for i in where)
-    return found[0] if len(found) == 1 else found
+    index = tuple(int(i) for i in where)
+    return index[0] if len(index) == 1 else index
 
 
 def _listed(names: Iterable[Any]) -> str:

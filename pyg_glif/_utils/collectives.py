@@ -10,18 +10,18 @@ _T = TypeVar("_T")
 
 
 class Collectives:
-    """Reductions over all nodes; here one process holds all of them.
+    """Collective operations of a single process that holds all nodes.
 
-    Where nodes are spread over processes that run the same code, a subclass asks the
-    others. All of them must then call the same methods in the same order.
+    Where nodes are spread over processes that run the same code, a subclass
+    communicates. All processes must call the same methods in the same order.
     """
 
     def sum(self, x: Tensor) -> Tensor:
-        """Sum of what every process holds, the same for all of them."""
+        """Sum over all processes."""
         return x
 
     def max(self, x: Tensor) -> Tensor:
-        """Largest of what every process holds, entry by entry."""
+        """Maximum over all processes, entry by entry."""
         return x
 
     def norm(self, x: Tensor) -> Tensor:  # [N, C] -> [C]
@@ -30,15 +30,15 @@ class Collectives:
         return out
 
     def with_halo(self, x: Tensor) -> Tensor:  # [N, ...] -> [N + H, ...]
-        """Rows of the nodes here, then those of their neighbors elsewhere."""
+        """Rows of the local nodes, then those of their neighbors in other processes."""
         return x
 
     def report(self, num_iter: int, iterate: Callable[[], Tensor]) -> None:
-        """Takes note of an iteration, and of how to get the point it has reached."""
+        """Hook of solvers for progress; ``iterate`` returns the current solution."""
 
 
 class once(Generic[_T]):  # noqa: N801  (used as a decorator)
-    """A property that is computed when it is first asked for.
+    """A property that is computed on first access.
 
     Unlike :class:`functools.cached_property` before Python 3.12 it holds no lock while
     it is computed: processes that run in threads of one would wait for each other.

@@ -1,4 +1,4 @@
-"""Where the data sets are that cannot be part of the package."""
+"""Folder of the data sets that cannot be part of the package."""
 
 import os
 from pathlib import Path
@@ -8,13 +8,13 @@ VARIABLE = "PYG_GLIF_DATA"
 
 
 def data_folder() -> Path | None:
-    """The folder of all data sets, which need not exist, if the user named one."""
+    """The folder of all data sets, if the user named one; it need not exist."""
     named = os.environ.get(VARIABLE)
     return Path(named).expanduser() if named else None
 
 
 def find_data(*parts: str) -> Path:
-    """A file or folder of a data set, or an error that says where it was looked for."""
+    """A file or folder of a data set; raises and names the folder if it is missing."""
     folder = data_folder()
     if folder is not None and folder.joinpath(*parts).exists():
         return folder.joinpath(*parts)

@@ -1,9 +1,9 @@
-r"""The disclosure rule: what may be told about samples to those who may not see them.
+r"""The disclosure rule: facts about samples that may be shown without access to them.
 
-Nothing about features or scores is told that fewer than :data:`MIN_SHARED` samples
-share. A value is shared by the samples that have it, an average by the effective number
-of samples behind it, :math:`(\sum_j |w_j|)^2 / \sum_j w_j^2` (Kish), which is their
-number where weights are equal. Texts, pages and answers of the service ask here.
+No feature or score is shown that fewer than :data:`MIN_SHARED` samples share. A value
+is shared by the samples that have it, an average by the effective number of samples
+behind it, :math:`(\sum_j |w_j|)^2 / \sum_j w_j^2` (Kish), which is their number where
+weights are equal. Texts, pages and answers of the service ask here.
 """
 
 from collections import Counter
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from pyg_glif._utils.validation import check_count, check_scalar
 
-#: Samples that must share what is told.
+#: Smallest number of samples that share a disclosed fact.
 MIN_SHARED = 5
 # Rounding in sums of equal weights is not a sample less.
 _SLACK = 1e-9
@@ -38,14 +38,14 @@ def effective_number(weight: Tensor) -> float:  # [K]
 
 
 def is_shared(number: float, least: float = MIN_SHARED) -> bool:
-    """Whether so many samples are enough."""
+    """Whether the effective number of samples suffices for disclosure."""
     return number >= least * (1.0 - _SLACK)
 
 
 def shared_value(values: Sequence[Hashable]) -> Any:
-    """The value that most samples have, if enough have it, else :obj:`None`.
+    """The value of the majority, if enough samples have it, else :obj:`None`.
 
-    Gaps, which are :obj:`None`, are counted among all, and are no value.
+    Gaps (:obj:`None`) count toward the total and are no value.
 
     Example:
         >>> shared_value(["a"] * 5 + ["b"] * 4), shared_value(["a"] * 4)
@@ -58,7 +58,7 @@ def shared_value(values: Sequence[Hashable]) -> Any:
 
 
 def shared_mean(values: Sequence[float | None], weight: Tensor) -> float | None:
-    """The weighted average of what is known, if enough samples share it.
+    """The weighted average of the known values, if enough samples share it.
 
     Example:
         >>> shared_mean([1.0, 2, 3, 4, 5, None], torch.ones(6))
@@ -66,23 +66,23 @@ def shared_mean(values: Sequence[float | None], weight: Tensor) -> float | None:
         >>> shared_mean([98765.0, None, None, None, None], torch.ones(5)) is None
         True
     """
-    known = [at for at, value in enumerate(values) if value is not None]
+    known = [index for index, value in enumerate(values) if value is not None]
     part = weight[known].double()
     if not is_shared(effective_number(part)):
         return None
-    value = torch.tensor([values[at] for at in known], dtype=torch.float64)
+    value = torch.tensor([values[index] for index in known], dtype=torch.float64)
     return float(part @ value / part.sum())
 
 
 @dataclass(frozen=True)
 class Disclosure:
-    r"""What answers about new samples tell about fitted ones.
+    r"""Rounding and withholding of corrections of new samples.
 
     A corrected output is :math:`\eta = s \hat\eta + (1 - s) m` in the coordinates in
     which outputs are averaged: the own share :math:`s` and the neighbors' mean
-    :math:`m` are all that it tells about fitted samples, whatever :math:`\hat\eta` the
-    caller chooses. Both are rounded *before* they are put together, so no choice of
-    outputs, however large, and no repetition tells more digits.
+    :math:`m` are all that it discloses about fitted samples, whatever
+    :math:`\hat\eta` the caller chooses. Both are rounded *before* they are combined,
+    so no choice of outputs, however large, and no repetition discloses more digits.
 
     Args:
         min_shared (int): Effective number of neighbors below which a correction is
@@ -99,14 +99,14 @@ class Disclosure:
         check_scalar("resolution", self.resolution, minimum=0.0, below=1.0)
 
     def rounded(self, value: Tensor, spread: "Tensor | float" = 1.0) -> Tensor:
-        """Values in steps of so much of a spread; of a spread of zero as they are."""
+        """Values rounded to ``resolution * spread``; unchanged if that is zero."""
         step = self.resolution * torch.as_tensor(spread, dtype=torch.float64)
         step = step.to(value.device)
         inner = torch.where(step > 0, step, 1.0)
         return torch.where(step > 0, (value.double() / inner).round() * inner, value)
 
     def withheld(self, effective: Tensor) -> Tensor:  # [M] -> [M] bool
-        """Which corrections too few neighbors share."""
+        """Mask of corrections that too few neighbors share."""
         return effective < self.min_shared * (1.0 - _SLACK)
 
     def corrected(
@@ -119,31 +119,31 @@ class Disclosure:
     ) -> Tensor:  # [M, C]
         """Corrected outputs from rounded parts, all in dual coordinates.
 
-        Rows that sum to one still do: their level and what columns have beside it are
-        rounded one by one. ``by_row``: columns are defined up to a constant of their
-        row, which must not decide how they are rounded.
+        Rows that sum to one still do: their level and the rest of each column are
+        rounded separately. ``by_row``: columns are defined up to a constant per row,
+        which must not affect rounding.
         """
         if self.resolution == 0.0:
             return eta
         own = own_share.unsqueeze(1)
         rest = 1.0 - own
         mean = (eta - own * eta_hat) / torch.where(rest > 0, rest, 1.0)
-        level, beside = map(self.rounded, _level_and_rest(mean), spreads)
-        mean = beside - beside.mean(1, keepdim=True)
+        level, rest_of_row = map(self.rounded, _level_and_rest(mean), spreads)
+        mean = rest_of_row - rest_of_row.mean(1, keepdim=True)
         mean = mean if by_row else mean + level
         own = self.rounded(own)
         return own * eta_hat + (1.0 - own) * mean
 
 
 def spreads_of(fitted: Tensor) -> tuple[Tensor, Tensor]:  # [N, C] -> [1], [C]
-    """Standard deviations of the level of outputs, and of columns beside it."""
-    level, beside = (part.std(0, correction=0) for part in _level_and_rest(fitted))
-    # What is the same for all samples but for rounding says nothing about one.
+    """Standard deviations of the level of outputs, and of columns around it."""
+    level, rest = (part.std(0, correction=0) for part in _level_and_rest(fitted))
+    # A level that is constant up to rounding discloses nothing about a sample.
     largest = float(fitted.abs().max())
-    return torch.where(level > 1e-9 * largest, level, 0.0), beside
+    return torch.where(level > 1e-9 * largest, level, 0.0), rest
 
 
 def _level_and_rest(rows: Tensor) -> tuple[Tensor, Tensor]:  # [M, C] -> [M, 1], [M, C]
-    """The mean of each row, and what its entries have beside it."""
+    """Mean of each row, and the deviations from it."""
     level = rows.mean(1, keepdim=True)
     return level, rows - level

@@ -1,4 +1,4 @@
-"""Files that are replaced in one step, and the error for those that are damaged."""
+"""Atomic replacement of files, and the error for damaged ones."""
 
 import contextlib
 import errno
@@ -22,10 +22,10 @@ except ImportError:  # Windows, which does not delete a file that is open
 def replacing(path: str | PathLike[str], sync: bool = True) -> Iterator[BinaryIO]:
     """A new file that takes the place of ``path`` once it is complete.
 
-    Everybody writes to a file of their own, locked as long as they live; what can be
-    locked by somebody else was left behind and is removed. Without ``sync`` a machine
-    that stops may leave a file that is not complete. A symbolic link is followed, and
-    only a regular file is replaced: not a folder, a pipe or a device.
+    Each process writes to a temporary file of its own and holds a lock on it; a
+    temporary file that another process can lock was left behind and is removed.
+    Without ``sync`` a power failure may leave an incomplete file. A symbolic link is
+    followed, and only a regular file is replaced: not a folder, a pipe or a device.
     """
     try:
         target = Path(os.path.realpath(path))
@@ -58,7 +58,7 @@ def replacing(path: str | PathLike[str], sync: bool = True) -> Iterator[BinaryIO
 def _check_regular(path: str | PathLike[str], target: Path) -> None:
     """Raises unless there is a regular file to replace, or nothing.
 
-    A pipe or a device would be gone afterwards, and whoever reads it would get nothing.
+    A pipe or a device would be gone afterwards, and its reader would get nothing.
     """
     if target.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
@@ -68,7 +68,7 @@ def _check_regular(path: str | PathLike[str], target: Path) -> None:
 
 
 def _locked(target: Path) -> tuple[Path, BinaryIO]:
-    """A new file beside ``target``, which nobody removes while it is open."""
+    """A new file beside ``target``, which no other process removes while it is open."""
     while True:
         beside = target.with_name(f".{target.name}.{uuid.uuid4().hex}.part")
         # Closed by the caller, who also holds the lock that comes with it.
@@ -78,14 +78,14 @@ def _locked(target: Path) -> tuple[Path, BinaryIO]:
         # Some network folders have no locks: nothing is ever removed there.
         with contextlib.suppress(OSError):
             fcntl.flock(file, fcntl.LOCK_EX)
-        # Somebody may have taken it for left over before it was locked.
+        # Another process may have taken it for left over before it was locked.
         if beside.exists():
             return beside, file
         file.close()
 
 
 def _remove_left_over(target: Path) -> None:
-    """Removes what killed processes left of earlier attempts to write ``target``."""
+    """Removes temporary files of killed processes that were writing ``target``."""
     start, end = f".{target.name}.", ".part"
     for beside in target.parent.iterdir():
         name = beside.name
@@ -104,7 +104,7 @@ def _remove_left_over(target: Path) -> None:
 
 @contextlib.contextmanager
 def damage_in(path: str | PathLike[str]) -> Iterator[None]:
-    """Turns whatever goes wrong with the content of a file into one error."""
+    """Turns any error about the content of a file into :class:`DamagedFileError`."""
     try:
         yield
     except (

@@ -1,7 +1,7 @@
-"""SHA-256 of plain data, files and tensors: the keys of what is used again.
+"""SHA-256 of plain data, files and tensors: the keys of caches.
 
-A key holds all that a result depends on, contents included; a file is known by what is
-in it, never by its name, size or time alone.
+A key covers all that a result depends on, contents included; a file is identified by
+its content, not by its name, size or time.
 """
 
 import hashlib
@@ -17,12 +17,12 @@ _CHUNK = 1 << 20
 
 
 def of_plain(data: Any) -> str:
-    """That of plain data, whatever the order of its keys."""
+    """Digest of plain data, independent of the order of its keys."""
     return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
 
 
 def of_stream(file: BinaryIO) -> str:
-    """That of what is left to read."""
+    """Digest of the rest of a stream."""
     total = hashlib.sha256()
     while part := file.read(_CHUNK):
         total.update(part)
@@ -30,13 +30,13 @@ def of_stream(file: BinaryIO) -> str:
 
 
 def of_file(path: str | os.PathLike[str]) -> str:
-    """That of a file, as ``sha256sum`` prints it."""
+    """Digest of a file, as ``sha256sum`` prints it."""
     with open(path, "rb") as file:
         return of_stream(file)
 
 
 def of_tensors(tensors: Mapping[str, Tensor]) -> str:
-    """That of tensors with their names, types and shapes."""
+    """Digest of tensors with their names, types and shapes."""
     total = hashlib.sha256()
     for name, tensor in sorted(tensors.items()):
         tensor = tensor.detach().cpu().contiguous()

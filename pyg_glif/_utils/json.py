@@ -1,4 +1,4 @@
-"""Data that every JSON reader takes."""
+"""Conversion to strict JSON, and comparison of plain data."""
 
 import json
 import math
@@ -20,14 +20,13 @@ def plain(value: Any) -> Any:
     return str(value)
 
 
-def is_held(one: Any, other: Any) -> bool:
-    """Whether plain data is in other data, which may have more keys, for new options.
+def is_subset(part: Any, whole: Any) -> bool:
+    """Whether plain data equals other data, which may have more keys for new options.
 
-    Read from a file and described again by what was made of it, data has to be the
-    same: numbers, truth values and texts are told apart as JSON tells them.
+    Numbers, truth values and texts are distinguished as in JSON.
     """
-    if isinstance(one, dict) and isinstance(other, dict):
-        return all(key in other and is_held(one[key], other[key]) for key in one)
-    if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
-        return len(one) == len(other) and all(map(is_held, one, other))
-    return json.dumps(one) == json.dumps(other)
+    if isinstance(part, dict) and isinstance(whole, dict):
+        return all(key in whole and is_subset(part[key], whole[key]) for key in part)
+    if isinstance(part, (list, tuple)) and isinstance(whole, (list, tuple)):
+        return len(part) == len(whole) and all(map(is_subset, part, whole))
+    return json.dumps(part) == json.dumps(whole)

@@ -46,7 +46,7 @@ def smallest_eigenvalue(
 def lanczos(
     product: Callable[[Tensor], Tensor], start: Tensor, collectives: Collectives
 ) -> tuple[float, float]:  # start: [N, 1]
-    """Runs the three-term recurrence until the smallest Ritz value has settled."""
+    """Bounds from the three-term recurrence, when the smallest Ritz value settles."""
     q = start / collectives.norm(start)
     before = torch.zeros_like(q)
     alphas: list[float] = []
@@ -58,8 +58,7 @@ def lanczos(
         alphas.append(float(collectives.sum(torch.sum(step * q))))
         step -= alphas[-1] * q
         beta = float(collectives.norm(step))
-        # Nothing but rounding is left of the next vector: it must not be divided by its
-        # length.
+        # Only rounding is left of the next vector: do not divide it by its length.
         done = beta <= 1e-14 * max(map(abs, alphas))
         if done or len(alphas) % _CHECK_EVERY == 0:
             bounds = _ritz_bounds(alphas, betas, beta)

@@ -1,4 +1,4 @@
-"""ParamsMixin as scikit-learn wants them, without scikit-learn."""
+"""Parameters in the way of scikit-learn, without importing it."""
 
 import inspect
 from typing import Any, TypeVar
@@ -21,7 +21,7 @@ class ParamsMixin:
         return f"{type(self).__name__}({', '.join(changed)})"
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """ParamsMixin by name; ``deep`` is there for scikit-learn."""
+        """Parameters by name; ``deep`` is accepted for scikit-learn, without effect."""
         return {name: getattr(self, name) for name in self._defaults()}
 
     def set_params(self: _Self, **params: Any) -> _Self:

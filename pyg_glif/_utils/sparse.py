@@ -254,7 +254,7 @@ class _EdgeEnergy(_Product):
         weight, f = ctx.saved_tensors
         parts = [] if dweight is None else [edge_energy(ctx.pattern, dweight, f)]
         if df is not None:
-            # (a + b)^2 - (a - b)^2 is 4 a b: the mixed term, from squares alone.
+            # (a + b)^2 - (a - b)^2 is 4 a b: the mixed term, from squares only.
             parts.append(
                 0.5 * edge_energy(ctx.pattern, weight, f + df)
                 - 0.5 * edge_energy(ctx.pattern, weight, f - df)
@@ -272,7 +272,7 @@ def connected_components(pattern: Pattern) -> Tensor:  # -> [N], smallest member
     """Names each node after the smallest node it is connected to."""
     node = torch.arange(pattern.num_nodes, device=pattern.row.device)
     label = node.clone()
-    # Rows are sorted, so a row's first entry is its smallest neighbour: the first
+    # Rows are sorted, so a row's first entry is its smallest neighbor: the first
     # round needs no pass over the edges.
     ptr = pattern.rowptr.long()
     filled = ptr[1:] > ptr[:-1]
@@ -284,13 +284,13 @@ def connected_components(pattern: Pattern) -> Tensor:  # -> [N], smallest member
         label = _compress(label)
         ends = label[row], label[col]
         low, high = torch.minimum(*ends), torch.maximum(*ends)
-        apart = low < high
-        if not bool(apart.any()):
+        is_between = low < high
+        if not bool(is_between.any()):
             return label
         # Edges inside one component stay inside: later rounds skip them.
-        row, col = row[apart], col[apart]
+        row, col = row[is_between], col[is_between]
         # Hook the root of the larger label under the smaller one.
-        label.scatter_reduce_(0, high[apart], low[apart], "amin")
+        label.scatter_reduce_(0, high[is_between], low[is_between], "amin")
 
 
 def _compress(label: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""What people call the column that they want to predict."""
+"""Common names of target columns."""
 
 import re
 
@@ -11,6 +11,6 @@ _OUTCOME = re.compile(
 
 
 def outcome_like(name: object) -> bool:
-    """Whether a column is named like an outcome, in whatever case and spelling."""
+    """Whether a column has a common name of a target, in any case and spelling."""
     words = re.sub(r"[\W_]+", "_", str(name).lower()).strip("_")
     return _OUTCOME.fullmatch(words) is not None

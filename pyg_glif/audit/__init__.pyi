@@ -1,8 +1,8 @@
-from .audit import AuditContext, audit
+from .audit import AuditData, audit
 from .audit_report import (
     AuditReport,
-    Estimate,
     GroupTreatment,
+    IntervalEstimate,
     ListedPair,
     ListedSample,
     Lists,
@@ -12,11 +12,11 @@ from .audit_report import (
 from .measures import Bootstrap
 
 __all__ = [
-    "AuditContext",
+    "AuditData",
     "AuditReport",
     "Bootstrap",
-    "Estimate",
     "GroupTreatment",
+    "IntervalEstimate",
     "ListedPair",
     "ListedSample",
     "Lists",

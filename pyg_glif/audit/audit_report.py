@@ -10,7 +10,7 @@ from torch import Tensor
 
 from pyg_glif._utils.disclosure import is_shared
 from pyg_glif._utils.json import plain
-from pyg_glif.fit.display_features import Features
+from pyg_glif.fit.display_features import DisplayFeatures
 from pyg_glif.reporting import audit_page as page
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ Output = float | tuple[float, ...]
 Id = str | int
 
 
-class Estimate(NamedTuple):
+class IntervalEstimate(NamedTuple):
     """A number, and its interval where there is one."""
 
     value: float
@@ -44,11 +44,11 @@ class Measure:
     name: str  #: Identifier.
     title: str  #: What is measured, in words.
     better: str  #: ``"lower"``, ``"higher"`` or ``""`` where neither is.
-    before: Estimate  #: Value for the model's outputs.
-    after: Estimate | None = None  #: Value for the smoothed outputs.
+    before: IntervalEstimate  #: Value for the model's outputs.
+    after: IntervalEstimate | None = None  #: Value for the smoothed outputs.
     #: After minus before. Its interval is that of the difference, over the same draws,
     #: and much narrower than the two others suggest.
-    change: Estimate | None = None
+    change: IntervalEstimate | None = None
 
     @property
     def values(self) -> list[float]:
@@ -63,8 +63,8 @@ class Verdict:
     name: str  #: Identifier, by which a tolerance may name it.
     title: str  #: What is compared.
     words: str  #: The finding in a sentence.
-    before: Estimate  #: Share or gap for the model's outputs.
-    after: Estimate | None = None  #: The same for the smoothed outputs.
+    before: IntervalEstimate  #: Share or gap for the model's outputs.
+    after: IntervalEstimate | None = None  #: The same for the smoothed outputs.
     num_before: int | None = None  #: Number of pairs or samples that is.
     num_after: int | None = None  #: The same after.
     total: int | None = None  #: Number of pairs or samples compared.
@@ -99,10 +99,10 @@ class GroupTreatment:
 
     group: str  #: Name of the group.
     num_samples: int  #: Size of the group.
-    mean_before: Estimate | None = None  #: Average of single outputs.
-    mean_after: Estimate | None = None  #: The same after.
-    rate_before: Estimate | None = None  #: Share of outputs above the threshold.
-    rate_after: Estimate | None = None  #: The same after.
+    mean_before: IntervalEstimate | None = None  #: Average of single outputs.
+    mean_after: IntervalEstimate | None = None  #: The same after.
+    rate_before: IntervalEstimate | None = None  #: Share above the threshold.
+    rate_after: IntervalEstimate | None = None  #: The same after.
     #: Decisions that changed from below the threshold to above; of several classes, to
     #: a class with a larger number.
     num_raised: int | None = None
@@ -187,7 +187,7 @@ class AuditReport:
     tradeoff: dict[str, Any] | None = field(default=None, repr=False)
     ids: tuple[Id, ...] | None = field(default=None, repr=False)  #: Ids of the samples.
     #: Features of the samples, to be shown.
-    features: Features | None = field(default=None, repr=False)
+    features: DisplayFeatures | None = field(default=None, repr=False)
     #: Whether samples are shown at all; not after :meth:`without_samples`.
     lists_samples: bool = True
 
@@ -229,8 +229,8 @@ class AuditReport:
             features (DataFrame): Features in the values that readers know, a row per
                 sample.
         """
-        if not isinstance(features, Features):
-            features = Features.of(features)
+        if not isinstance(features, DisplayFeatures):
+            features = DisplayFeatures.of(features)
         self._check_length("'features' must have one row per sample", len(features))
         return replace(self, features=features)
 
@@ -387,7 +387,7 @@ def _fields(record: Any) -> dict[str, Any]:
     """A dataclass whose estimates are dictionaries."""
     values: Mapping[str, Any] = vars(record)
     return {
-        name: value._asdict() if isinstance(value, Estimate) else value
+        name: value._asdict() if isinstance(value, IntervalEstimate) else value
         for name, value in values.items()
     }
 

@@ -22,7 +22,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from pyg_glif.audit.audit_report import Estimate
+from pyg_glif.audit.audit_report import IntervalEstimate
 
 
 class NeighborDyads(NamedTuple):
@@ -45,7 +45,7 @@ class NeighborDyads(NamedTuple):
 
 def share_of(
     disagrees: Tensor, pairs: NeighborDyads, num_samples: int, level: float
-) -> Estimate:
+) -> IntervalEstimate:
     """Share of disagreeing pairs, with its interval."""
     size = disagrees.numel()
     share = float(disagrees.double().mean())
@@ -58,7 +58,7 @@ def share_of(
     else:
         degree = pairs.sums(torch.ones(size), num_samples)
         number = size**2 / (float(degree.square().sum()) - size)
-    return Estimate(share, *wilson(share, number, level))
+    return IntervalEstimate(share, *wilson(share, number, level))
 
 
 def wilson(share: float, number: float, level: float) -> tuple[float, float]:

@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor
 
 from pyg_glif._utils.validation import check_scalar
-from pyg_glif.audit.audit_report import Estimate, Measure, Verdict
+from pyg_glif.audit.audit_report import IntervalEstimate, Measure, Verdict
 from pyg_glif.audit.dyadic_ci import share_of, wilson
 from pyg_glif.audit.pair_stats import (
     Attribute,
@@ -109,7 +109,7 @@ def isolated_verdict(num_neighbors: Tensor, level: float) -> Verdict:
         "isolated",
         "People without peers",
         f"{words}.",
-        Estimate(share, *wilson(share, total, level)),
+        IntervalEstimate(share, *wilson(share, total, level)),
         num_before=isolated,
         total=total,
     )

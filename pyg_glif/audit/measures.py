@@ -13,7 +13,7 @@ from pyg_glif._utils.validation import (
     check_repeated,
     check_scalar,
 )
-from pyg_glif.audit.audit_report import Estimate, Measure
+from pyg_glif.audit.audit_report import IntervalEstimate, Measure
 from pyg_glif.audit.pair_stats import Attribute, GroupRate
 from pyg_glif.graph import SimilarityGraph
 from pyg_glif.laplacian import LaplacianOperator
@@ -93,14 +93,14 @@ class Draws:
         num = self._options.num_samples
         return torch.stack([_drawn_means(g, num, generator) for g in groups], 1)
 
-    def _estimates(self, value: Tensor, drawn: Tensor) -> list[Estimate]:
+    def _estimates(self, value: Tensor, drawn: Tensor) -> list[IntervalEstimate]:
         """Before or, from a statistic with two entries, before, after and change."""
         level = self._options.level
         value = torch.cat([value, value.diff()])
         drawn = torch.cat([drawn, drawn.diff(dim=1)], dim=1)
         ends = drawn.new_tensor([(1.0 - level) / 2.0, (1.0 + level) / 2.0])
         low, high = drawn.quantile(ends, dim=0)
-        return list(map(Estimate, value.tolist(), low.tolist(), high.tolist()))
+        return list(map(IntervalEstimate, value.tolist(), low.tolist(), high.tolist()))
 
 
 def _drawn_means(
@@ -154,7 +154,7 @@ def edge_measures(
 def _exact(name: str, title: str, values: list[float]) -> Measure:
     """A measure without an interval."""
     changes = [values[1] - values[0]] if len(values) == 2 else []
-    return Measure(name, title, "lower", *map(Estimate, values + changes))
+    return Measure(name, title, "lower", *map(IntervalEstimate, values + changes))
 
 
 def variant_measures(

@@ -20,8 +20,8 @@ from pyg_glif._utils.validation import (
     check_two_values,
 )
 from pyg_glif.audit.audit_report import (
-    Estimate,
     GroupTreatment,
+    IntervalEstimate,
     ListedPair,
     ListedSample,
     Output,
@@ -289,7 +289,9 @@ def group_treatment(
             values[f"mean_{when}"] = _mean(y[k, group, 0], level)
             if decision is not None:
                 rate = float(decision[k, group].double().mean())
-                values[f"rate_{when}"] = Estimate(rate, *wilson(rate, num, level))
+                values[f"rate_{when}"] = IntervalEstimate(
+                    rate, *wilson(rate, num, level)
+                )
         if decision is not None and len(y) == 2:
             before, after = decision[:, group]
             values["num_raised"] = int((after > before).sum())
@@ -297,14 +299,14 @@ def group_treatment(
         yield GroupTreatment(name, num, **values)
 
 
-def _mean(value: Tensor, level: float) -> Estimate:
+def _mean(value: Tensor, level: float) -> IntervalEstimate:
     """A mean with its normal interval; of one sample there is none."""
     mean = float(value.mean())
     if value.numel() < 2:
-        return Estimate(mean)
+        return IntervalEstimate(mean)
     half = NormalDist().inv_cdf((1.0 + level) / 2.0)
     half *= float(value.std()) / sqrt(value.numel())
-    return Estimate(mean, mean - half, mean + half)
+    return IntervalEstimate(mean, mean - half, mean + half)
 
 
 def output_of(row: Tensor) -> Output:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from pyg_glif._utils.runtime import Progress
 from pyg_glif.baselines._dual import Array, Index, WorkingSet
-from pyg_glif.baselines._violations import Scan, Violated, coinciding_groups
+from pyg_glif.baselines._violations import Violated, ViolationScan, coinciding_groups
 from pyg_glif.errors import ConvergenceError
 from pyg_glif.graph.pairwise import PairDistances
 
@@ -42,7 +42,7 @@ class ConstraintGeneration:
         self._size = float(np.abs(y).max())
         self._set = WorkingSet(merged, weight, offset)
         self._pairs: Index = np.empty((2, 0), np.int64)  # [2, M], rows
-        self._scan = Scan(dists, num_rows, lipschitz, tile_size)
+        self._scan = ViolationScan(dists, num_rows, lipschitz, tile_size)
         self._feasible, self._gap = merged, math.inf
 
     def solve(self, rtol: float, max_iter: int, progress: bool | None) -> int:

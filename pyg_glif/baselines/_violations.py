@@ -40,7 +40,7 @@ class _Pairs(NamedTuple):
         return _Pairs(*(part[index] for part in self))
 
 
-class Scan:
+class ViolationScan:
     """Looks at all pairs, a tile at a time."""
 
     def __init__(

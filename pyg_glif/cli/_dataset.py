@@ -1,9 +1,11 @@
-"""From options to people: who has which features, outputs, ids and labels.
+"""From options and files to samples: features, outputs, ids and labels.
 
-Files are read before torch is loaded: whoever mistyped a name should not wait for it.
+Files are read before torch is loaded, so that a mistyped name is reported at once.
 """
 
 import argparse
+import contextlib
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,17 +14,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pyg_glif.cli._coordinates import fitted_table, free_texts, warn_of_outcomes
+from pyg_glif._utils.target_names import outcome_like
+from pyg_glif.cli._dtypes import CellError, Fault
 from pyg_glif.cli._files import flat, unquoted
-from pyg_glif.cli._options import UsageError, listed, name_of, nearest_name, note
+from pyg_glif.cli._options import (
+    UsageError,
+    called,
+    listed,
+    name_of,
+    nearest_name,
+    note,
+)
 from pyg_glif.cli._tables import (
     STREAM,
     SUFFIXES,
     ArrayTable,
-    CellError,
-    Fault,
     FileTable,
-    Reading,
     check_table,
     open_table,
     suffix_of,
@@ -34,18 +41,17 @@ if TYPE_CHECKING:
     from pyg_glif.tables import FairTable
 
 # Columns that are not features, by the option that names them.
-_ROLES = (
-    *("--id", "--attributes", "--sensitive", "--group", "--labels", "--mask"),
-    "--time",
-)
-# Features that people can look at one by one.
+_ROLES = ("--id", "--sensitive", "variants", "--labels", "mask", "--time")
+# Features that a reader can look at one by one.
 _READABLE = 64
+# More texts than this, and one for more than half of all rows, are no categories.
+_FREE_TEXT = 20
 _TRUTH = {"true": "1", "false": "0"}
 
 
 @dataclass(frozen=True, eq=False)
-class People:
-    """Everything a command may want to know about people."""
+class Samples:
+    """Features, outputs, and columns with another use, row by row."""
 
     x: "Tensor"  # [N, F], or coordinates of a table [N, D]
     y: "Tensor"  # [N] or [N, C]
@@ -56,8 +62,8 @@ class People:
     frame: Any = None  # the features of the table
     block: str | None = None  # the array that the outputs are all columns of
     ids: dict[str, NDArray[Any]] = field(default_factory=dict)
-    attributes: dict[str, NDArray[Any]] = field(default_factory=dict)
-    group: NDArray[Any] | None = None
+    sensitive: dict[str, NDArray[Any]] = field(default_factory=dict)
+    variants: NDArray[Any] | None = None
     labels: NDArray[Any] | None = None
     mask: NDArray[Any] | None = None
     time: NDArray[Any] | None = None
@@ -85,38 +91,42 @@ class People:
             raise UsageError(f"{msg}: a file holds one column of a name")
         return {**self.ids, **outputs}
 
-    def some(self, rows: "Tensor") -> "People":
+    def some(self, rows: "Tensor") -> "Samples":
         """What a distance is learned from, of some rows only."""
-        at = rows.numpy()
-        attributes = {name: value[at] for name, value in self.attributes.items()}
-        group = None if self.group is None else self.group[at]
-        return replace(self, x=self.x[rows], attributes=attributes, group=group)
+        index = rows.numpy()
+        sensitive = {name: value[index] for name, value in self.sensitive.items()}
+        variants = None if self.variants is None else self.variants[index]
+        return replace(self, x=self.x[rows], sensitive=sensitive, variants=variants)
 
-    def on_scale_of(self, args: argparse.Namespace, rows: "Tensor") -> "People":
+    def on_scale_of(self, args: argparse.Namespace, rows: "Tensor") -> "Samples":
         """The same samples, a table's coordinates being learned from some rows only."""
         if self.table is None:
             return self
-        given = (args, self.scale, self.frame, self.features, self.y.numpy())
-        table = fitted_table(*given, rows.numpy())
+        index, y = rows.numpy(), self.y.numpy()
+        spec = FeatureSpec(self.features, self.scale, frame=self.frame)
+        table = spec.fitted_table(args, y, index)
         return replace(self, table=table, x=table.transform(self.frame))
 
-    def kept(self) -> dict[str, Any]:
-        """What a fit has to keep, so that newcomers may have columns in any order."""
+    def metadata(self) -> dict[str, Any]:
+        """Metadata of a fit, by which columns of new samples are found and scaled."""
         columns = {"features": self.features, "outputs": self.outputs}
         table = {} if self.table is None else {"table": self.table.to_config()}
         return {"columns": columns, **table}
 
-    def attribute_codes(self) -> "dict[str, tuple[Tensor, list[str]]]":
-        """Protected attributes: a number for each person, a name for each number."""
+    def sensitive_codes(self) -> "dict[str, tuple[Tensor, list[str]]]":
+        """Sensitive columns: a code for each row, a name for each code."""
         return {
-            name: (codes(value), [_text(at) for at in np.unique(_sortable(value))])
-            for name, value in self.attributes.items()
+            name: (
+                codes(value),
+                [_text(level) for level in np.unique(_sortable(value))],
+            )
+            for name, value in self.sensitive.items()
         }
 
     def described(self) -> Any:
-        """A frame of what people are like, protected attributes included.
+        """A frame of features and sensitive columns for reports and explanations.
 
-        :obj:`None` for embeddings: nobody reads hundreds of coordinates.
+        :obj:`None` for embeddings, whose coordinates say nothing to readers.
         """
         import pandas as pd
 
@@ -126,21 +136,21 @@ class People:
         if frame is None:
             frame = pd.DataFrame(self.x.numpy(), columns=self.features)
         frame = frame[self.features].copy()
-        for name, value in self.attributes.items():
+        for name, value in self.sensitive.items():
             frame[name] = value
         return frame
 
-    def group_codes(self) -> "Tensor | None":
-        """Groups of people who ought to be treated alike, numbered."""
-        return None if self.group is None else codes(self.group)
+    def variant_codes(self) -> "Tensor | None":
+        """Codes that are equal for variants of one sample."""
+        return None if self.variants is None else codes(self.variants)
 
     def first_ids(self) -> list[str] | None:
-        """What people are called in reports."""
+        """Names of the samples in reports."""
         ids = next(iter(self.ids.values()), None)
-        return None if ids is None else [str(one) for one in ids]
+        return None if ids is None else [str(id) for id in ids]
 
     def classes(self, positive: str | None) -> "tuple[Tensor, Tensor]":
-        """The true class of everybody, zero where it is not known, and where it is."""
+        """The true class of each sample, zero where it is missing, and the mask."""
         import torch
 
         if self.labels is None:
@@ -161,8 +171,11 @@ class People:
         texts = [_text(level) for level in levels]
         count = max(2, self.num_outputs)
         if positive is not None:
-            at = _position(positive, texts)
-            numbers = ["1" if j == at else "0" for j in range(len(texts))]
+            wanted = _text(_sortable(np.array([positive], dtype=object))[0])
+            if wanted not in texts:
+                msg = f"'positive' must be a value of --labels (got '{positive}'"
+                raise UsageError(f"{msg}, there are {listed(texts)})")
+            numbers = [str(int(text == wanted)) for text in texts]
         elif self.num_outputs > 1 and set(texts) <= set(self.outputs):
             # Numbers are numbers of classes, even if columns are called by others.
             numbered = all(text.isdecimal() for text in texts)
@@ -175,7 +188,7 @@ class People:
         return np.array([int(number) for number in numbers], dtype=np.int64)[index]
 
     def labels_of(self, args: argparse.Namespace) -> "Tensor | None":
-        """True classes, -1 where they are not known; of a single output alone."""
+        """True classes of a single output, -1 where they are missing."""
         if self.labels is None or self.y.dim() > 1:
             return None
         label, there = self.classes(args.positive)
@@ -191,7 +204,7 @@ class People:
 
 
 def input_files(args: argparse.Namespace) -> list[str | None]:
-    """All files that a call reads, for those who must not overwrite them."""
+    """All files that a call reads, which no result may overwrite."""
     files = [getattr(args, name, None) for name in _TABLES + _FITS]
     files = [path for path in files if path != STREAM]
     return [*files, *(name for option in _ROLES for name in _named(args, option))]
@@ -206,25 +219,22 @@ _FITS = ("post", "fit")
 
 
 def check_inputs(args: argparse.Namespace) -> None:
-    """Raises on inputs that are not there, before anything is said about results."""
-    given = vars(args)
-    paths = [given[name] for name in _TABLES if given.get(name)]
+    """Raises on missing inputs, before anything is said about results."""
+    values = vars(args)
+    paths = [values[name] for name in _TABLES if values.get(name)]
     for path in paths:
         check_table(path)
     if paths.count(STREAM) > 1:
         raise UsageError(f"'{STREAM}' must stand for one input (got it twice)")
     for name in _FITS:
-        if given.get(name) and not Path(given[name]).is_file():
-            raise UsageError(f"'{given[name]}' does not exist")
+        if values.get(name) and not Path(values[name]).is_file():
+            raise UsageError(f"'{values[name]}' does not exist")
     kinds = {suffix_of(path) for path in paths}
-    for option, able in (("encoding", (".csv", ".tsv")), ("sheet", (".xlsx",))):
-        text = STREAM in paths and option == "encoding"
-        if (
-            given.get(option)
-            and not text
-            and not any(k.startswith(able) for k in kinds)
-        ):
-            raise UsageError(f"--{option} goes with {' and '.join(able)}")
+    for option, able in (("--encoding", (".csv", ".tsv")), ("sheet", (".xlsx",))):
+        is_text = STREAM in paths and option == "--encoding"
+        fits = is_text or any(kind.startswith(able) for kind in kinds)
+        if values.get(name_of(option)) and not fits:
+            raise UsageError(f"{called(option)} goes with {' and '.join(able)}")
 
 
 def _named(args: argparse.Namespace, option: str) -> list[str]:
@@ -233,79 +243,120 @@ def _named(args: argparse.Namespace, option: str) -> list[str]:
     return [value] if isinstance(value, str) else value
 
 
-def read_people(args: argparse.Namespace, fit: dict[str, Any] | None = None) -> People:
-    """Reads what the options name; ``fit`` has what was kept of an earlier fit."""
+def read_samples(
+    args: argparse.Namespace, fit: dict[str, Any] | None = None
+) -> Samples:
+    """Reads what the options name; ``fit`` is the metadata of an earlier fit."""
     saved = (fit or {}).get("columns", {})
     files = _Files(args)
     roles = {option: files.roles(option) for option in _ROLES}
     outputs = files.outputs(saved.get("outputs"))
     features = files.features(saved.get("features"), outputs)
     files.check()
-    told, y = files.values(features, outputs, fit)
+    spec, y = files.values(features, outputs, fit)
     for columns in roles.values():
         for column in columns:
             column.read(len(y))
-    _check_full(roles["--attributes"] + roles["--group"])
+    for column in roles["variants"]:
+        column.check_full()
     single = {o: c[0].value if c else None for o, c in roles.items()}
-    protected = {c.name: c.value for c in roles["--attributes"]}
-    protected |= {c.name: c.filled() for c in roles["--sensitive"]}
     ids = {column.name: column.value for column in roles["--id"]}
     if not ids:
-        ids = {name: files.data.column(name) for name in told.free}
+        ids = {name: files.data.column(name) for name in spec.free}
 
     from pyg_glif._utils.arrays import to_tensor
 
-    table, frame = None, told.frame
-    if frame is None:
-        x = to_tensor("features", told.numbers)
+    table = None
+    if spec.frame is None:
+        x = to_tensor("features", spec.numbers)
     else:
         from pyg_glif.tables import FairTable
 
         if fit is not None:
             table = FairTable.from_config(fit["table"])
         else:
-            table = fitted_table(args, told.scale, frame, told.features, y)
-        x = table.transform(frame)
-    return People(
+            table = spec.fitted_table(args, y)
+        x = table.transform(spec.frame)
+    return Samples(
         x=x,
         y=to_tensor("outputs", y),
-        features=told.features,
+        features=spec.features,
         outputs=outputs,
-        scale=told.scale if table is None else str(table.scale),
+        scale=spec.scale if table is None else str(table.scale),
         table=table,
-        frame=frame,
+        frame=spec.frame,
         block=files.holder.whole(outputs),
         ids=ids,
-        attributes=protected,
-        group=single["--group"],
+        sensitive={column.name: column.filled() for column in roles["--sensitive"]},
+        variants=single["variants"],
         labels=single["--labels"],
-        mask=single["--mask"],
+        mask=single["mask"],
         time=single["--time"],
     )
 
 
 @dataclass(frozen=True, eq=False)
-class _Told:
-    """What says who is similar: numbers, or a frame that a table puts on a scale."""
+class FeatureSpec:
+    """Features as numbers, or as a frame that a table puts on a scale."""
 
     features: list[str]
     scale: str
     numbers: NDArray[Any] | None = None  # [N, F]
-    frame: Any = None  # of the features, and of protected columns
+    frame: Any = None  # of features and sensitive columns
     free: tuple[str, ...] = ()  # columns of free text, which were left out
+
+    def fitted_table(
+        self, args: argparse.Namespace, y: Any, rows: Any = slice(None)
+    ) -> "FairTable":
+        """The table that puts features on the scale of some rows of the frame."""
+        from pyg_glif.tables import FairTable
+
+        table = FairTable(
+            sensitive=[name for name in self.frame if name not in self.features],
+            scale=self.scale,  # type: ignore[arg-type]
+            equivalent=args.equivalent or {},
+        )
+        y_hat = None if self.scale == "standard" else y[rows]
+        return table.fit(self.frame.iloc[rows], y_hat=y_hat)
+
+    def warn_targets(self) -> None:
+        """Warns about features that are probably the target of the model."""
+        if self.frame is not None:
+            columns = {name: self.frame[name].to_numpy() for name in self.features}
+        else:
+            assert self.numbers is not None
+            columns = dict(zip(self.features, self.numbers.T, strict=True))
+        targets = [
+            name
+            for name, value in columns.items()
+            if outcome_like(name)
+            and value.dtype.kind in "fiub"
+            and set(np.unique(value[~np.isnan(value.astype(np.float64))])) == {0, 1}
+        ]
+        if targets:
+            it = "it says" if len(targets) == 1 else "they say"
+            msg = f"{listed(targets)} looks like an outcome (0 and 1 only), and {it}"
+            remedy = f"Leave it out with --ignore {','.join(targets)}"
+            warnings.warn(f"{msg} who is similar. {remedy}", stacklevel=2)
+
+
+def _free_texts(frame: Any) -> list[str]:
+    """Columns with a text of its own in nearly every row, such as names."""
+    texts = frame.select_dtypes(exclude=["number", "bool", "datetime"])
+    limit = texts.notna().sum().clip(lower=2 * _FREE_TEXT) / 2
+    return list(texts.columns[texts.nunique() > limit])
 
 
 class _Files:
-    """The one or two files that hold people; remembers what is not in them."""
+    """The one or two files of samples; collects the names that are not in them."""
 
     def __init__(self, args: argparse.Namespace) -> None:
         self._args = args
         self._missing: list[tuple[FileTable, str, str]] = []
-        self._reading = Reading.of(args)
-        self.data = self.holder = open_table(args.data, self._reading)
+        self.data = self.holder = open_table(args.data, args)
         self.tables = [self.data]
         if args.outputs_file:
-            self.holder = open_table(args.outputs_file, self._reading)
+            self.holder = open_table(args.outputs_file, args)
             self.tables.append(self.holder)
         unnamed = self.data.num_unnamed
         if unnamed:
@@ -314,24 +365,24 @@ class _Files:
 
     def roles(self, option: str) -> "list[_Column]":
         """Columns that are not features; a file with one may be named in its place."""
-        found = []
+        columns = []
         for name in _named(self._args, option):
-            called, places = name, [(t, t.find(name)) for t in self.tables]
+            title, places = name, [(t, t.find(name)) for t in self.tables]
             places = [(table, names) for table, names in places if names]
             is_file = suffix_of(name) in SUFFIXES and Path(name).is_file()
             if is_file and not places:
-                table = open_table(name, self._reading)
-                called, places = Path(name).stem, [(table, table.names)]
+                table = open_table(name, self._args)
+                title, places = Path(name).stem, [(table, table.names)]
             if not places:
                 self._missing.append((self.data, option, name))
                 continue
             names = places[0][1]
             # Ids are carried through, whatever they are; all else is one column.
-            if len(names) != 1 and (option != "--id" or "*" in name or called != name):
+            if len(names) != 1 and (option != "--id" or "*" in name or title != name):
                 msg = f"'{name}' must have a single column (it has {listed(names)})"
                 raise UsageError(msg)
-            found.append(_Column(option, called, places))
-        return found
+            columns.append(_Column(option, title, places))
+        return columns
 
     def outputs(self, saved: list[str] | None) -> list[str]:
         """Columns of outputs: those named, those of the fit, or all of their file."""
@@ -355,24 +406,24 @@ class _Files:
             return self._left(self.data, taken, "features")
         if self._args.features is None:
             return self._columns("--features", self.data, saved)
-        found = self._columns("--features", self.data)
-        both = [name for name in found if name in taken]
+        features = self._columns("--features", self.data)
+        both = [name for name in features if name in taken]
         if both:
             msg = f"--features must not name {listed(both)}, which has another use"
             raise UsageError(f"{msg} in this call")
-        return found
+        return features
 
     def _columns(
         self, option: str, table: FileTable, names: list[str] | None = None
     ) -> list[str]:
         """Columns for names, arrays and patterns; each once, in the order asked."""
-        found: dict[str, None] = {}
+        selected: dict[str, None] = {}
         for name in _named(self._args, option) if names is None else names:
             columns = table.find(name)
             if not columns:
                 self._missing.append((table, option, name))
-            found.update(dict.fromkeys(columns))
-        return list(found)
+            selected.update(dict.fromkeys(columns))
+        return list(selected)
 
     def _used(self, table: FileTable) -> Iterator[str]:
         """Columns of a file that have a role."""
@@ -389,15 +440,15 @@ class _Files:
         return left
 
     def check(self) -> None:
-        """Raises if anything that was asked for is not there, all of it at once."""
+        """Raises on names that no file has, all of them at once."""
         if len(self._missing) == 1:
             ((table, option, name),) = self._missing
-            msg = f"{option}: '{table.path}' has no column '{name}'"
+            msg = f"{called(option)}: '{table.path}' has no column '{name}'"
             msg = f"{msg} (it has {table.contents})"
             raise UsageError(". ".join([msg, *self._meant()]))
         parts = []
         for table in self.tables:
-            lost = [f"'{n}' ({o})" for t, o, n in self._missing if t is table]
+            lost = [f"'{n}' ({called(o)})" for t, o, n in self._missing if t is table]
             if lost:
                 msg = f"'{table.path}' has no column {', '.join(lost)}"
                 parts.append(f"{msg}; it has {table.contents}")
@@ -406,19 +457,19 @@ class _Files:
 
     def _meant(self) -> list[str]:
         """A question about the names that were probably meant, if there are any."""
-        found = [nearest_name(n, [*t.names, *t.blocks]) for t, _, n in self._missing]
-        meant = list(dict.fromkeys(repr(name) for name in found if name is not None))
+        close = [nearest_name(n, [*t.names, *t.blocks]) for t, _, n in self._missing]
+        meant = list(dict.fromkeys(repr(name) for name in close if name is not None))
         return [f"Did you mean {', '.join(meant)}?"] if meant else []
 
     def values(
         self, features: list[str], outputs: list[str], fit: dict[str, Any] | None
-    ) -> tuple[_Told, NDArray[Any]]:
+    ) -> tuple[FeatureSpec, NDArray[Any]]:
         """Features and outputs, or one error for all that is wrong with a file."""
         data, holder = self.data, self.holder
         faults: list[Fault] = []
-        told, y = _Told(features, "none", np.empty((0, 0))), np.empty(0)
+        spec, y = FeatureSpec(features, "none", np.empty((0, 0))), np.empty(0)
         try:
-            told = self._told(features) if fit is None else self._kept(features, fit)
+            spec = self._spec(features) if fit is None else self._saved(features, fit)
         except CellError as error:
             faults = error.faults
         try:
@@ -429,73 +480,67 @@ class _Files:
                 raise CellError(holder.path, faults + error.faults, outputs) from error
         if faults:
             raise CellError(data.path, faults)
-        features_read: Any = told.numbers if told.frame is None else told.frame
-        rows = len(features_read)
+        values: Any = spec.numbers if spec.frame is None else spec.frame
+        rows = len(values)
         if rows != len(y):
             msg = f"'{holder.path}' must have as many rows as '{data.path}'"
             raise UsageError(f"{msg} (got {len(y)} for {rows})")
         if rows == 0:
             raise UsageError(f"'{data.path}' has no rows")
-        return told, y
+        return spec, y
 
-    def _told(self, features: list[str]) -> _Told:
-        """Features as the options want them, and as what they are allows."""
-        args, data = self._args, self.data
-        asked = "standard" if args.standardize else args.scale
-        if asked is None and (args.sensitive or args.equivalent or args.categories):
-            asked = "effect"
-        # Gaps in an array of numbers are slips, and learners want numbers.
+    def _spec(self, features: list[str]) -> FeatureSpec:
+        """Features on the scale asked for, or on the one that their kinds need."""
+        args, data, scale = self._args, self.data, self._args.scale
+        # Gaps in an array of numbers are slips, and learners need numbers.
         numbers_only = args.metric != "euclidean" or isinstance(data, ArrayTable)
-        if asked == "none" or (asked is None and numbers_only):
-            return _Told(features, "none", data.numbers(features))
-        if asked in (None, "standard") and not args.categories:
-            numbers = data.plain_numbers(features)
-            if numbers is not None:
-                return self._checked(_Told(features, asked or "none", numbers))
-        used = {n for o in ("--sensitive", "--attributes") for n in _named(args, o)}
-        protected = [name for name in data.names if name in used]
+        if scale is None and not numbers_only:
+            by_effect = args.sensitive or args.equivalent or args.categories
+            scale = "effect" if by_effect else None
+        if scale == "none" or (scale is None and numbers_only):
+            return FeatureSpec(features, "none", data.numbers(features))
+        if scale in (None, "standard") and not args.categories:
+            # Text and gaps need a frame.
+            with contextlib.suppress(CellError):
+                numbers = data.numbers(features)
+                spec = FeatureSpec(features, scale or "none", numbers)
+                if not isinstance(data, ArrayTable):
+                    spec.warn_targets()
+                return spec
+        used = _named(args, "--sensitive")
+        sensitive = [name for name in data.names if name in used]
         texts = args.categories or ()
-        frame = data.frame([*features, *protected], texts, "--categories")
-        free = free_texts(frame[features])
+        frame = data.frame([*features, *sensitive], texts, "categories")
+        free = _free_texts(frame[features])
         left = [name for name in features if name not in free]
         if free and (args.features or not left):
             msg = f"'{data.path}': {listed(free)} must hold categories"
-            raise UsageError(f"{msg} (got a text of its own for nearly everybody)")
+            raise UsageError(f"{msg} (got a text of its own in nearly every row)")
         if free:
             use = "left out" if args.id else "carried through, not features"
-            msg = "nearly everybody has a text of their own"
-            note(args, f"{listed(free)}: {msg}; {use}")
+            note(args, f"{listed(free)}: nearly every row has its own text; {use}")
         if args.metric in ("mahalanobis", "subspace", "svd"):
             msg = f"--metric {args.metric} goes with numbers as they are"
-            raise UsageError(f"{msg}, or with --standardize")
-        frame = frame[[*left, *protected]]
-        return self._checked(
-            _Told(left, asked or "effect", frame=frame, free=tuple(free))
-        )
+            raise UsageError(f"{msg}, or with --scale standard")
+        frame = frame[[*left, *sensitive]]
+        spec = FeatureSpec(left, scale or "effect", frame=frame, free=tuple(free))
+        spec.warn_targets()
+        return spec
 
-    def _checked(self, told: _Told) -> _Told:
-        """Warns about features that should not be some."""
-        if told.frame is not None:
-            columns = {name: told.frame[name].to_numpy() for name in told.features}
-            warn_of_outcomes(columns)
-        elif told.numbers is not None and not isinstance(self.data, ArrayTable):
-            warn_of_outcomes(dict(zip(told.features, told.numbers.T, strict=True)))
-        return told
-
-    def _kept(self, features: list[str], fit: dict[str, Any]) -> _Told:
-        """Features of newcomers, read as those of the fit were."""
+    def _saved(self, features: list[str], fit: dict[str, Any]) -> FeatureSpec:
+        """Features of new samples, read as those of the fit were."""
         if "table" not in fit:
-            return _Told(features, "none", self.data.numbers(features))
+            return FeatureSpec(features, "none", self.data.numbers(features))
         texts = [
             column["name"]
             for column in fit["table"]["columns"]
             if any(isinstance(point, str) for point in column["points"])
         ]
-        return _Told(features, "", frame=self.data.frame(features, texts))
+        return FeatureSpec(features, "", frame=self.data.frame(features, texts))
 
 
 class _Column:
-    """A column that is not a feature, where it is and, once read, what it holds."""
+    """A column that is not a feature: its places and, once read, its values."""
 
     value: NDArray[Any]
 
@@ -506,7 +551,7 @@ class _Column:
         self.name, self.table = name, places[0][0]
 
     def read(self, size: int) -> None:
-        """Reads the column, which has one entry for each of ``size`` people."""
+        """Reads the column, which has one entry for each of ``size`` samples."""
         values = []
         for table, names in self._places:
             columns = [table.column(name) for name in names]
@@ -516,7 +561,7 @@ class _Column:
         if self._option == "--id":
             check_same_ids(self.name, self.value, values[1:])
         if len(self.value) != size:
-            msg = f"'{self.name}' must have one entry per person"
+            msg = f"'{self.name}' must have one entry per row"
             raise UsageError(f"{msg} (got {len(self.value)} for {size})")
 
     def filled(self) -> NDArray[Any]:
@@ -526,36 +571,29 @@ class _Column:
             return self.value
         return np.where(gaps, "unknown", self.value.astype(object))
 
-    def gaps(self) -> list[Fault]:
-        """The first empty cell, if there is one."""
-        name, empty = self._places[0][1][0], np.flatnonzero(~known(self.value))[:1]
-        return [Fault(name, self.table.place(int(i)), "") for i in empty]
-
-
-def _check_full(columns: Sequence[_Column]) -> None:
-    """Raises on gaps, the first of every column."""
-    for table in dict.fromkeys(column.table for column in columns):
-        faults = [f for c in columns if c.table is table for f in c.gaps()]
-        if faults:
-            raise CellError(table.path, faults)
+    def check_full(self) -> None:
+        """Raises on the first empty cell."""
+        name = self._places[0][1][0]
+        for row in np.flatnonzero(~known(self.value))[:1].tolist():
+            raise CellError(self.table.path, [Fault(name, self.table.place(row), "")])
 
 
 def check_same_ids(
-    name: str, found: NDArray[Any], others: Sequence[NDArray[Any]]
+    name: str, ids: NDArray[Any], others: Sequence[NDArray[Any]]
 ) -> None:
-    """Raises if files list people in different orders."""
-    first = _id_texts(found)
+    """Raises if files list samples in different orders."""
+    first = _id_texts(ids)
     for other in map(_id_texts, others):
         if len(other) == len(first) and other != first:
-            at = next(i for i, one in enumerate(first) if one != other[i])
+            row = next(i for i, id in enumerate(first) if id != other[i])
             msg = f"'{name}' must be the same in both files, row by row"
-            got = f"{first[at]!r} and {other[at]!r} in row {at}"
+            got = f"{first[row]!r} and {other[row]!r} in row {row}"
             raise UsageError(f"{msg} (got {got}). Sort them alike")
 
 
 def _id_texts(value: NDArray[Any]) -> list[str]:
     """Ids as text, without what ``--spreadsheet`` adds."""
-    return [unquoted(str(one)) for one in value]
+    return [unquoted(str(id)) for id in value]
 
 
 def known(value: NDArray[Any]) -> NDArray[np.bool_]:
@@ -580,18 +618,10 @@ def _bad_label(text: str, count: int) -> UsageError:
     """The error for a label that is no class."""
     if count == 2:
         msg = f"--labels must hold 0 and 1 (got '{text}')"
-        return UsageError(f"{msg}. Say which value means class 1 by --positive")
+        remedy = "Say which value means class 1 by 'positive' in the file of --config"
+        return UsageError(f"{msg}. {remedy}")
     msg = f"--labels must hold 0 to {count - 1} or names of output columns"
     return UsageError(f"{msg} (got '{text}')")
-
-
-def _position(positive: str, texts: list[str]) -> int:
-    """Where the value that means class 1 is."""
-    wanted = _text(_sortable(np.array([positive], dtype=object))[0])
-    if wanted not in texts:
-        msg = f"--positive must be a value of --labels (got '{positive}'"
-        raise UsageError(f"{msg}, there are {listed(texts)})")
-    return texts.index(wanted)
 
 
 def _sortable(value: NDArray[Any]) -> NDArray[Any]:
@@ -605,7 +635,7 @@ def _sortable(value: NDArray[Any]) -> NDArray[Any]:
 
 
 def _text(level: Any) -> str:
-    """A value as people write it: 1, not 1.0."""
+    """A value as it is commonly written: 1, not 1.0."""
     if isinstance(level, (int, float, np.number)):
         whole = np.isfinite(level) and float(level) % 1 == 0
         return str(int(level)) if whole else f"{float(level):.17g}"

@@ -1,4 +1,4 @@
-"""From options to who is similar, how much, and in which space outputs are averaged."""
+"""From options to the fair distance, the neighbor rule and the output space."""
 
 import argparse
 from collections.abc import Callable
@@ -9,17 +9,17 @@ import torch
 from torch import Tensor
 
 from pyg_glif._utils.arrays import to_tensor
-from pyg_glif.cli._dataset import People
+from pyg_glif.cli._dataset import Samples
 from pyg_glif.cli._options import (
-    NEAREST,
     RADIUS,
     UsageError,
+    called,
     default_of,
     keywords,
     name_of,
     progress,
 )
-from pyg_glif.cli._tables import ArrayTable, FileTable, Reading, open_table
+from pyg_glif.cli._tables import ArrayTable, FileTable, open_table
 from pyg_glif.distances import FairDistance, Mahalanobis, SensitiveSubspace
 from pyg_glif.graph import SimilarityGraph, suggest_tau
 from pyg_glif.links import Link
@@ -33,7 +33,7 @@ class _Scale:
 
     Differences do not see the mean, so a distance on standardised features is one on
     raw features with a scaled factor. Files of fitted post-processors thus need
-    nothing beside the distance, and newcomers come in raw units too.
+    nothing beside the distance, and new samples come in raw units too.
     """
 
     def __init__(self, x: Tensor, standardize: bool) -> None:
@@ -63,54 +63,57 @@ class _Scale:
 
 
 def fair_distance(
-    args: argparse.Namespace, people: People, rows: Tensor | None = None
+    args: argparse.Namespace, samples: Samples, rows: Tensor | None = None
 ) -> FairDistance | None:
     """The distance that the options describe, on features as they are in the file.
 
     Scales and directions are learned from some ``rows``, by default from all.
     """
     if rows is not None:
-        people = people.some(rows)
+        samples = samples.some(rows)
     if args.metric == "mahalanobis":
-        return Mahalanobis(_matrix(args, people))
+        return Mahalanobis(_matrix(args, samples))
     # The coordinates of a table are on their scale already.
-    standardize = people.scale == "standard" and people.table is None
-    scale = _Scale(people.x, standardize)
+    standardize = samples.scale == "standard" and samples.table is None
+    scale = _Scale(samples.x, standardize)
     learn = _LEARNERS.get(args.metric)
-    distance = None if learn is None else learn(args, people, scale)
+    distance = None if learn is None else learn(args, samples, scale)
     return scale.absorb(distance) if standardize else distance
 
 
 def _subspace(
-    args: argparse.Namespace, people: People, scale: _Scale
+    args: argparse.Namespace, samples: Samples, scale: _Scale
 ) -> SensitiveSubspace:
-    rows = _rows(args, people, "--directions")
+    rows = _rows(args, samples, "directions")
     return SensitiveSubspace(scale.directions(rows))
 
 
-def _svd(args: argparse.Namespace, people: People, scale: _Scale) -> SensitiveSubspace:
-    rows = _rows(args, people, "--side-rows")
-    learner = SensitiveSVD(**keywords(args, "--num-components"))
+def _svd(
+    args: argparse.Namespace, samples: Samples, scale: _Scale
+) -> SensitiveSubspace:
+    rows = _rows(args, samples, "side_rows")
+    learner = SensitiveSVD(**keywords(args, "num_components"))
     return learner.fit(scale.rows(rows))
 
 
-def _face(args: argparse.Namespace, people: People, scale: _Scale) -> SensitiveSubspace:
-    group = people.group_codes()
-    assert group is not None
-    learner = FACE(**keywords(args, "--num-factors"), progress=progress(args))
-    return learner.fit(scale.rows(people.x), group)
+def _face(
+    args: argparse.Namespace, samples: Samples, scale: _Scale
+) -> SensitiveSubspace:
+    variants = samples.variant_codes()
+    assert variants is not None
+    learner = FACE(**keywords(args, "num_factors"), progress=progress(args))
+    return learner.fit(scale.rows(samples.x), variants)
 
 
 def _logistic(
-    args: argparse.Namespace, people: People, scale: _Scale
+    args: argparse.Namespace, samples: Samples, scale: _Scale
 ) -> SensitiveSubspace:
-    found = [codes for codes, _ in people.attribute_codes().values()]
-    columns = torch.stack(found, dim=1)
-    learner = LogisticSubspace(**keywords(args, "--ridge"), progress=progress(args))
-    return learner.fit(scale.rows(people.x), columns)
+    columns = torch.stack([c for c, _ in samples.sensitive_codes().values()], dim=1)
+    learner = LogisticSubspace(**keywords(args, "ridge"), progress=progress(args))
+    return learner.fit(scale.rows(samples.x), columns)
 
 
-_Learner = Callable[[argparse.Namespace, People, _Scale], SensitiveSubspace]
+_Learner = Callable[[argparse.Namespace, Samples, _Scale], SensitiveSubspace]
 _LEARNERS: dict[str, _Learner] = {
     "subspace": _subspace,
     "svd": _svd,
@@ -121,74 +124,74 @@ _LEARNERS: dict[str, _Learner] = {
 
 def _table(args: argparse.Namespace, option: str) -> FileTable:
     """The table that an option names."""
-    return open_table(getattr(args, name_of(option)), Reading.of(args))
+    return open_table(getattr(args, name_of(option)), args)
 
 
-def _rows(args: argparse.Namespace, people: People, option: str) -> Tensor:
+def _rows(args: argparse.Namespace, samples: Samples, option: str) -> Tensor:
     """Rows of the features in use, by their names or, in arrays, by their number."""
     table = _table(args, option)
-    features, path = people.features, table.path
+    features, path = samples.features, table.path
     lost = [name for name in features if name not in table.names]
     if lost and isinstance(table, ArrayTable):
         if len(table.names) != len(features):
             got = f"got {len(table.names)} for {len(features)} features"
-            msg = f"{option}: '{path}' must have one column per feature"
+            msg = f"{called(option)}: '{path}' must have one column per feature"
             raise UsageError(f"{msg} ({got})")
         features = table.names
     elif lost:
-        msg = f"{option}: '{path}' has no column {', '.join(map(repr, lost))}"
+        msg = f"{called(option)}: '{path}' has no column {', '.join(map(repr, lost))}"
         raise UsageError(f"{msg} (it has {table.contents})")
     return to_tensor(option, table.numbers(features))
 
 
-def _matrix(args: argparse.Namespace, people: People) -> Tensor:
+def _matrix(args: argparse.Namespace, samples: Samples) -> Tensor:
     """A square matrix with a row and a column per feature."""
-    table = _table(args, "--matrix")
-    names, features, path = table.names, people.features, table.path
+    table = _table(args, "matrix")
+    names, features, path = table.names, samples.features, table.path
     if not isinstance(table, ArrayTable) and names != features:
-        msg = f"--matrix: '{path}' must have the columns of the features, in their"
-        raise UsageError(f"{msg} order")
-    matrix = to_tensor("--matrix", table.numbers(names))
+        msg = f"{called('matrix')}: '{path}' must have the columns of the features"
+        raise UsageError(f"{msg}, in their order")
+    matrix = to_tensor("matrix", table.numbers(names))
     if tuple(matrix.shape) != (len(features), len(features)):
-        got = " x ".join(str(size) for size in matrix.shape)
-        msg = f"--matrix: '{path}' must be {len(features)} x {len(features)}, a row"
-        raise UsageError(f"{msg} and a column per feature (got {got})")
+        got = " x ".join(map(str, matrix.shape))
+        size = f"{len(features)} x {len(features)}"
+        msg = f"{called('matrix')}: '{path}' must be {size}, a row and a column per"
+        raise UsageError(f"{msg} feature (got {got})")
     return matrix
 
 
-def neighbours(args: argparse.Namespace, people: People) -> dict[str, Any]:
-    """Keywords of the library that say how near is near enough.
+def neighbor_options(args: argparse.Namespace, samples: Samples) -> dict[str, Any]:
+    """Keywords of the library for the neighbor rule.
 
-    A table's radius leaves few people alone, wherever they are; any other gives
-    everybody the same number of neighbours on average.
+    The default radius of a table leaves few samples isolated; any other default gives
+    the same mean degree.
     """
-    found = keywords(args, *NEAREST, *RADIUS)
-    if found:
-        return found
-    by_effect = people.scale in ("effect", "conditional")
-    if by_effect:
+    options = keywords(args, *RADIUS)
+    if options:
+        return options
+    if samples.scale in ("effect", "conditional"):
         from pyg_glif.sklearn import GLIFClassifier
 
         return {"coverage": default_of(GLIFClassifier, "coverage")}
     degree = default_of(GLIFPostProcessor, "target_degree")
-    if len(people) <= degree:
-        msg = f"--tau or --target-degree must be given for {len(people)} people"
-        raise UsageError(f"{msg}: the default aims for {degree} neighbours each")
+    if len(samples) <= degree:
+        msg = f"--tau or --target-degree must be given for {len(samples)} rows"
+        raise UsageError(f"{msg}: the default aims for {degree} neighbors each")
     return {"target_degree": degree}
 
 
 def similarity_graph(
-    args: argparse.Namespace, people: People, distance: FairDistance | None
+    args: argparse.Namespace, samples: Samples, distance: FairDistance | None
 ) -> SimilarityGraph:
-    """Who is similar to whom."""
-    found, show = neighbours(args, people), progress(args)
-    options: dict[str, Any] = {"distance": distance, "progress": show}
-    if "k" in found:
-        return SimilarityGraph.nearest(people.x, **found, **options)
-    tau = found.pop("tau", None)
+    """Graph of similar samples."""
+    rule = neighbor_options(args, samples)
+    options: dict[str, Any] = {"distance": distance, "progress": progress(args)}
+    if "k" in rule:
+        return SimilarityGraph.nearest(samples.x, **rule, **options)
+    tau = rule.pop("tau", None)
     if tau is None:
-        tau = suggest_tau(people.x, **found, distance=distance)
-    return SimilarityGraph.search(people.x, tau, **options)
+        tau = suggest_tau(samples.x, **rule, distance=distance)
+    return SimilarityGraph.search(samples.x, tau, **options)
 
 
 def link(args: argparse.Namespace) -> Link | None:
@@ -197,11 +200,12 @@ def link(args: argparse.Namespace) -> Link | None:
     if args.link not in (None, "none", *kinds):
         known = ", ".join(["none", *kinds])
         raise UsageError(f"--link must be one of {known} (got '{args.link}')")
-    options = keywords(args, "--eps")
+    options = keywords(args, "eps")
     able = [name for name, kind in kinds.items() if "eps" in signature(kind).parameters]
     if options and args.link not in able:
-        raise UsageError("--eps goes with " + " and ".join(f"--link {n}" for n in able))
+        raise UsageError("'eps' goes with " + " and ".join(f"--link {n}" for n in able))
     if args.link not in kinds:
         return None
-    found: Link = build("link", {"kind": kinds[args.link].__name__, "config": options})
-    return found
+    config = {"kind": kinds[args.link].__name__, "config": options}
+    output_space: Link = build("link", config)
+    return output_space

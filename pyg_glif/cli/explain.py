@@ -1,17 +1,17 @@
-"""``pyg-glif explain``: a letter about one person's score."""
+"""``pyg-glif explain``: an explanation of one score."""
 
 import argparse
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from pyg_glif.cli._options import PEOPLE, READING, Outcome, UsageError, add
+from pyg_glif.cli._options import COLUMNS, READING, Outcome, UsageError, add
 
 if TYPE_CHECKING:
     from pyg_glif.explain import Explanation
     from pyg_glif.postprocessing import GLIFPostProcessor
 
-#: Suffixes of letters.
-LETTERS = (".txt", ".json")
+#: Suffixes of explanations.
+SUFFIXES = (".txt", ".json")
 
 SUMMARY = "tell somebody what their score is made of"
 DESCRIPTION = """\
@@ -30,7 +30,7 @@ examples:
     pyg-glif explain fit.safetensors --new new.csv --json
 """
 _COLUMNS = {
-    flag: {**PEOPLE[flag], "help": words}
+    flag: {**COLUMNS[flag], "help": words}
     for flag, words in {
         "--outputs": "columns with the model's outputs (default: those of the fit)",
         "--id": "column that names people",
@@ -64,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Outcome:
-    """Explains one person, or every row of a file."""
+    """Explains one sample, or every row of a file."""
     import json
 
     from pyg_glif._utils.json import plain
@@ -75,17 +75,21 @@ def run(args: argparse.Namespace) -> Outcome:
     check_inputs(args)
     if args.person is None and args.new is None:
         raise UsageError("--person must say who (or --new names a file of newcomers)")
-    check_targets({"--out": (args.out, LETTERS)}, [args.post, args.new])
+    check_targets({"--out": (args.out, SUFFIXES)}, [args.post, args.new])
     post, saved = load_fit(args, "--post")
-    found = _newcomers(args, post, saved) if args.new else [_fitted(args, post)]
-    letters = [
-        {**why.to_dict(names=args.names), "sample": who, "text": _text(args, why)}
-        for who, why in found
+    pairs = _new(args, post, saved) if args.new else [_fitted(args, post)]
+    explanations = [
+        {
+            **explanation.to_dict(names=args.names),
+            "sample": id,
+            "text": explanation.to_text(names=args.names, reasons=args.reasons),
+        }
+        for id, explanation in pairs
     ]
-    data = {"command": "explain", "letters": letters, "file": args.out}
+    data = {"command": "explain", "explanations": explanations, "file": args.out}
     parts = [
-        letter["text"] if len(letters) == 1 else f"{letter['sample']}\n{letter['text']}"
-        for letter in letters
+        part["text"] if len(pairs) == 1 else f"{part['sample']}\n{part['text']}"
+        for part in explanations
     ]
     text = "\n\n".join(parts)
     if args.out:
@@ -96,23 +100,18 @@ def run(args: argparse.Namespace) -> Outcome:
     return Outcome(text, data)
 
 
-def _text(args: argparse.Namespace, why: "Explanation") -> str:
-    """The letter."""
-    return why.to_text(names=args.names, reasons=args.reasons)
-
-
 def _fitted(
     args: argparse.Namespace, post: "GLIFPostProcessor"
 ) -> "tuple[Any, Explanation]":
-    """Somebody who was fitted."""
+    """The explanation of a fitted sample, by its id."""
     row = _row(args.person, post.ids_, len(post.y_fair_), f"'{args.post}'")
     return args.person, post.explain(row, top=None if args.names else 1)
 
 
 def _row(person: str, ids: Any, size: int, where: str) -> int:
-    """The number of a person, by id or, where there are none, by number."""
+    """The row of a sample, by id or, where there are none, by number."""
     if ids is not None:
-        texts = [str(one) for one in ids]
+        texts = [str(id) for id in ids]
         if texts.count(person) == 1:
             return texts.index(person)
         what = "several people" if person in texts else "nobody"
@@ -123,33 +122,35 @@ def _row(person: str, ids: Any, size: int, where: str) -> int:
     raise UsageError(f"{msg} (got {person!r})")
 
 
-def _newcomers(
+def _new(
     args: argparse.Namespace, post: "GLIFPostProcessor", saved: dict[str, Any]
 ) -> "list[tuple[Any, Explanation]]":
-    """Rows of a file."""
-    from pyg_glif.cli._dataset import read_people
+    """Explanations of the rows of a file, by id or number."""
+    from pyg_glif.cli._dataset import read_samples
 
     args.data, args.outputs_file = args.new, None
-    args.features = args.categories = None
-    people = read_people(args, saved)
-    ids = people.first_ids()
-    rows = range(len(people))
+    args.features = None
+    samples = read_samples(args, saved)
+    ids = samples.first_ids()
+    rows = range(len(samples))
     if args.person is not None:
-        at = _row(args.person, ids, len(people), f"'{args.new}'")
-        rows = range(at, at + 1)
-    described = people.described()
+        row = _row(args.person, ids, len(samples), f"'{args.new}'")
+        rows = range(row, row + 1)
+    described = samples.described()
     with warnings.catch_warnings():
         # Columns were read by the names of the fit, and are in their order.
         warnings.filterwarnings("ignore", message=".*taken by position")
         return [
             (
-                at if ids is None else ids[at],
+                row if ids is None else ids[row],
                 post.explain_new(
-                    people.x[at : at + 1],
+                    samples.x[row : row + 1],
                     None if args.names else 1,
-                    y_hat_new=people.y[at : at + 1],
-                    people=None if described is None else described.iloc[at : at + 1],
+                    y_hat_new=samples.y[row : row + 1],
+                    features=None
+                    if described is None
+                    else described.iloc[row : row + 1],
                 ),
             )
-            for at in rows
+            for row in rows
         ]

@@ -1,4 +1,4 @@
-"""``pyg-glif monitor``: are served people still treated like their peers?"""
+"""``pyg-glif monitor``: a test for disparity of served samples, at any time."""
 
 import argparse
 from datetime import datetime
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyg_glif.cli._options import (
     CHANCE,
+    COLUMNS,
     FINITE,
-    PEOPLE,
     Outcome,
     UsageError,
     add,
@@ -17,7 +17,7 @@ from pyg_glif.cli._options import (
 )
 
 if TYPE_CHECKING:
-    from pyg_glif.cli._dataset import People
+    from pyg_glif.cli._dataset import Samples
     from pyg_glif.monitoring import TreatmentMonitor
     from pyg_glif.postprocessing import GLIFPostProcessor
 
@@ -35,7 +35,7 @@ examples:
     pyg-glif monitor log.parquet --fit fit.safetensors --epsilon 0.05
   every night, by sex as well, nobody twice:
     pyg-glif monitor log.csv --fit fit.safetensors --epsilon 0.05 --id request \\
-        --time served_at --attributes sex --journal monitor.db --plot monitor.png
+        --time served_at --sensitive sex --journal monitor.db --plot monitor.png
 """
 
 
@@ -73,12 +73,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "model, which the fit corrects)",
     )
     columns = {
-        "--outputs": PEOPLE["--outputs"]["help"],
+        "--outputs": COLUMNS["--outputs"]["help"],
         "--id": "column that names requests; those in the journal do not count again",
-        "--attributes": "protected columns, such as sex, each of whose groups is "
-        "watched as well",
+        "--sensitive": "column such as sex, each of whose groups is watched as well",
     }
-    add(parser, "columns", {f: {**PEOPLE[f], "help": w} for f, w in columns.items()})
+    add(parser, "columns", {f: {**COLUMNS[f], "help": w} for f, w in columns.items()})
     parser.add_argument(
         "--time", metavar="COL", help="column with seconds or ISO dates, to be shown"
     )
@@ -94,38 +93,38 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Outcome:
-    """Counts the people of a log, and says what is known by now."""
+    """Counts the rows of a log, and reports the state of the test."""
     from pyg_glif._utils.files import replacing
     from pyg_glif._utils.optional import require
-    from pyg_glif.cli._dataset import check_inputs, input_files, read_people
+    from pyg_glif.cli._dataset import check_inputs, input_files, read_samples
     from pyg_glif.cli._files import check_targets
     from pyg_glif.cli.smooth import load_fit
 
     check_inputs(args)
     if args.fit is None:
         raise UsageError("--fit must name the fit that serves people")
-    if len(args.attributes or ()) > 1:
-        raise UsageError("--attributes must name one column: everybody is in one group")
+    if len(args.sensitive or ()) > 1:
+        raise UsageError("--sensitive must name one column: a row is in one group")
     check_targets({"--plot": (args.plot, (".png", ".pdf", ".svg"))}, input_files(args))
     if args.plot:
         require("matplotlib.figure", "--plot", "plots")
     post, saved = load_fit(args, "--fit")
-    people = read_people(args, saved)
-    monitor = _monitor(args, people, post)
-    new = _watched(args, monitor, people, post)
+    samples = read_samples(args, saved)
+    monitor = _monitor(args, samples, post)
+    new = _watched(args, monitor, samples, post)
     if args.plot:
         with replacing(args.plot) as file:
             suffix = Path(args.plot).suffix[1:].lower()
             monitor.plot().savefig(file, format=suffix, dpi=150)
     data = {**monitor.to_dict(), "num_new": new, "plot": args.plot}
     monitor.close()
-    return Outcome(_text(data, len(people)), {"command": "monitor", **data})
+    return Outcome(_text(data, len(samples)), {"command": "monitor", **data})
 
 
 def _monitor(
-    args: argparse.Namespace, people: "People", post: "GLIFPostProcessor"
+    args: argparse.Namespace, samples: "Samples", post: "GLIFPostProcessor"
 ) -> "TreatmentMonitor":
-    """The monitor that the journal has, or a new one."""
+    """The monitor of the journal, or a new one."""
     from pyg_glif.monitoring import DriftReference, TreatmentMonitor
 
     options = keywords(args, "--epsilon", "--alpha", "--threshold")
@@ -140,7 +139,7 @@ def _monitor(
         return monitor
     if args.epsilon is None:
         raise UsageError("--epsilon must say which mean disparity is all right")
-    for values in people.attributes.values():
+    for values in samples.sensitive.values():
         options["groups"] = sorted({str(value) for value in values})
     if not (args.no_drift or post.mutual):
         options["drift"] = DriftReference.of(post)
@@ -150,26 +149,27 @@ def _monitor(
 def _watched(
     args: argparse.Namespace,
     monitor: "TreatmentMonitor",
-    people: "People",
+    samples: "Samples",
     post: "GLIFPostProcessor",
 ) -> int:
-    """Counts the people of the log, and says how many were new."""
+    """Counts the rows of the log; returns how many were new."""
     import warnings
 
     from pyg_glif.errors import ClockWarning
 
-    group = next(iter(people.attributes.values()), None)
-    time = None if people.time is None else [_seconds(cell) for cell in people.time]
+    group = next(iter(samples.sensitive.values()), None)
+    time = None if samples.time is None else [_seconds(cell) for cell in samples.time]
     with warnings.catch_warnings():
         # Columns were read by the names of the fit, and are in their order.
         warnings.filterwarnings("ignore", message=".*taken by position")
-        fair, info = post.transform(people.x, people.y, return_info=True)
+        info = post.transform_info(samples.x, samples.y)
+        fair = info.value
         warnings.simplefilter("ignore", ClockWarning)  # the text counts it
         return monitor.watch(
-            people.y if args.served else fair,
+            samples.y if args.served else fair,
             info,
             group=None if group is None else [str(value) for value in group],
-            id=people.first_ids(),
+            id=samples.first_ids(),
             time=time,
         )
 
@@ -189,7 +189,7 @@ def _seconds(cell: Any) -> float:
 
 
 def _text(data: dict[str, Any], rows: int) -> str:
-    """What is known by now, for people."""
+    """The state of the test as text."""
     lines = [f"{data['num_new']} of {rows} rows counted, {data['num']} people so far"]
     if data["num_isolated"]:
         lines.append(f"{data['num_isolated']} of them have no peers")
@@ -197,16 +197,16 @@ def _text(data: dict[str, Any], rows: int) -> str:
         lines.append(f"the clock went back {data['num_steps_back']} times")
     lines.append("")
     width = max(len(name) for name in data["streams"])
-    for name, one in data["streams"].items():
-        if one["num"] == 0:
+    for name, stream in data["streams"].items():
+        if stream["num"] == 0:
             lines.append(f"{name:<{width}}  nobody yet")
             continue
-        low, high = one["interval"]
-        state = f"ALARM at {one['alarm_at']}" if one["alarm"] else "no alarm"
+        low, high = stream["interval"]
+        state = f"ALARM at {stream['alarm_at']}" if stream["alarm"] else "no alarm"
         lines.append(
-            f"{name:<{width}}  mean {one['mean']:.4f}, between {low:.4f} and "
-            f"{high:.4f}, allowed {one['limit']:.4f}: {state} "
-            f"(p-value {one['p_value']:.2g})"
+            f"{name:<{width}}  mean {stream['mean']:.4f}, between {low:.4f} and "
+            f"{high:.4f}, allowed {stream['limit']:.4f}: {state} "
+            f"(p-value {stream['p_value']:.2g})"
         )
     if data["plot"]:
         lines += ["", f"written  {data['plot']}"]

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from pyg_glif.cli._options import (
     CHANCE,
+    COLUMNS,
     COUNT,
     DECISION,
     FOLDS,
     LINK,
     METRIC,
     NON_NEGATIVE,
-    PEOPLE,
+    RADIUS,
     READING,
     WEIGHTS,
     Options,
@@ -21,18 +22,20 @@ from pyg_glif.cli._options import (
     UsageError,
     add,
     add_files,
-    check_metric,
+    called,
+    check_similarity,
     given,
     keywords,
+    name_of,
     note,
     progress,
-    typed,
+    words_of,
 )
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from pyg_glif.cli._dataset import People
+    from pyg_glif.cli._dataset import Samples
     from pyg_glif.model_selection import TuneResult
 
 SUMMARY = "choose radius and strength by what they cost"
@@ -47,9 +50,9 @@ examples:
   what does fairness cost, at most one point of accuracy:
     pyg-glif tune people.csv --outputs score --sensitive sex --labels repaid
   pairs of rows that ought to get the same decision, and a plot:
-    pyg-glif tune people.csv --outputs score --standardize --labels repaid \\
+    pyg-glif tune people.csv --outputs score --scale standard --labels repaid \\
         --pairs pairs.csv --plot front.png
-  a promise: newcomers lose at most two points, but for a chance of one in ten:
+  risk control: new people lose at most two points, but for a chance of one in ten:
     pyg-glif tune people.csv --outputs score --sensitive sex --labels repaid \\
         --guarantee 0.02 --delta 0.1 --save fit.safetensors
   settings of your own:
@@ -57,102 +60,87 @@ examples:
 """
 
 
-PROMISE: Options = {
+_RISK: Options = {
     "--guarantee": {
         "type": CHANCE,
         "metavar": "A",
         "help": "choose the fairest setting that people who are set aside prove to "
-        "cost newcomers at most A (in place of --max-loss)",
+        "cost new people at most A (in place of --max-loss)",
     },
     "--delta": {
         "type": CHANCE,
         "metavar": "D",
-        "help": "chance that the promise is broken (default: 0.1)",
-    },
-    "--risk": {
-        "choices": ["loss", "unlike", "both"],
-        "help": "what A is about: accuracy that is lost (loss, the default), the share "
-        "of peers who are decided on unlike (unlike), or both",
-    },
-    "--share": {
-        "type": CHANCE,
-        "metavar": "S",
-        "help": "share of people who are set aside (default: 0.3)",
+        "help": "chance that the guarantee fails (default: 0.1)",
     },
     "--save": {
         "metavar": "FILE",
-        "help": "keep the fit that the promise is about, to those who were not set "
+        "help": "keep the fit that the guarantee is about, to those who were not set "
         "aside: .safetensors",
     },
+    "risk": {"choices": ["loss", "unlike", "both"]},
+    "share": {"type": CHANCE},
+}
+_GRID: Options = {
+    "--taus": {
+        "type": NON_NEGATIVE.several(),
+        "help": "radii (default: those of 5, 10, 20 and 40 neighbors each)",
+    },
+    "--ks": {
+        "type": COUNT.several(),
+        "help": "in place of radii: numbers of nearest people",
+    },
+    "--lams": {
+        "type": NON_NEGATIVE.several(),
+        "help": "strengths (default: from 0.001 to 10)",
+    },
+    "--max-loss": {
+        "type": NON_NEGATIVE,
+        "metavar": "A",
+        "help": "accuracy that may be lost (default: 0.01, one point)",
+    },
+    "--cv": {
+        "type": FOLDS,
+        "metavar": "N",
+        "help": "folds, each of which arrives as new people; 0 scores the people who "
+        "were fitted (default: 5)",
+    },
+}
+_KNOWN: Options = {
+    **DECISION,
+    "--pairs": {
+        "metavar": "FILE",
+        "help": "two columns of row numbers from 0: people who ought to get the same "
+        "decision (default: unfairness is the Laplacian energy)",
+    },
+    "mask": {},
 }
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of the command."""
     add_files(parser)
-    add(parser, "columns", PEOPLE)
+    add(parser, "columns", COLUMNS)
     add(parser, "similarity", METRIC)
     add(parser, "smoothing", WEIGHTS, LINK)
-    group = parser.add_argument_group("settings to try")
-    group.add_argument(
-        "--taus",
-        type=NON_NEGATIVE.several(),
-        help="radii (default: those of 5, 10, 20 and 40 neighbours each)",
-    )
-    group.add_argument(
-        "--ks",
-        type=COUNT.several(),
-        help="in place of radii: numbers of nearest people",
-    )
-    group.add_argument(
-        "--lams",
-        type=NON_NEGATIVE.several(),
-        help="strengths (default: from 0.001 to 10)",
-    )
-    group.add_argument(
-        "--thetas",
-        type=NON_NEGATIVE.several(),
-        help="decays of the weights (default: --theta)",
-    )
-    group.add_argument(
-        "--cv",
-        type=FOLDS,
-        metavar="N",
-        help="folds, each of which arrives as newcomers; 0 scores the people who were "
-        "fitted (default: 5)",
-    )
-    group.add_argument(
-        "--max-loss",
-        type=NON_NEGATIVE,
-        metavar="A",
-        help="accuracy that may be lost (default: 0.01, one point)",
-    )
-    add(parser, "promise to newcomers", PROMISE)
-    add(parser, "what is known", DECISION)
-    parser.add_argument(
-        "--pairs",
-        metavar="FILE",
-        help="two columns of row numbers from 0: people who ought to get the same "
-        "decision (default: unfairness is the Laplacian energy)",
-    )
-    parser.add_argument(
-        "--mask", metavar="COL", help="column that is 1 where --labels counts, else 0"
-    )
+    add(parser, "settings to try", _GRID)
+    add(parser, "risk control", _RISK)
+    add(parser, "what is known", _KNOWN)
     parser.add_argument("--plot", metavar="FILE", help="draw it: .png, .pdf or .svg")
+    parser.set_defaults(**dict.fromkeys(map(name_of, RADIUS)))
 
 
 def run(args: argparse.Namespace) -> Outcome:
-    """Sweeps, prints the front, and the call that uses the choice."""
+    """Sweeps; reports the front, and the call that uses the choice."""
     from pyg_glif._utils.files import replacing
     from pyg_glif._utils.optional import require
-    from pyg_glif.cli._dataset import check_inputs, input_files, read_people
+    from pyg_glif.cli._dataset import check_inputs, input_files, read_samples
     from pyg_glif.cli._files import check_targets
 
     check_inputs(args)
     if args.labels is None:
         raise UsageError("--labels must name the column with the true class")
-    check_metric(args)
-    _check_promise(args)
+    check_similarity(args)
+    _check_risk(args)
     if given(args, LINK):
         from pyg_glif.cli._similarity import link
 
@@ -164,37 +152,37 @@ def run(args: argparse.Namespace) -> Outcome:
     check_targets(targets, input_files(args))
     if args.plot:
         require("matplotlib.figure", "--plot", "plots")
-    people, rows = read_people(args), None
+    samples, rows = read_samples(args), None
     if args.guarantee is not None:
         from pyg_glif.model_selection.calibration_split import calibration_split
 
-        # Whoever is set aside must not be seen by anything that is learned.
+        # Nothing may be learned from the calibration split.
         rows = calibration_split(
-            _promise(args), _labeled(args, people)[1], people.group_codes()
+            _risk_control(args), _labeled(args, samples)[1], samples.variant_codes()
         ).fitted
-        people = people.on_scale_of(args, rows)
-    found = _sweep(args, people, rows)
+        samples = samples.on_scale_of(args, rows)
+    result = _sweep(args, samples, rows)
     if args.save:
-        _keep(args, people, found)
+        _keep(args, samples, result)
     if args.plot:
         with replacing(args.plot) as file:
             suffix = Path(args.plot).suffix[1:].lower()
-            found.plot().savefig(file, format=suffix, dpi=150)
-    call = _call(args, found)
-    data = {**found.to_dict(), "call": call, "plot": args.plot}
-    return Outcome(_text(args, found, call), {"command": "tune", **data})
+            result.plot().savefig(file, format=suffix, dpi=150)
+    call = _call(args, result)
+    data = {**result.to_dict(), "call": call, "plot": args.plot}
+    return Outcome(_text(args, result, call), {"command": "tune", **data})
 
 
-def _labeled(args: argparse.Namespace, people: "People") -> "tuple[Tensor, Tensor]":
-    """The class of everybody, and where it counts."""
-    label, there = people.classes(args.positive)
-    if people.mask is not None:
-        there &= _mask(people.mask.tolist())
+def _labeled(args: argparse.Namespace, samples: "Samples") -> "tuple[Tensor, Tensor]":
+    """The class of each sample, and the mask of those that count."""
+    label, there = samples.classes(args.positive)
+    if samples.mask is not None:
+        there &= _mask(samples.mask.tolist())
     return label, there
 
 
 def _sweep(
-    args: argparse.Namespace, people: "People", rows: "Tensor | None"
+    args: argparse.Namespace, samples: "Samples", rows: "Tensor | None"
 ) -> "TuneResult":
     """Runs the sweep over radii and strengths that the options describe.
 
@@ -203,64 +191,63 @@ def _sweep(
     from pyg_glif.cli._similarity import fair_distance, link
     from pyg_glif.model_selection import tune
 
-    label, there = _labeled(args, people)
-    if people.mask is None and not bool(there.all()):
-        note(args, f"{int((~there).sum())} people without a label are neighbours only")
-    options = ("--taus", "--ks", "--lams", "--thetas", "--max-loss", "--threshold")
-    found = keywords(args, *options, *WEIGHTS)
+    label, there = _labeled(args, samples)
+    if samples.mask is None and not bool(there.all()):
+        note(args, f"{int((~there).sum())} people without a label are neighbors only")
+    options = ("--taus", "--ks", "--lams", "--max-loss", "--threshold")
+    keyword = keywords(args, *options, *WEIGHTS)
     if args.cv is not None:
-        found["cv"] = args.cv or None
+        keyword["cv"] = args.cv or None
     if args.guarantee is not None:
-        found["guarantee"] = _promise(args)
+        keyword["guarantee"] = _risk_control(args)
     return tune(
-        people.x,
-        people.y,
+        samples.x,
+        samples.y,
         label,
         pairs=_pairs(args) if args.pairs else None,
         mask=there,
-        clusters=people.group_codes(),
-        distance=fair_distance(args, people, rows),
+        clusters=samples.variant_codes(),
+        distance=fair_distance(args, samples, rows),
         link=link(args),
         progress=progress(args),
-        **found,
+        **keyword,
     )
 
 
-def _check_promise(args: argparse.Namespace) -> None:
+def _check_risk(args: argparse.Namespace) -> None:
     """Raises on options that do not go together."""
     if args.guarantee is not None:
         if args.max_loss is not None:
             raise UsageError("--max-loss does not go with --guarantee")
         return
-    for flag in given(args, [flag for flag in PROMISE if flag != "--guarantee"]):
-        raise UsageError(f"{flag} goes with --guarantee")
+    for option in given(args, [o for o in _RISK if o != "--guarantee"]):
+        raise UsageError(f"{called(option)} goes with --guarantee")
 
 
-def _promise(args: argparse.Namespace) -> Any:
-    """The promise that the options ask for."""
+def _risk_control(args: argparse.Namespace) -> Any:
+    """The risk control that the options ask for."""
     from pyg_glif.model_selection import RiskControl
 
     risk = ("loss", "unlike") if args.risk == "both" else args.risk or "loss"
-    return RiskControl(
-        args.guarantee, risk=risk, **keywords(args, "--delta", "--share")
-    )
+    return RiskControl(args.guarantee, risk=risk, **keywords(args, "--delta", "share"))
 
 
-def _keep(args: argparse.Namespace, people: "People", found: "TuneResult") -> None:
-    """Saves the fit that the promise is about, if there is one."""
+def _keep(args: argparse.Namespace, samples: "Samples", result: "TuneResult") -> None:
+    """Saves the fit that the guarantee is about, if there is one."""
     from pyg_glif.postprocessing import GLIFPostProcessor
 
-    promise = found.guarantee
-    if promise is None or promise.chosen is None:
-        raise UsageError(f"--save: nothing to keep. {promise and promise.to_text()}")
-    rows = promise.fitted
-    post = GLIFPostProcessor(**found.settings(), progress=progress(args))
-    post.fit(people.x[rows], people.y[rows])
-    post.save(args.save, metadata=people.kept())
+    guarantee = result.guarantee
+    if guarantee is None or guarantee.chosen is None:
+        reason = guarantee and guarantee.to_text()
+        raise UsageError(f"--save: nothing to keep. {reason}")
+    rows = guarantee.fitted
+    post = GLIFPostProcessor(**result.settings(), progress=progress(args))
+    post.fit(samples.x[rows], samples.y[rows])
+    post.save(args.save, metadata=samples.metadata())
 
 
 def _mask(cells: list[Any]) -> "Tensor":
-    """The column of ``--mask`` as truth values; an empty cell is false."""
+    """The column of ``mask`` as truth values; an empty cell is false."""
     import torch
 
     words = {"1": True, "1.0": True, "true": True}
@@ -268,57 +255,58 @@ def _mask(cells: list[Any]) -> "Tensor":
     text = [str(cell).strip().lower() for cell in cells]
     wrong = next((word for word in text if word not in words), None)
     if wrong is not None:
-        raise UsageError(f"--mask must hold 0 and 1 (got '{wrong}')")
+        raise UsageError(f"'mask' must hold 0 and 1 (got '{wrong}')")
     return torch.tensor([words[word] for word in text])
 
 
 def _pairs(args: argparse.Namespace) -> Any:
     """Reads pairs of row numbers from a file with two columns."""
-    from pyg_glif.cli._tables import Reading, open_table
+    from pyg_glif.cli._tables import open_table
 
-    path, table = args.pairs, open_table(args.pairs, Reading.of(args))
+    path, table = args.pairs, open_table(args.pairs, args)
     if len(table.names) != 2:
         got = f"got {len(table.names)}"
         raise UsageError(f"--pairs: '{path}' must have two columns ({got})")
     return table.numbers(table.names)
 
 
-def _call(args: argparse.Namespace, found: "TuneResult") -> str | None:
+def _call(args: argparse.Namespace, result: "TuneResult") -> str | None:
     """The command that applies the choice, ``None`` if it is the model as it is."""
     from pyg_glif.cli._tables import suffix_of
 
-    if found.best == found.baseline or found.guarantee is not None:
+    if result.best == result.baseline or result.guarantee is not None:
         return None
-    tables = (READING, PEOPLE, METRIC, WEIGHTS, LINK)
-    shared = given(args, *tables)
+    tables = (READING, COLUMNS, METRIC, LINK)
+    shared = {o: v for o, v in given(args, *tables).items() if o.startswith("--")}
+    if args.config is not None:  # it has the settings that no option has
+        shared["--config"] = args.config
     unused = [
         name for name in (args.labels, args.mask) if name and not Path(name).is_file()
     ]
     shared["--ignore"] = [*shared.get("--ignore", []), *unused]
     if not shared["--ignore"] or "--features" in shared:
         del shared["--ignore"]
-    best = found.best
+    best = result.best
     shared |= {"--tau": best.tau} if best.k is None else {"--k": best.k}
-    shared |= {} if best.theta is None else {"--theta": best.theta}
     shared |= {"--lam": best.lam}
     files = [args.data] + ([args.outputs_file] if args.outputs_file else [])
     suffix = suffix_of(args.data)
     target = f"fair{'.npz' if suffix == '.npy' and args.id else suffix}"
-    words = [*files, *typed(shared), "--out", target]
+    words = [*files, *words_of(shared), "--out", target]
     return shlex.join(["pyg-glif", "smooth", *words])
 
 
-def _text(args: argparse.Namespace, found: "TuneResult", call: str | None) -> str:
+def _text(args: argparse.Namespace, result: "TuneResult", call: str | None) -> str:
     """The text to print: the front, the choice and the command to use it."""
-    best, base = found.best, found.baseline
-    lines = [found.to_markdown(), ""]
-    names = f"{found.names[0]} %.4g, {found.names[1]} %.4g"
+    best, base = result.best, result.baseline
+    lines = [result.to_markdown(), ""]
+    names = f"{result.names[0]} %.4g, {result.names[1]} %.4g"
     lines.append("model as it is: " + names % (base.score, base.unfairness))
-    if found.guarantee is not None:
-        lines += ["chosen: " + best.describe(), "", found.guarantee.to_text() + "."]
+    if result.guarantee is not None:
+        lines += ["chosen: " + best.describe(), "", result.guarantee.to_text() + "."]
         if args.save:
-            lines += ["", f"written  {args.save}", "For newcomers:", ""]
-            lines += [f"pyg-glif smooth NEWCOMERS --post {shlex.quote(args.save)}"]
+            lines += ["", f"written  {args.save}", "For new people:", ""]
+            lines += [f"pyg-glif smooth NEW --post {shlex.quote(args.save)}"]
     elif call is None:
         lines.append(
             "chosen: the model as it is; nothing tried is fairer at that price"

@@ -115,7 +115,7 @@ def _sampler(
     strata: Tensor | None,
     generator: torch.Generator,
 ) -> Callable[[], tuple[Tensor, ...]]:
-    """A function that draws people, and the clusters they came with."""
+    """A function that draws samples, and the clusters they belong to."""
     device = generator.device
     if cluster is not None:
         label = check_labels("cluster", cluster, num_rows).to(device)

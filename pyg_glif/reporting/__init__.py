@@ -11,7 +11,7 @@ from pyg_glif.reporting.charts import (
     interval_chart,
 )
 from pyg_glif.reporting.environment import ASSETS, asset, digest, environment
-from pyg_glif.reporting.tables import Figure, Table
+from pyg_glif.reporting.tables import Figure, ReportTable
 from pyg_glif.reporting.words import counted, number, percent, shown
 
 __all__ = [
@@ -19,7 +19,7 @@ __all__ = [
     "BEFORE_AFTER",
     "PALETTE",
     "Figure",
-    "Table",
+    "ReportTable",
     "asset",
     "band_chart",
     "bar_chart",

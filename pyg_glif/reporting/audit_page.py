@@ -11,7 +11,7 @@ from typing import Any
 
 from pyg_glif.reporting.audit_charts import Report, figures_of, plot_of, ways
 from pyg_glif.reporting.environment import environment
-from pyg_glif.reporting.tables import Table
+from pyg_glif.reporting.tables import ReportTable
 from pyg_glif.reporting.words import number, percent, shown
 
 __all__ = ["figures_of", "limits_of", "plot_of", "render", "tile_of"]
@@ -62,7 +62,7 @@ def render(report: Report, template: str) -> str:
             report=report,
             intro=_sentences().intro(report),
             tiles=[tile_of(verdict) for verdict in report.verdict],
-            setup=Table("", "", "", ["what", "value"], list(_setup(report))),
+            setup=ReportTable("", "", "", ["what", "value"], list(_setup(report))),
             columns=_columns(report),
             certificate=_sentences().certificate(report),
             measures=_measures(report),
@@ -141,7 +141,7 @@ def _setup(report: Report) -> Iterator[tuple[str, str]]:
     yield _IN_WORDS["data_sha256"], made["data_sha256"]
 
 
-def _columns(report: Report) -> Table | None:
+def _columns(report: Report) -> ReportTable | None:
     """How each feature was scaled, if a table did it."""
     rows = []
     for row in report.setup.get("table") or ():
@@ -151,7 +151,7 @@ def _columns(report: Report) -> Table | None:
         rows.append([row["column"], row["kind"], row["scaled_by"], *sizes, row["note"]])
     if not rows:
         return None
-    return Table(
+    return ReportTable(
         "",
         "Features, and how each was scaled",
         _sentences().columns(report.setup.get("unit")),
@@ -161,9 +161,9 @@ def _columns(report: Report) -> Table | None:
     )
 
 
-def _measures(report: Report) -> Table:
+def _measures(report: Report) -> ReportTable:
     names = ("before", "after", "change") if report.compares else ("before",)
-    return Table(
+    return ReportTable(
         "",
         "Measures",
         _sentences().measures(report),
@@ -175,7 +175,7 @@ def _measures(report: Report) -> Table:
     )
 
 
-def _groups(report: Report) -> Iterator[Table]:
+def _groups(report: Report) -> Iterator[ReportTable]:
     """Averages, rates and changes of the groups of each attribute."""
     up, down = ways(report)
     titles = {
@@ -201,10 +201,10 @@ def _groups(report: Report) -> Iterator[Table]:
             ]
             rows.append([group.group, group.num_samples, *cells])
         header = [name, "people", *(titles[key] for key in keys)]
-        yield Table("", f"Groups by {name}", "", header, rows, (1,))
+        yield ReportTable("", f"Groups by {name}", "", header, rows, (1,))
 
 
-def _samples(report: Report) -> Iterator[Table]:
+def _samples(report: Report) -> Iterator[ReportTable]:
     """Samples that the report lists, with their outputs and those of neighbors."""
     lists, title = report.lists, "Furthest from the average of their peers"
     if report.compares:
@@ -228,15 +228,15 @@ def _samples(report: Report) -> Iterator[Table]:
             else:
                 row.append(one.deviation_before)
             rows.append(row)
-        yield Table(name, title, "", header, rows, range(1, len(header)))
+        yield ReportTable(name, title, "", header, rows, range(1, len(header)))
     num, listed = len(lists.isolated), lists.isolated[:_MOST_LISTED]
     words = _sentences().isolated(len(listed), num)
     rows = [[str(report.sample_id(one.index)), one.before] for one in listed]
     title = "People without peers"
-    yield Table("isolated", title, words, ["person", "output"], rows, (1,))
+    yield ReportTable("isolated", title, words, ["person", "output"], rows, (1,))
 
 
-def _pairs(report: Report) -> Iterator[Table]:
+def _pairs(report: Report) -> Iterator[ReportTable]:
     """Pairs that the report lists, each also side by side if features are known."""
     num = report.facts["num_identical"]
     words = _sentences()
@@ -255,7 +255,7 @@ def _pairs(report: Report) -> Iterator[Table]:
 
 def _pair_table(
     report: Report, name: str, title: str, words: str, pairs: Sequence[Any]
-) -> Table:
+) -> ReportTable:
     header = ["one", "other", "distance", "outputs", "apart"]
     if report.compares:
         header[3:] = ["before", "apart before", "after", "apart after"]
@@ -276,10 +276,10 @@ def _pair_table(
             row.append("; ".join(differing) or "nothing that is known")
             details.append(_side_by_side(report, pair))
         rows.append(row)
-    return Table(name, title, words, header, rows, numbers, details=details)
+    return ReportTable(name, title, words, header, rows, numbers, details=details)
 
 
-def _side_by_side(report: Report, pair: Any) -> Table:
+def _side_by_side(report: Report, pair: Any) -> ReportTable:
     """Features and outputs of two samples, those that differ marked."""
     names = [str(report.sample_id(i)) for i in (pair.first, pair.second)]
     first, second = (report.features.row(i) for i in (pair.first, pair.second))
@@ -292,7 +292,7 @@ def _side_by_side(report: Report, pair: Any) -> Table:
         rows.append(["output after", *map(shown, pair.after)])
         title = f"{title}, after correction {number(pair.difference_after)}"
     marks += [[]] * (len(rows) - len(marks))
-    return Table("", title, "", ["", *names], rows, marks=marks)
+    return ReportTable("", title, "", ["", *names], rows, marks=marks)
 
 
 def _two(outputs: Sequence[Any]) -> str:

@@ -8,7 +8,7 @@ from pyg_glif._utils.disclosure import MIN_SHARED
 from pyg_glif._utils.optional import require
 from pyg_glif.reporting.charts import bar_chart
 from pyg_glif.reporting.environment import environment
-from pyg_glif.reporting.tables import Figure, Table
+from pyg_glif.reporting.tables import Figure, ReportTable
 from pyg_glif.reporting.words import whole_percents
 
 # An 'Explanation', whose module imports this package.
@@ -92,7 +92,7 @@ def markdown_of(why: Explanation, names: bool) -> str:
         [row["sample"], f"{row['share']:.4f}", f"{row['distance']:.4g}"]
         for row in why.contributors
     ]
-    table = Table("", "", "", ["person", "weight", "distance"], rows, range(3))
+    table = ReportTable("", "", "", ["person", "weight", "distance"], rows, range(3))
     return table.to_markdown(aligned=True)
 
 

@@ -9,7 +9,7 @@ from pyg_glif.reporting.words import shown
 
 
 @dataclass(frozen=True)
-class Table:
+class ReportTable:
     """Rows under a header, with a title and words on how to read them.
 
     Args:
@@ -20,7 +20,7 @@ class Table:
         rows (sequence): Values, a sequence per row.
         numbers (sequence of int): Positions of columns of numbers.
         marks (sequence, optional): For each row, the positions of cells to mark.
-        details (sequence of Table): Tables about single rows.
+        details (sequence of ReportTable): Tables about single rows.
     """
 
     name: str
@@ -30,7 +30,7 @@ class Table:
     rows: Sequence[Sequence[Any]] = ()
     numbers: Sequence[int] = ()
     marks: Sequence[Sequence[int]] | None = None
-    details: Sequence["Table"] = ()
+    details: Sequence["ReportTable"] = ()
 
     def to_markdown(self, aligned: bool = False) -> str:
         """Header and rows in Markdown, numbers to the right if ``aligned``."""
@@ -41,7 +41,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Figure(Table):
+class Figure(ReportTable):
     """A chart: the numbers behind it as a table, and what draws them.
 
     Args:

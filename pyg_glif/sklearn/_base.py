@@ -24,9 +24,9 @@ from torch import Tensor
 
 from pyg_glif._utils.arrays import to_labels
 from pyg_glif._utils.files import damage_in
-from pyg_glif._utils.json import is_held
+from pyg_glif._utils.json import is_subset
 from pyg_glif._utils.validation import check_count, check_kind, check_scalar
-from pyg_glif.audit import AuditContext, AuditReport, Bootstrap, audit
+from pyg_glif.audit import AuditData, AuditReport, Bootstrap, audit
 from pyg_glif.audit.setup import fit_setup, table_setup
 from pyg_glif.explain import Explanation
 from pyg_glif.graph import SimilarityGraph, decay_of, suggest_tau
@@ -255,7 +255,7 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
                 x[at : at + 1],
                 top,
                 y_hat_new=y_hat[at : at + 1],
-                people=people.frame[at : at + 1],
+                features=people.frame[at : at + 1],
             )
             for at in range(len(x))
         ]
@@ -270,7 +270,7 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         """
         people = self._read(X)
         y_hat, x = self._before(people), self._coordinates(people)
-        _, info = self.post_.transform(x, y_hat, return_info=True)
+        info = self.post_.transform_info(x, y_hat)
         out: NDArray[np.int64] = info.num_neighbors.numpy()
         return out
 
@@ -312,21 +312,23 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         """
         people = self._read(X)
         x, before = self._coordinates(people), self._before(people)
-        after, info = self.post_.transform(x, before, return_info=True)
+        info = self.post_.transform_info(x, before)
+        after = info.value
         if sensitive is None:
             sensitive = self._groups_among(people)
         graph = self._similarity(x, self.tau if self.k else self.post_.tau_)
         decides = before.dim() == 1 and self._kind_of_outputs == "probabilities"
-        report = audit(
+        data = AuditData(
             x,
             before,
             after,
             graph=graph,
-            context=AuditContext(
-                lap=graph.laplacian(self.post_.theta),
-                error=self.post_._require_fit("audit").error(after),
-                progress=self.progress,
-            ),
+            lap=graph.laplacian(self.post_.theta),
+            error=self.post_._require_fit("audit").error(after),
+            progress=self.progress,
+        )
+        report = audit(
+            data,
             sensitive=sensitive,
             variants=None if variants is None else to_labels("variants", variants),
             labels=self._labels(y) if decides and y is not None else None,
@@ -433,11 +435,11 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         if (width, out.k) != (post.n_features_in_, post.k):
             msg = f"'table' must have {post.n_features_in_} coordinates (got {width})"
             raise ValueError(f"{msg} and 'k' be {post.k} (got {out.k})")
-        described = post._require_fit("load").people.features
+        described = post.fit_.sample_info.features
         counted = tuple(str(one["name"]) for one in config["table"]["columns"])
         if described is not None and described.names != counted:
             raise ValueError(f"'people' must have the columns {counted}")
-        if not is_held(config, out._config()):
+        if not is_subset(config, out._config()):
             raise ValueError("another description of the estimator that it describes")
         return out
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pyg_glif._utils.arrays import column_order
-from pyg_glif._utils.json import is_held
+from pyg_glif._utils.json import is_subset
 from pyg_glif._utils.params import ParamsMixin
 from pyg_glif._utils.validation import (
     check_choice,
@@ -353,7 +353,7 @@ class FairTable(ParamsMixin):
             raise ValueError(f"{msg} (got {version!r})")
         try:
             out = cls._of_config(config)
-            if not is_held(dict(config), out.to_config()):
+            if not is_subset(dict(config), out.to_config()):
                 raise ValueError("another description of the table that it describes")
         except (
             ArithmeticError,

@@ -43,15 +43,31 @@ def _refuse(constant: str) -> None:
 
 
 class Shell:
-    """Runs commands in a folder of its own."""
+    """Runs commands in a folder of its own; words in dicts go to ``--config``."""
 
     def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
         self._capsys = capsys
 
     def __call__(self, *words: object) -> Call:
         self._capsys.readouterr()
-        code = main([str(word) for word in words])
+        settings: dict[str, object] = {}
+        for word in words:
+            settings |= word if isinstance(word, dict) else {}
+        texts = [str(word) for word in words if not isinstance(word, dict)]
+        if settings:
+            lines = [f"{name} = {_toml(value)}" for name, value in settings.items()]
+            Path("settings.toml").write_text("\n".join(lines))
+            texts += ["--config", "settings.toml"]
+        code = main(texts)
         return Call(code, *self._capsys.readouterr())
+
+
+def _toml(value: object) -> str:
+    """A value in TOML, which writes tables unlike JSON."""
+    if isinstance(value, dict):
+        pairs = (f"{json.dumps(name)} = {_toml(v)}" for name, v in value.items())
+        return "{" + ", ".join(pairs) + "}"
+    return json.dumps(value)
 
 
 def smooth(

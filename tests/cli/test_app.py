@@ -17,15 +17,18 @@ import pytest
 
 from pyg_glif import GLIFPostProcessor
 from pyg_glif._utils.runtime import Progress
-from pyg_glif.audit import audit
 from pyg_glif.cli import main, smooth
-from pyg_glif.cli._app import _parser, commands
-from pyg_glif.cli._options import Outcome, encoding, equivalent, names as list_of_names
-from pyg_glif.graph import SimilarityGraph
-from pyg_glif.metric_learning import FACE, LogisticSubspace, SensitiveSVD
+from pyg_glif.cli._app import command_parser, commands
+from pyg_glif.cli._options import (
+    Outcome,
+    encoding,
+    equivalent,
+    names as list_of_names,
+    settings_of,
+)
 from pyg_glif.model_selection import tune
 from pyg_glif.sklearn import GLIFClassifier
-from tests.cli.calls import Shell, people, write_csv
+from tests.cli.calls import Shell, Table, people, write_csv
 
 COMMANDS = commands()
 
@@ -67,27 +70,18 @@ def test_help_teaches_by_example(shell: Shell, name: str) -> None:
     examples = call.out.partition("examples:")[2]
     assert examples.count(f"pyg-glif {name}") >= 2
     assert max(len(line) for line in examples.splitlines()) <= 88
-    for flag in ("--json", "--quiet", "--no-progress", "--debug"):
+    for flag in ("--config", "--json", "--quiet", "--debug"):
         assert flag in call.out
 
 
 DEFAULTS = {
     "smooth": {
         "--lam": (GLIFPostProcessor, "lam"),
-        "--theta": (GLIFPostProcessor, "theta"),
         "--target-degree": (GLIFPostProcessor, "target_degree"),
         "--coverage": (GLIFClassifier, "coverage"),
-        "--normalization": (GLIFPostProcessor, "normalization"),
-        "--num-components": (SensitiveSVD, "num_components"),
-        "--num-factors": (FACE, "num_factors"),
-        "--ridge": (LogisticSubspace, "ridge"),
-        "--nearest": (audit, "num_nearest"),
-        "--worst": (audit, "num_worst"),
     },
-    "audit": {"--theta": (SimilarityGraph.laplacian, "theta")},
     "tune": {
         "--max-loss": (tune, "max_loss"),
-        "--theta": (tune, "theta"),
         "--cv": (tune, "cv"),
     },
 }
@@ -102,9 +96,7 @@ def test_help_states_the_defaults_of_the_library(shell: Shell, command: str) -> 
         shown = re.search(r"default: ([^,)]+)", about)
         assert shown is not None, flag
         default = inspect.signature(function).parameters[name].default
-        words = ("none", "follows the radius")
-        stated = None if shown[1] in words else float(shown[1])
-        assert stated == default, flag
+        assert float(shown[1]) == default, flag
 
 
 def test_no_command(shell: Shell) -> None:
@@ -177,17 +169,16 @@ CHEAP = ("--max-loss", 1)
 BARS: dict[str, tuple[object, ...]] = {
     "smooth": (*TWO, "--tau", 1, *OUT, "--audit", "r.md"),
     "post": (*TWO, "--post", "fit.safetensors", *OUT),
-    "face": (*TWO, "--metric", "face", "--group", "g.npy", "--num-factors", 1, *OUT),
-    "logistic": (*TWO, "--metric", "logistic", "--attributes", "g.npy", *OUT),
+    "face": (*TWO, "--metric", "face", {"variants": "g.npy"}, {"num_factors": 1}, *OUT),
+    "logistic": (*TWO, "--metric", "logistic", "--sensitive", "g.npy", *OUT),
     "audit": (*TWO, "--tau", 1),
     "tune": (*TWO, "--labels", "labels.npy", "--taus", 1, "--lams", 1, *CHEAP),
 }
 
 
-@pytest.mark.parametrize("flag", ["--quiet", "--no-progress"])
 @pytest.mark.parametrize("name", BARS)
 def test_progress_bars_can_be_turned_off(
-    shell: Shell, monkeypatch: pytest.MonkeyPatch, name: str, flag: str
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     rng = np.random.default_rng(0)
     np.save("x.npy", rng.normal(size=(40, 3)))
@@ -212,7 +203,7 @@ def test_progress_bars_can_be_turned_off(
     assert call.code == 0, call.err
     assert None in shown  # as the terminal has it
     shown.clear()
-    shell(*words, flag)
+    shell(*words, "--quiet")
     assert set(shown) == {False}
 
 
@@ -335,9 +326,9 @@ def test_nobody_waits_for_torch_to_hear_of_a_mistake(
 
 def test_work_loads_what_it_needs(tmp_path: Path) -> None:
     people().write(tmp_path / "people.csv")
-    words = ("people.csv", "--outputs", "score", "--id", "name", "--attributes", "sex")
+    words = ("people.csv", "--outputs", "score", "--id", "name", "--sensitive", "sex")
     extra = ("--out", "f.csv", "--save", "f.safetensors", "--audit", "r.md")
-    found = loaded("smooth", *words, "--standardize", *extra, cwd=tmp_path)
+    found = loaded("smooth", *words, "--scale", "standard", *extra, cwd=tmp_path)
     assert (tmp_path / "r.md").exists()
     assert found == {"torch", "numpy", "pandas"}
 
@@ -412,31 +403,38 @@ def test_a_process_whose_output_is_lost_leaves_no_traceback(
 WRONG = {
     **dict.fromkeys(
         (
-            *("--lam", "--theta", "--difference", "--max-loss", "--reload-seconds"),
+            *("--lam", "theta", "difference", "--max-loss", "--reload-seconds"),
             "--resolution",
         ),
         ("-1", "nan", "inf", "x", ""),
     ),
-    **dict.fromkeys(("--lams", "--taus", "--thetas"), ("-1", "1,-1", "1,nan", "1,,2")),
+    **dict.fromkeys(("--lams", "--taus"), ("-1", "1,-1", "1,nan", "1,,2")),
     **dict.fromkeys(
-        ("--epsilon", "--alpha", "--delta", "--share", "--guarantee", "--monitor"),
+        ("--epsilon", "--alpha", "--delta", "share", "--guarantee", "--monitor"),
         ("0", "1", "-0.1", "1.5", "nan", "x"),
     ),
     **dict.fromkeys(
         (
-            *("--k", "--num-components", "--num-factors", "--workers", "--cores"),
+            *(
+                "--k",
+                "num_components",
+                "num_factors",
+                "num_workers",
+                "--workers",
+                "--cores",
+            ),
             *("--num-outputs", "--max-rows", "--max-bytes"),
             "--min-shared",
         ),
         ("0", "-1", "1.5", "nan", "x"),
     ),
-    **dict.fromkeys(("--nearest", "--worst"), ("-1", "1.5", "x")),
+    **dict.fromkeys(("num_nearest", "num_worst"), ("-1", "1.5", "x")),
     **dict.fromkeys(("--coverage", "--limit"), ("0", "-0.1", "1.5", "nan", "x")),
-    **dict.fromkeys(("--target-degree", "--ridge"), ("0", "-1", "nan", "inf", "x")),
+    **dict.fromkeys(("--target-degree", "ridge"), ("0", "-1", "nan", "inf", "x")),
     "--tau": ("-1", "nan", "x"),
     "--ks": ("0", "3,0", "1.5"),
     "--cv": ("1", "-1", "2.5", "x"),
-    "--eps": ("0", "0.5", "-1", "nan"),
+    "eps": ("0", "0.5", "-1", "nan"),
     "--threshold": ("nan", "inf", "x"),
     "--tolerance": ("-1", "nan", "inf", "pairs=-0.1", "pairs"),
     "--people": ("0", "-5", "nan", "inf"),
@@ -447,33 +445,105 @@ TEXTS = (None, list_of_names, encoding, equivalent)
 
 
 def numeric_options() -> list[tuple[str, str]]:
-    """Every option of every command that takes a number."""
-    (children,) = (a for a in _parser()._actions if isinstance(a.choices, dict))
-    return [
-        (name, action.option_strings[0])
-        for name, parser in children.choices.items()
-        for action in parser._actions
-        if action.option_strings and action.type not in TEXTS
-    ]
+    """Every option and setting of every command that takes a number."""
+    options = []
+    for name in COMMANDS:
+        parser = command_parser(name)
+        kinds = {
+            a.option_strings[0]: a.type for a in parser._actions[1:] if a.option_strings
+        }
+        kinds |= {n: option.get("type") for n, option in settings_of(parser).items()}
+        options += [(name, key) for key, kind in kinds.items() if kind not in TEXTS]
+    return options
 
 
-@pytest.mark.parametrize(("command", "flag"), numeric_options())
+@pytest.mark.parametrize(("command", "option"), numeric_options())
 def test_settings_that_cannot_be_are_refused_before_any_work(
-    shell: Shell, command: str, flag: str
+    shell: Shell, command: str, option: str
 ) -> None:
-    for value in WRONG[flag]:
+    for value in WRONG[option]:
         # There are no files: whoever looked for them would say so instead.
-        call = shell(command, "absent.csv", f"{flag}={value}")
+        if option.startswith("--"):
+            call = shell(command, "absent.csv", f"{option}={value}")
+            start = f"argument {option}: must be "
+        else:
+            call = shell(command, "absent.csv", {option: value})
+            start = f"'settings.toml': '{option}' must be "
         assert call.code == 2
-        start = f"pyg-glif: error: argument {flag}: must be "
-        assert call.err.startswith(start), (value, call.err)
+        assert call.err.startswith(f"pyg-glif: error: {start}"), (value, call.err)
         assert call.err.count("\n") == 1
-        assert list(Path().iterdir()) == []
+        assert {path.name for path in Path().iterdir()} <= {"settings.toml"}
+
+
+CONFIG = """
+outputs = ["score"]
+id = "name"
+sensitive = ["sex"]
+ignore = ["repaid"]
+scale = "standard"
+lam = 0.3
+theta = 0.5
+cv = 3
+"""
+
+
+def test_a_file_of_settings_is_the_same_as_words(shell: Shell, table: Table) -> None:
+    Path("fit.toml").write_text(CONFIG)
+    words = ("--outputs", "score", "--id", "name", "--sensitive", "sex", "--ignore")
+    words += ("repaid", "--scale", "standard", {"theta": 0.5}, "--json")
+    config = ("smooth", "people.csv", "--config", "fit.toml", "--json")
+    assert (
+        shell(*config).json == shell("smooth", "people.csv", *words, "--lam", 0.3).json
+    )
+    # The command line wins.
+    found, expected = shell(*config, "--lam", 2, "--metric", "euclidean").json, 2.0
+    assert found["lam"] == expected
+    # One file serves several commands.
+    words = ("tune", "people.csv", "--labels", "repaid", "--config", "fit.toml")
+    assert shell(*words).code == 0
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("lamb = 1", "has the unknown option 'lamb' ('smooth' knows 'address', "),
+        ("lam = -1", ": 'lam' must be a non-negative number (got '-1')"),
+        ("lam = true", ": 'lam' must be a non-negative number (got 'True')"),
+        ("outputs = 3", ": 'outputs' must be names with commas in between"),
+        ("joint = 1", ": 'joint' must be true or false (got 1)"),
+        ("sheet = 1", ": 'sheet' must be a text (got 1)"),
+        (
+            "normalization = 'rw'",
+            ": 'normalization' must be one of 'none', 'density', ",
+        ),
+        ("equivalent = {job = ['a']}", ": 'equivalent' must be like {"),
+        ("config = 'a'", "has the unknown option 'config'"),
+        ("lam", "must be TOML ("),
+    ],
+)
+def test_settings_that_are_refused(shell: Shell, content: str, message: str) -> None:
+    Path("fit.toml").write_text(content)
+    call = shell("smooth", "absent.csv", "--config", "fit.toml")
+    assert call.code == 2
+    assert "'fit.toml'" in call.err
+    assert message in call.err
+    assert "Did you mean 'lam'?" in call.err or "lamb" not in content
+    shell("smooth", "absent.csv", "--config", "no.toml").fails(
+        2, "--config: 'no.toml' does not exist"
+    )
+
+
+def test_smooth_has_few_options(shell: Shell) -> None:
+    for name in COMMANDS:
+        options = re.findall(
+            r"^ +(?:-h, )?(--[a-z-]+)", shell(name, "--help").out, re.M
+        )
+        assert 0 < len(set(options)) <= 28, name
 
 
 INPUTS = {
-    "smooth": ("DATA", "OUTPUTS", "--post", "--matrix", "--directions", "--side-rows"),
-    "audit": ("DATA", "OUTPUTS", "--after", "--matrix"),
+    "smooth": ("DATA", "OUTPUTS", "--post", "matrix", "directions", "side_rows"),
+    "audit": ("DATA", "OUTPUTS", "--after", "matrix"),
     "tune": ("DATA", "OUTPUTS", "--pairs"),
     "explain": ("FIT", "--new"),
     "monitor": ("DATA", "OUTPUTS", "--fit"),
@@ -493,9 +563,10 @@ def test_a_bad_input_is_an_error_about_the_input(
     words = [path if place in ("DATA", "FIT") else "there.csv"]
     words += [path] if place == "OUTPUTS" else []
     words += [place, path] if place.startswith("--") else []
+    settings = [{place: path}] if place.islower() and place[0] != "-" else []
     if command in ("smooth", "audit", "explain"):
         words += ["--out", "no/where/either.csv"]
-    call = shell(command, *words)
+    call = shell(command, *words, *settings)
     assert call.code == 2
     assert f"'{path}'" in call.err
     assert "--out" not in call.err

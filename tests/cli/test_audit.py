@@ -13,8 +13,8 @@ from markdown_it import MarkdownIt
 from pyg_glif.graph.weights import DECAY
 from tests.cli.calls import Shell, Table, read_csv, write_csv
 
-PEOPLE = ("people.csv", "--outputs", "score", "--id", "name", "--standardize")
-ROLES = ("--attributes", "sex", "--labels", "repaid")
+PEOPLE = ("people.csv", "--outputs", "score", "--id", "name", "--scale", "standard")
+ROLES = ("--sensitive", "sex", "--labels", "repaid")
 
 
 def measure(found: dict[str, Any], name: str) -> dict[str, Any]:
@@ -79,7 +79,7 @@ def test_audit_before_and_after(shell: Shell, table: Table) -> None:
 
 
 def test_reports_say_the_same_in_every_format(shell: Shell, table: Table) -> None:
-    words = ("audit", *PEOPLE, *ROLES, "--tau", 0.8, "--worst", 3)
+    words = ("audit", *PEOPLE, *ROLES, "--tau", 0.8, {"num_worst": 3})
     text = shell(*words).out
     for name in ("r.md", "r.html", "r.json"):
         call = shell(*words, "--out", name)
@@ -178,7 +178,7 @@ def test_names_cannot_break_a_report(shell: Shell) -> None:
     rows = [(name, 0.1 * i, i % 2) for i, name in enumerate(HOSTILE)]
     write_csv(Path("p.csv"), ["<i>na|me", "a", "y"], rows)
     words = ("audit", "p.csv", "--outputs", "y", "--id", "<i>na|me", "--tau", 9)
-    words += ("--worst", len(HOSTILE), "--nearest", 0, "--out")
+    words += ({"num_worst": len(HOSTILE), "num_nearest": 0}, "--out")
     assert shell(*words, "r.html").code == 0
     shell(*words, "r.md")
     seen = markdown_rows(Path("r.md").read_text())
@@ -196,7 +196,7 @@ def test_names_cannot_break_a_report(shell: Shell) -> None:
 
 def test_groups_and_thresholds(shell: Shell, table: Table) -> None:
     np.save("group.npy", np.arange(40) // 2)
-    words = ("audit", *PEOPLE, "--ignore", "sex,repaid", "--group", "group.npy")
+    words = ("audit", *PEOPLE, "--ignore", "sex,repaid", {"variants": "group.npy"})
     found = shell(*words, "--threshold", 0.5, "--json").json
     pairs = table.y.reshape(20, 2)
     value = measure(found, "standard deviation in groups")["before"]["value"]
@@ -220,7 +220,7 @@ def test_nearest_others_can_be_left_out(shell: Shell, table: Table) -> None:
     words = ("audit", *PEOPLE, *ROLES, "--json")
     names = [m["title"] for m in shell(*words).json["measures"]]
     assert "consistency with 5 nearest" in names
-    fewer = [m["title"] for m in shell(*words, "--nearest", 0).json["measures"]]
+    fewer = [m["title"] for m in shell(*words, {"num_nearest": 0}).json["measures"]]
     assert [name for name in names if name not in fewer] == [
         "consistency with 5 nearest"
     ]
@@ -238,12 +238,6 @@ def test_audit_leaves_gaps_and_orders_alone(shell: Shell, table: Table) -> None:
         "--after: 'after.csv' must have the shape of the outputs before (got (39,) for "
         "(40,))",
     )
-    text = Path("people.csv").read_text().replace(f"003,{table.sex[3]}", "003,")
-    Path("gap.csv").write_text(text)
-    words = ("audit", "gap.csv", *PEOPLE[1:], *ROLES)
-    shell(*words).fails(
-        2, "'gap.csv': column 'sex' is empty in line 5. Fill or drop it first"
-    )
 
 
 @pytest.mark.parametrize(
@@ -251,9 +245,9 @@ def test_audit_leaves_gaps_and_orders_alone(shell: Shell, table: Table) -> None:
     [
         (["0", "1", "1"], (), 2 / 3),
         (["False", "true", "True"], (), 2 / 3),
-        (["no", "yes", "yes"], ("--positive", "yes"), 2 / 3),
-        (["no", "yes", "yes"], ("--positive", "no"), 1 / 3),
-        (["2", "7", "7"], ("--positive", "7.0"), 2 / 3),
+        (["no", "yes", "yes"], ({"positive": "yes"},), 2 / 3),
+        (["no", "yes", "yes"], ({"positive": "no"},), 1 / 3),
+        (["2", "7", "7"], ({"positive": "7.0"},), 2 / 3),
         (["0", "", "1"], (), 1.0),
     ],
 )
@@ -294,18 +288,18 @@ def test_labels_of_several_scores(
             ["no", "yes"],
             [],
             "--labels must hold 0 and 1 (got 'no'). Say which value means class 1 by "
-            "--positive",
+            "'positive' in the file of --config",
         ),
         (
             ["0", "2"],
             [],
             "--labels must hold 0 and 1 (got '2'). Say which value means class 1 by "
-            "--positive",
+            "'positive' in the file of --config",
         ),
         (
             ["no", "yes"],
-            ["--positive", "Yes"],
-            "--positive must be a value of --labels (got 'Yes', there are 'no', 'yes')",
+            [{"positive": "Yes"}],
+            "'positive' must be a value of --labels (got 'Yes', there are 'no', 'yes')",
         ),
         (["", ""], [], "--labels must have a value in some row (got empty cells)"),
     ],

@@ -34,8 +34,8 @@ def test_a_letter_to_a_fitted_person(fit: Shell) -> None:
     assert text.startswith("Your score went from 0.")
     assert "The 5 closest" in text
     words = ("explain", "fit.safetensors", "--person", "N3", "--json")
-    assert "contributors" not in fit(*words).json["letters"][0]
-    (letter,) = fit(*words, "--names").json["letters"]
+    assert "contributors" not in fit(*words).json["explanations"][0]
+    (letter,) = fit(*words, "--names").json["explanations"]
     assert letter["sample"] == "N3"
     total = letter["own_share"] * letter["y_hat"]
     total += letter["neighbors_share"] * letter["neighbors_mean"]
@@ -46,8 +46,8 @@ def test_a_letter_to_a_fitted_person(fit: Shell) -> None:
 
 def test_a_letter_to_a_newcomer(fit: Shell) -> None:
     words = ("explain", "fit.safetensors", "--new", "new.csv", "--id", "name")
-    one = fit(*words, "--person", "N31", "--reasons", "--json").json["letters"]
-    every = fit(*words, "--json").json["letters"]
+    one = fit(*words, "--person", "N31", "--reasons", "--json").json["explanations"]
+    every = fit(*words, "--json").json["explanations"]
     assert [letter["sample"] for letter in every] == [f"N{i}" for i in range(30, 35)]
     assert one[0]["y_fair"] == every[1]["y_fair"]
     fit(
@@ -72,7 +72,7 @@ def test_letters_are_written(fit: Shell, name: str) -> None:
     assert (call.code, call.out) == (0, f"written  {name}\n")
     text = Path(name).read_text()
     if name.endswith(".json"):
-        text = json.loads(text)["letters"][0]["text"] + "\n"
+        text = json.loads(text)["explanations"][0]["text"] + "\n"
     assert text == fit(*words).out
 
 

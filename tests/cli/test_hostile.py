@@ -10,8 +10,9 @@ import pandas as pd
 import pytest
 from hypothesis import HealthCheck, assume, given, settings, strategies as st
 
+from pyg_glif.cli._dtypes import CellError
 from pyg_glif.cli._files import write_table
-from pyg_glif.cli._tables import CellError, open_table
+from pyg_glif.cli._tables import open_table
 from tests.cli.calls import Shell, read_csv, write_csv
 
 OUT = ("--outputs", "y", "--tau", 1, "--scale", "none", "--out", "f.csv")
@@ -27,7 +28,7 @@ SAME_FOLDER = settings(
     [
         (
             b"a,y\n1,2\n1,\xe9\n",
-            "column 'y', line 3 must be UTF-8 text (got the byte 0xe9",
+            "line 3 must be UTF-8 text (got the byte 0xe9",
         ),
         (b"\xe9,y\n1,2\n", "line 1 must be UTF-8 text (got the byte 0xe9"),
         ("a,y\n1,2\n".encode("utf-16"), "line 1 must be UTF-8 text (got the byte 0xff"),
@@ -62,7 +63,7 @@ def test_marks_and_ends_of_lines_make_no_difference(
     rows = [['"a\nb"', "y"], ["0", "1"], ["0.5", "3"], ["2.5", "4"]]
     text = end.join(delimiter.join(row) for row in rows) + end
     Path("p.csv").write_bytes((bom + text).encode())
-    assert shell("smooth", "p.csv", *OUT, "--theta", 0).code == 0
+    assert shell("smooth", "p.csv", *OUT, {"theta": 0}).code == 0
     np.testing.assert_allclose(
         [float(cell) for cell in read_csv(Path("f.csv"))["y"]], [5 / 3, 7 / 3, 4], 1e-4
     )
@@ -108,11 +109,11 @@ def test_all_bad_columns_are_in_one_message(shell: Shell) -> None:
 
 def test_all_missing_columns_are_in_one_message(shell: Shell) -> None:
     write_csv(Path("p.csv"), ["a", "y"], [(1, 2)])
-    words = ("--features", "a,b", "--ignore", "c", "--id", "d", "--group", "e")
+    words = ("--features", "a,b", "--ignore", "c", "--id", "d", {"variants": "e"})
     shell("audit", "p.csv", *words, "--outputs", "f", "--tau", 1).fails(
         2,
-        "'p.csv' has no column 'd' (--id), 'e' (--group), 'f' (--outputs), 'c' "
-        "(--ignore), 'b' (--features); it has 'a', 'y'",
+        "'p.csv' has no column 'd' (--id), 'e' ('variants' of --config), "
+        "'f' (--outputs), 'c' (--ignore), 'b' (--features); it has 'a', 'y'",
     )
 
 

@@ -29,7 +29,7 @@ def test_mahalanobis(shell: Shell, problem: tuple[Array, Array]) -> None:
     x, y = problem
     root = np.random.default_rng(0).normal(size=(4, 2))
     np.save("m.npy", root @ root.T)
-    shell(*WORDS, "--metric", "mahalanobis", "--matrix", "m.npy")
+    shell(*WORDS, "--metric", "mahalanobis", {"matrix": "m.npy"})
     expected = smooth(x @ root, y, tau=1.1)
     np.testing.assert_allclose(np.load("f.npy"), expected, atol=1e-5)
 
@@ -50,18 +50,25 @@ def test_directions_are_ignored(
     z, side = torch.from_numpy((x - mean) / std), torch.from_numpy((rows - mean) / std)
     if metric == "subspace":
         np.save("rows.npy", rows[:1])
-        words = ("--directions", "rows.npy")
+        words = ({"directions": "rows.npy"},)
         directions = rows[:1] / std
     elif metric == "svd":
-        words = ("--side-rows", "rows.npy", "--num-components", 1)
+        words = ({"side_rows": "rows.npy"}, {"num_components": 1})
         directions = SensitiveSVD(1).fit(side).basis.numpy()
     elif metric == "face":
-        words = ("--group", "group.npy", "--num-factors", 2)
+        words = ({"variants": "group.npy"}, {"num_factors": 2})
         directions = FACE(2).fit(z, torch.from_numpy(group)).basis.numpy()
     else:
-        words = ("--attributes", "sex.npy", "--ridge", 0.5)
+        words = ("--sensitive", "sex.npy", {"ridge": 0.5})
         directions = LogisticSubspace(0.5).fit(z, torch.from_numpy(sex)).basis.numpy()
-    extra = ("--standardize",) if standardize else ()
+    extra = (
+        (
+            "--scale",
+            "standard",
+        )
+        if standardize
+        else ()
+    )
     call = shell(*WORDS, "--metric", metric, *words, *extra, "--save", "p.safetensors")
     assert call.code == 0, call.err
     expected = smooth(z.numpy() @ complement(directions), y, tau=1.1)
@@ -77,7 +84,7 @@ def test_rows_follow_the_features_by_name(shell: Shell) -> None:
     write_csv(Path("p.csv"), ["a", "b", "c", "y"], table.tolist())
     write_csv(Path("side.csv"), ["c", "a", "z"], [(0.0, 1.0, 9.0)])
     words = ("smooth", "p.csv", "--outputs", "y", "--ignore", "b", "--tau", 0.5)
-    words += ("--metric", "subspace", "--directions", "side.csv", "--out", "f.npz")
+    words += ("--metric", "subspace", {"directions": "side.csv"}, "--out", "f.npz")
     assert shell(*words).code == 0
     with np.load("f.npz") as found:
         expected = smooth(x[:, 2:], y, tau=0.5)
@@ -87,52 +94,56 @@ def test_rows_follow_the_features_by_name(shell: Shell) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--metric", "mahalanobis"], "--metric mahalanobis needs --matrix"),
-        (["--metric", "subspace"], "--metric subspace needs --directions"),
-        (["--metric", "svd"], "--metric svd needs --side-rows"),
-        (["--metric", "face"], "--metric face needs --group"),
-        (["--metric", "logistic"], "--metric logistic needs --attributes"),
         (
-            ["--matrix", "x.npy"],
-            "--matrix goes with --metric mahalanobis (got --metric euclidean)",
+            ["--metric", "mahalanobis"],
+            "--metric mahalanobis needs 'matrix' of --config",
+        ),
+        (["--metric", "subspace"], "--metric subspace needs 'directions' of --config"),
+        (["--metric", "svd"], "--metric svd needs 'side_rows' of --config"),
+        (["--metric", "face"], "--metric face needs 'variants' of --config"),
+        (["--metric", "logistic"], "--metric logistic needs --sensitive"),
+        (
+            [{"matrix": "x.npy"}],
+            "'matrix' of --config goes with --metric mahalanobis "
+            "(got --metric euclidean)",
         ),
         (
-            ["--metric", "svd", "--side-rows", "x.npy", "--num-factors", "2"],
-            "--num-factors goes with --metric face (got --metric svd)",
+            ["--metric", "svd", {"side_rows": "x.npy"}, {"num_factors": "2"}],
+            "'num_factors' of --config goes with --metric face (got --metric svd)",
         ),
         (
-            ["--metric", "mahalanobis", "--matrix", "x.npy", "--standardize"],
-            "--standardize does not go with --metric mahalanobis: scale the matrix "
+            ["--metric", "mahalanobis", {"matrix": "x.npy"}, "--scale", "standard"],
+            "--scale standard does not go with --metric mahalanobis: scale the matrix "
             "instead",
         ),
         (
-            ["--metric", "mahalanobis", "--matrix", "x.npy"],
-            "--matrix: 'x.npy' must be 4 x 4, a row and a column per feature (got 60 "
-            "x 4)",
+            ["--metric", "mahalanobis", {"matrix": "x.npy"}],
+            "'matrix' of --config: 'x.npy' must be 4 x 4, a row and a column per "
+            "feature (got 60 x 4)",
         ),
         (
-            ["--metric", "subspace", "--directions", "y.npy"],
-            "--directions: 'y.npy' must have one column per feature "
+            ["--metric", "subspace", {"directions": "y.npy"}],
+            "'directions' of --config: 'y.npy' must have one column per feature "
             "(got 1 for 4 features)",
         ),
         (
-            ["--metric", "svd", "--side-rows", "x.npy", "--num-components", "4"],
+            ["--metric", "svd", {"side_rows": "x.npy"}, {"num_components": "4"}],
             "'num_components' must be below the number of features, 4 (got 4). Every "
             "pair would be at distance 0",
         ),
         (
-            ["--eps", "0.1"],
-            "--eps goes with --link softmax and --link logit",
+            [{"eps": "0.1"}],
+            "'eps' goes with --link softmax and --link logit",
         ),
         (
-            ["--link", "log", "--eps", "0.1"],
-            "--eps goes with --link softmax and --link logit",
+            ["--link", "log", {"eps": "0.1"}],
+            "'eps' goes with --link softmax and --link logit",
         ),
         (
-            ["--group", "x.npy"],
+            [{"variants": "x.npy"}],
             "'x.npy' must have a single column (it has '0', '1', '2', '3')",
         ),
-        (["--joint"], "--joint goes with --post"),
+        ([{"joint": True}], "'joint' of --config goes with --post"),
     ],
 )
 def test_options_that_make_no_sense(

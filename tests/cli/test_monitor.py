@@ -27,7 +27,7 @@ def log(shell: Shell, tmp_path: Path) -> Table:
 
 
 def test_monitor_is_that_of_the_library(shell: Shell, log: Table) -> None:
-    found = shell(*LOG, "--epsilon", 0.02, "--attributes", "sex", "--json").json
+    found = shell(*LOG, "--epsilon", 0.02, "--sensitive", "sex", "--json").json
     post = GLIFPostProcessor.load("fit.safetensors")
     monitor = TreatmentMonitor(0.02, groups=["f", "m"], drift=DriftReference.of(post))
     monitor.observe(post, log.x, log.y, group=log.sex)
@@ -42,8 +42,8 @@ def test_monitor_is_that_of_the_library(shell: Shell, log: Table) -> None:
 def test_outputs_that_people_got(shell: Shell, log: Table) -> None:
     found = shell(*LOG, "--epsilon", 0.05, "--served", "--no-drift", "--json").json
     post = GLIFPostProcessor.load("fit.safetensors")
-    _, info = post.transform(log.x, log.y, return_info=True)
-    gaps = info.peers.disparity(log.y)
+    info = post.transform_info(log.x, log.y)
+    gaps = info.neighbors.disparity(log.y)
     assert found["streams"]["all"]["mean"] == pytest.approx(float(gaps.nanmean()))
     assert list(found["streams"]) == ["all"]
 
@@ -88,8 +88,8 @@ def test_bad_calls(shell: Shell, log: Table) -> None:
     shell(*LOG).fails(2, "--epsilon must say which mean disparity is all right")
     words = ("monitor", "log.csv", "--fit", "absent.safetensors", "--epsilon", 0.1)
     shell(*words).fails(2, "'absent.safetensors' does not exist")
-    shell(*LOG, "--epsilon", 0.1, "--attributes", "sex,name").fails(
-        2, "--attributes must name one column: everybody is in one group"
+    shell(*LOG, "--epsilon", 0.1, "--sensitive", "sex,name").fails(
+        2, "--sensitive must name one column: a row is in one group"
     )
 
 

@@ -20,7 +20,7 @@ NOTATIONS = [
 ]
 SEPARATORS = [",", ";", "\t"]
 WORDS = ("--outputs", "score", "--id", "name", "--ignore", "sex,repaid")
-WORDS += ("--standardize", "--tau", "0.7")
+WORDS += ("--scale", "standard", "--tau", "0.7")
 
 
 def written(value: float, decimal: str, group: str) -> str:
@@ -123,10 +123,10 @@ def test_a_date_among_features_names_the_option(shell: Shell) -> None:
     call.fails(
         2,
         "'people.csv': column 'since' must hold dates (got '01.01.2020' in line 2). "
-        "Say with '--dates dmy' or '--dates mdy' what comes first in '01.01.2020', or "
-        "take it for text with --categories since",
+        "Write dates = 'dmy' or 'mdy' to --config for what comes first in "
+        "'01.01.2020', or name it in 'categories' of --config",
     )
-    assert shell("smooth", "people.csv", *WORDS, "--dates", "dmy").code == 0
+    assert shell("smooth", "people.csv", *WORDS, {"dates": "dmy"}).code == 0
     found = Path("people_fair.csv").read_text()
     frame.assign(since=days.strftime("%Y-%m-%d")).to_csv("people.csv", index=False)
     assert shell("smooth", "people.csv", *WORDS).code == 0
@@ -165,7 +165,7 @@ def test_reading_options_go_with_what_they_are_about(shell: Shell) -> None:
     np.save("x.npy", np.eye(3))
     words = ("smooth", "x.npy", "x.npy")
     shell(*words, "--encoding", "cp1252").fails(2, "--encoding goes with .csv and .tsv")
-    shell(*words, "--sheet", "a").fails(2, "--sheet goes with .xlsx")
+    shell(*words, {"sheet": "a"}).fails(2, "'sheet' of --config goes with .xlsx")
     for name in ("klingon", "base64"):
         call = shell(*words, "--encoding", name)
         assert call.code == 2
@@ -185,12 +185,12 @@ def test_a_sheet_is_chosen_by_name(shell: Shell) -> None:
     expected = plain_result(shell)
     words = ("smooth", "book.xlsx", *WORDS, "--out", "fair.csv")
     for sheet, more in (("all", ()), ("texts", ("--decimal", ","))):
-        assert shell(*words, "--sheet", sheet, *more).code == 0
+        assert shell(*words, {"sheet": sheet}, *more).code == 0
         decimal = more[1] if more else "."
         found = pd.read_csv("fair.csv", sep=",;"[decimal == ","], decimal=decimal)
         np.testing.assert_allclose(found["score"], expected, rtol=1e-9)
-    assert shell(*words, "--sheet", "texts").code == 2
-    shell(*words, "--sheet", "none").fails(
+    assert shell(*words, {"sheet": "texts"}).code == 2
+    shell(*words, {"sheet": "none"}).fails(
         2, "--sheet: 'book.xlsx' has no sheet 'none' (it has 'few', 'all', 'texts')"
     )
 

@@ -57,16 +57,16 @@ def test_smooth_in_blocks_finds_a_radius(shell: Shell) -> None:
     np.save("x.npy", embedding_like(500, 6))
     np.save("y.npy", np.random.default_rng(0).random(500))
     words = ("smooth", "x.npy", "y.npy", "--engine", "process", "--target-degree", 10)
-    assert shell(*words, "--json").json["neighbours_each"] == pytest.approx(10, rel=0.1)
+    assert shell(*words, "--json").json["neighbors_each"] == pytest.approx(10, rel=0.1)
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--address", "h:1"], "--address goes with --engine ray"),
+        ([{"address": "h:1"}], "'address' of --config goes with --engine ray"),
         (
-            ["--engine", "process", "--workers", "2"],
-            "--workers goes with --engine ray (got process)",
+            ["--engine", "process", {"num_workers": 2}],
+            "'num_workers' of --config goes with --engine ray",
         ),
         (["--engine", "ray", "--k", "3"], "--k does not go with --engine"),
         (
@@ -82,7 +82,7 @@ def test_smooth_in_blocks_rejects(shell: Shell, words: list[str], message: str) 
 
 def test_an_address_nobody_answers_at(shell: Shell) -> None:
     np.save("x.npy", np.zeros((3, 2), np.float32))
-    words = ("smooth", "x.npy", "x.npy", "--engine", "ray", "--address", "127.0.0.1:9")
+    words = ("smooth", "x.npy", "x.npy", "--engine", "ray", {"address": "127.0.0.1:9"})
     call = shell(*words)
     assert call.code == 1
     assert "does not answer" in call.err

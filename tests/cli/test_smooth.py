@@ -38,14 +38,14 @@ def test_smooth_says_what_it_did(shell: Shell, table: Table) -> None:
     apart = table.x[:, None] - table.x[None]
     near = np.sqrt((apart**2).sum(-1)) <= 6000
     np.fill_diagonal(near, False)
-    assert found["neighbours_each"] == pytest.approx(near.sum() / 40)
-    assert found["people_without_neighbours"] == (~near.any(1)).sum()
+    assert found["neighbors_each"] == pytest.approx(near.sum() / 40)
+    assert found["people_without_neighbors"] == (~near.any(1)).sum()
     assert found["energy_after"] < found["energy_before"]
     assert found["status"] == "CONVERGED"
     assert 0 <= found["error_bound"] < 1e-4
     text = shell(*words, "--out", "fair.csv").out
-    assert text.splitlines()[0] == "people                     40"
-    assert text.splitlines()[-1] == "written                    fair.csv"
+    assert text.splitlines()[0] == "people                    40"
+    assert text.splitlines()[-1] == "written                   fair.csv"
 
 
 def test_no_strength_changes_nothing(shell: Shell, table: Table) -> None:
@@ -58,8 +58,8 @@ def test_no_strength_changes_nothing(shell: Shell, table: Table) -> None:
 def test_smooth_takes_a_radius_from_a_degree(shell: Shell, table: Table) -> None:
     words = ("smooth", "people.csv", *COLUMNS, "--out", "fair.csv", "--json")
     found = shell(*words, "--target-degree", 5).json
-    assert found["neighbours_each"] == pytest.approx(5.0)
-    assert shell(*words).json["neighbours_each"] == pytest.approx(20.0)
+    assert found["neighbors_each"] == pytest.approx(5.0)
+    assert shell(*words).json["neighbors_each"] == pytest.approx(20.0)
 
 
 def test_standardize_is_a_distance_in_standard_deviations(
@@ -67,8 +67,8 @@ def test_standardize_is_a_distance_in_standard_deviations(
 ) -> None:
     z = (table.x - table.x.mean(0)) / table.x.std(0)
     shell(
-        *("smooth", "people.csv", *COLUMNS, "--standardize", "--tau", 0.8),
-        *("--theta", 0.5, "--lam", 2, "--out", "fair.csv"),
+        *("smooth", "people.csv", *COLUMNS, "--scale", "standard", "--tau", 0.8),
+        *({"theta": 0.5}, "--lam", 2, "--out", "fair.csv"),
     )
     found = numbers(read_csv(Path("fair.csv"))["score"])
     expected = smooth(z, table.y, tau=0.8, lam=2.0, theta=0.5)
@@ -81,7 +81,7 @@ def test_standardize_leaves_a_constant_column_alone(shell: Shell, table: Table) 
     x = np.column_stack([table.x[:, 0], np.full(len(table.x), 0.1)])
     np.save("x.npy", x)
     np.save("y.npy", table.y)
-    words = ("--standardize", "--tau", 0.3, "--out", "f.npy")
+    words = ("--scale", "standard", "--tau", 0.3, "--out", "f.npy")
     assert shell("smooth", "x.npy", "y.npy", *words).code == 0
     z = (x[:, :1] - x[:, :1].mean()) / x[:, :1].std()
     expected = smooth(z, table.y, tau=0.3)
@@ -108,7 +108,7 @@ def test_arrays_by_name(shell: Shell) -> None:
     x, y = rng.normal(size=(30, 4)), rng.random((30, 2))
     np.savez("all.npz", x=x, y_hat=y, sex=np.array(list("fm") * 15), id=np.arange(30))
     words = ("smooth", "all.npz", "--outputs", "y_hat", "--tau", 1.0)
-    words += ("--attributes", "sex", "--id", "id", "--ignore", "x.3")
+    words += ("--sensitive", "sex", "--id", "id", "--ignore", "x.3")
     assert shell(*words, "--out", "fair.npz").code == 0
     with np.load("fair.npz", allow_pickle=False) as found:
         assert sorted(found) == ["id", "y_hat"]
@@ -200,7 +200,7 @@ def test_density_differs_and_keeps_constants(shell: Shell, table: Table) -> None
     words = ("smooth", "x.npy", "y.npy", "--tau", 0.7, "--out", "f.npy")
     shell(*words)
     plain = np.load("f.npy")
-    assert shell(*words, "--normalization", "density").code == 0
+    assert shell(*words, {"normalization": "density"}).code == 0
     np.testing.assert_allclose(np.load("f.npy")[:, 1], 0.3, atol=1e-5)
     assert np.abs(np.load("f.npy") - plain).max() > 1e-3
 
@@ -208,8 +208,8 @@ def test_density_differs_and_keeps_constants(shell: Shell, table: Table) -> None
 def test_newcomers_get_one_coordinate_update(shell: Shell, table: Table) -> None:
     table.write(Path("old.csv"), slice(0, 30))
     shell(
-        *("smooth", "old.csv", *COLUMNS, "--standardize", "--tau", 0.9),
-        *("--lam", 0.4, "--theta", 0.3, "--out", "f.csv", "--save", "fit.safetensors"),
+        *("smooth", "old.csv", *COLUMNS, "--scale", "standard", "--tau", 0.9),
+        *("--lam", 0.4, {"theta": 0.3}, "--out", "f.csv", "--save", "fit.safetensors"),
     )
     rows = list(zip(*table.x.T[::-1], table.y, table.name, strict=True))[30:]
     write_csv(Path("new.csv"), ["income", "age", "score", "name"], rows)
@@ -225,8 +225,8 @@ def test_newcomers_get_one_coordinate_update(shell: Shell, table: Table) -> None
     assert found["name"] == table.name[30:]
     np.testing.assert_allclose(numbers(found["score"]), expected, atol=1e-5)
     assert call.json["fitted_people"] == 30
-    assert call.json["people_without_neighbours"] == (w.sum(1) == 0).sum()
-    assert shell(*words, "--joint", "--out", "joint.csv").code == 0
+    assert call.json["people_without_neighbors"] == (w.sum(1) == 0).sum()
+    assert shell(*words, {"joint": True}, "--out", "joint.csv").code == 0
     joint = numbers(read_csv(Path("joint.csv"))["score"])
     assert np.abs(joint - expected).max() > 1e-4
 
@@ -363,13 +363,13 @@ def test_a_saddle_is_a_failure_of_the_work(shell: Shell) -> None:
     np.save("x.npy", x)
     np.save("y.npy", np.arange(21.0))
     words = ("smooth", "x.npy", "y.npy", "--tau", 1.2, "--out", "f.npy", "--lam", 10)
-    words += ("--theta", 0)
-    call = shell(*words, "--normalization", "nrw")
+    words = (*words, {"theta": 0})
+    call = shell(*words, {"normalization": "nrw"})
     assert call.code == 1
     assert "density" in call.err
     assert "Traceback" not in call.err
     assert not Path("f.npy").exists()
-    assert shell(*words, "--normalization", "density").code == 0
+    assert shell(*words, {"normalization": "density"}).code == 0
 
 
 def test_too_little_memory_is_a_failure_of_the_work(
@@ -390,8 +390,8 @@ def test_few_people_need_a_radius(shell: Shell) -> None:
     np.save("y.npy", np.ones(3))
     shell("smooth", "x.npy", "y.npy", "--out", "f.npy").fails(
         2,
-        "--tau or --target-degree must be given for 3 people: the default aims for "
-        "20 neighbours each",
+        "--tau or --target-degree must be given for 3 rows: the default aims for "
+        "20 neighbors each",
     )
 
 
@@ -488,11 +488,11 @@ def test_texts_that_a_spreadsheet_would_run(shell: Shell) -> None:
     call = shell(*words, "plain.csv")
     assert call.err == (
         "pyg-glif: column 'name' of 'plain.csv' has 6 texts that a spreadsheet would "
-        "run as a formula (see --spreadsheet)\n"
+        "run as a formula (see 'spreadsheet' of --config)\n"
     )
     # Ids are what results are joined by: unchanged unless asked for.
     assert read_csv(Path("plain.csv"))["name"] == FORMULAS
-    call = shell(*words, "safe.csv", "--spreadsheet")
+    call = shell(*words, "safe.csv", {"spreadsheet": True})
     assert call.err == ""
     safe = read_csv(Path("safe.csv"))
     assert safe["name"] == [f"'{name}" for name in FORMULAS[:6]] + FORMULAS[6:]
@@ -508,9 +508,9 @@ def test_names_that_a_spreadsheet_would_run(shell: Shell) -> None:
     write_csv(Path("p.csv"), ["a", "=y"], rng.random((9, 2)).tolist())
     words = ("smooth", "p.csv", "--outputs", "=y", "--tau", 0.5, "--out", "f.csv")
     assert "has 1 text that a spreadsheet" in shell(*words).err
-    shell(*words, "--spreadsheet")
+    shell(*words, {"spreadsheet": True})
     assert list(read_csv(Path("f.csv"))) == ["'=y"]
-    shell(*words[:-1], "f.npz", "--spreadsheet").fails(
-        2, "--spreadsheet goes with .csv and .tsv (got 'f.npz')"
+    shell(*words[:-1], "f.npz", {"spreadsheet": True}).fails(
+        2, "'spreadsheet' of --config goes with .csv and .tsv (got 'f.npz')"
     )
     assert shell(*words[:-1], "f.npz").err == ""

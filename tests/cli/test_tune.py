@@ -12,12 +12,12 @@ from pyg_glif.model_selection import RiskControl, tune
 from pyg_glif.model_selection.calibration_split import calibration_split
 from tests.cli.calls import Shell, Table, numbers, people, read_csv, smooth, write_csv
 
-PEOPLE = ("people.csv", "--outputs", "score", "--id", "name", "--attributes", "sex")
+PEOPLE = ("people.csv", "--outputs", "score", "--id", "name", "--sensitive", "sex")
 GRID = ("--taus", "0.5,1", "--lams", "0.1,1,10")
 
 
 def test_tune_is_that_of_the_library(shell: Shell, table: Table) -> None:
-    words = ("tune", *PEOPLE, "--labels", "repaid", "--standardize", *GRID)
+    words = ("tune", *PEOPLE, "--labels", "repaid", "--scale", "standard", *GRID)
     found = shell(*words, "--max-loss", 0.05, "--json").json
     expected = tune(
         torch.from_numpy(table.x),
@@ -38,7 +38,7 @@ def test_tune_is_that_of_the_library(shell: Shell, table: Table) -> None:
 def test_the_call_that_is_printed_gives_the_outputs_chosen(
     shell: Shell, table: Table
 ) -> None:
-    words = ("tune", *PEOPLE, "--labels", "repaid", "--standardize", *GRID)
+    words = ("tune", *PEOPLE, "--labels", "repaid", "--scale", "standard", *GRID)
     call = shell(*words, "--max-loss", 0.5)
     assert call.code == 0
     header = "| tau | lam | accuracy | loss | squared gap of similar people |"
@@ -61,9 +61,10 @@ def test_the_call_for_arrays(shell: Shell) -> None:
     np.save("y.npy", table.y)
     np.save("label.npy", table.repaid)
     words = ("tune", "x.npy", "y.npy", "--labels", "label.npy", *GRID)
-    found = shell(*words, "--max-loss", 0.5, "--theta", 0.25, "--json").json
+    found = shell(*words, "--max-loss", 0.5, {"theta": 0.25}, "--json").json
     assert found["call"] == (
-        "pyg-glif smooth x.npy y.npy --theta 0.25 --tau 1.0 --lam 10.0 --out fair.npy"
+        "pyg-glif smooth x.npy y.npy --config settings.toml --tau 1.0 --lam 10.0 "
+        "--out fair.npy"
     )
 
 
@@ -90,16 +91,16 @@ def test_pairs_and_unknown_labels(shell: Shell, table: Table) -> None:
     marked = [[*row, i >= 10] for i, row in enumerate(rows)]
     write_csv(Path("people.csv"), [*header, "known"], marked)
     write_csv(Path("pairs.csv"), ["first", "second"], [(0, 1), (2, 3), (4, 30)])
-    words = ("tune", *PEOPLE, "--labels", "repaid", "--standardize", *GRID)
+    words = ("tune", *PEOPLE, "--labels", "repaid", "--scale", "standard", *GRID)
     words += ("--pairs", "pairs.csv", "--max-loss", 1, "--json")
     call = shell(*words, "--ignore", "known")
-    assert call.err == "pyg-glif: 10 people without a label are neighbours only\n"
+    assert call.err == "pyg-glif: 10 people without a label are neighbors only\n"
     base = call.json["baseline"]
     assert base["score"] == ((table.y > 0.5) == table.repaid)[10:].mean()
     decision = table.y > 0.5
     apart = [decision[i] != decision[j] for i, j in ((0, 1), (2, 3), (4, 30))]
     assert base["unfairness"] == pytest.approx(np.mean(apart))
-    masked = shell(*words, "--mask", "known")
+    masked = shell(*words, {"mask": "known"})
     assert masked.err == ""
     assert masked.json["points"] == call.json["points"]
     assert "--ignore repaid,known" in masked.json["call"]
@@ -107,13 +108,13 @@ def test_pairs_and_unknown_labels(shell: Shell, table: Table) -> None:
 
 def test_the_default_settings(shell: Shell) -> None:
     people(120).write(Path("people.csv"))
-    words = ("tune", *PEOPLE, "--labels", "repaid", "--standardize", "--json")
+    words = ("tune", *PEOPLE, "--labels", "repaid", "--scale", "standard", "--json")
     assert len(shell(*words).json["points"]) == 36
 
 
 @pytest.mark.parametrize("name", ["front.png", "front.svg", "front.pdf"])
 def test_plot(shell: Shell, table: Table, name: str) -> None:
-    words = ("tune", *PEOPLE, "--labels", "repaid", "--standardize", *GRID)
+    words = ("tune", *PEOPLE, "--labels", "repaid", "--scale", "standard", *GRID)
     assert shell(*words, "--plot", name).code == 0
     start = Path(name).read_bytes()[:5]
     assert start in (b"\x89PNG\r", b"<?xml", b"%PDF-")
@@ -137,8 +138,8 @@ def test_plot(shell: Shell, table: Table, name: str) -> None:
             "'pairs' must hold node indices from 0 to 39 (got 99)",
         ),
         (
-            ["--labels", "repaid", "--mask", "age", "--features", "income"],
-            "--mask must hold 0 and 1 (got '",
+            ["--labels", "repaid", {"mask": "age"}, "--features", "income"],
+            "'mask' must hold 0 and 1 (got '",
         ),
         (
             ["--labels", "repaid", "--lams", "a"],
@@ -151,7 +152,7 @@ def test_tune_refuses(
     shell: Shell, table: Table, words: list[str], message: str
 ) -> None:
     write_csv(Path("far.csv"), ["i", "j"], [(0, 99)])
-    call = shell("tune", *PEOPLE, *words)
+    call = shell("tune", *PEOPLE, "--scale", "none", *words)
     assert call.code == 2
     assert call.err.startswith(f"pyg-glif: error: {message}")
 
@@ -174,11 +175,12 @@ def test_a_promise_is_that_of_the_library(shell: Shell, tmp_path: Path) -> None:
     table = people(400)
     table.write(tmp_path / "people.csv")
     words = ("tune", *PEOPLE, "--labels", "repaid", "--taus", "3000", "--lams", "0.1,1")
-    words = (*words, "--guarantee", 0.1, "--delta", 0.2, "--share", 0.4)
+    words = (*words, "--scale", "none")
+    words = (*words, "--guarantee", 0.1, "--delta", 0.2, {"share": 0.4})
     call = shell(*words, "--save", "fit.safetensors")
     assert call.code == 0
     assert "loss of accuracy at most 0.1: certified at level 0.8" in call.out
-    assert call.out.endswith("pyg-glif smooth NEWCOMERS --post fit.safetensors\n")
+    assert call.out.endswith("pyg-glif smooth NEW --post fit.safetensors\n")
     control = RiskControl(0.1, 0.2, share=0.4)
     grid = {"taus": [3000.0], "lams": [0.1, 1.0], "guarantee": control}
     expected = tune(torch.from_numpy(table.x), table.y, table.repaid, **grid)
@@ -195,7 +197,7 @@ def test_a_promise_is_that_of_the_library(shell: Shell, tmp_path: Path) -> None:
 
 
 def test_promises_that_do_not_go(shell: Shell, table: Table) -> None:
-    words = ("tune", *PEOPLE, "--labels", "repaid", *GRID)
+    words = ("tune", *PEOPLE, "--scale", "none", "--labels", "repaid", *GRID)
     shell(*words, "--delta", 0.1).fails(2, "--delta goes with --guarantee")
     shell(*words, "--guarantee", 0.1, "--max-loss", 0.1).fails(
         2, "--max-loss does not go with --guarantee"
@@ -207,11 +209,11 @@ def test_promises_that_do_not_go(shell: Shell, table: Table) -> None:
 
 
 LEARNED = {
-    "deviations": ("--attributes", "sex", "--standardize"),
+    "deviations": ("--sensitive", "sex", "--scale", "standard"),
     "effects": ("--sensitive", "sex", "--scale", "effect"),
     "table": ("--sensitive", "sex", "--scale", "standard"),
-    "regressions": ("--attributes", "sex", "--metric", "logistic"),
-    "both": ("--attributes", "sex", "--metric", "logistic", "--standardize"),
+    "regressions": ("--sensitive", "sex", "--metric", "logistic"),
+    "both": ("--sensitive", "sex", "--metric", "logistic", "--scale", "standard"),
 }
 
 
@@ -232,7 +234,7 @@ def test_nothing_is_learned_from_those_who_certify(
         table.x[aside] *= factor
         table.write(tmp_path / "people.csv")
         call = shell(
-            *words, "--guarantee", 0.9, "--share", 0.4, "--save", "fit.safetensors"
+            *words, "--guarantee", 0.9, {"share": 0.4}, "--save", "fit.safetensors"
         )
         assert call.code == 0, call.err
         post = GLIFPostProcessor.load("fit.safetensors")

@@ -25,6 +25,7 @@ from pyg_glif import (
     LaplacianLoss,
     fair_radius_graph,
     glif_path,
+    guarantees,
     tune,
 )
 from pyg_glif.distances import SensitiveSubspace
@@ -93,7 +94,8 @@ def fit_density_and_link() -> Numbers:
 @case()
 def fit_std() -> Numbers:
     post = GLIFPostProcessor(**HOW).fit(X, Y, y_std=0.1 + Y)
-    _, std = post.transform(X_NEW, Y_NEW, y_std=0.1 + Y_NEW, return_std=True)
+    info = post.transform_info(X_NEW, Y_NEW, y_std=0.1 + Y_NEW, with_std=True)
+    std = info.uncertainty.std
     return {**corrected(post, y_std=0.1 + Y_NEW), "std": pin(std)}
 
 
@@ -142,7 +144,8 @@ def save_and_load() -> Numbers:
 @case()
 def certify() -> Numbers:
     post = GLIFPostProcessor(**HOW).fit(X, Y)
-    near, each = post.certify(X_NEW, 0.1, Y_NEW, dy=0.05), post.sensitivity()
+    near = guarantees.certify(post.fit_, X_NEW, 0.1, Y_NEW, dy=0.05)
+    each = guarantees.sensitivity(post.fit_)
     found = {"low": pin(near.low), "high": pin(near.high), "gap": pin(near.gap)}
     counts = {"sure": pin(near.num_shared), "possible": pin(near.num_possible)}
     return {**found, **counts, "own": pin(each.own), "others": pin(each.others)}
@@ -211,7 +214,7 @@ def command_smooth() -> Numbers:
         again = call("smooth", path, "--id", "name", "--post", fit, "--out", new)
         table, table_new = pandas.read_csv(out), pandas.read_csv(new)
         report = json.loads(audit.read_text())
-    names = ("tau", "neighbours_each", "mean_movement", "energy_before", "energy_after")
+    names = ("tau", "neighbors_each", "mean_movement", "energy_before", "energy_after")
     return {
         "written": pin(table["score"]),
         "written_new": pin(table_new["score"]),
@@ -225,7 +228,7 @@ def command_smooth() -> Numbers:
 @case()
 def command_tune() -> Numbers:
     with csv_file() as (_, read):
-        words = ("--labels", "repaid", "--attributes", "sex", "--max-loss", 0.03)
+        words = ("--labels", "repaid", "--sensitive", "sex", "--max-loss", 0.03)
         found = call("tune", *read, *words, "--lams", "0.1,0.3,1,3")
     return {**chosen(found), "folds": found["num_folds"]}
 
@@ -237,7 +240,7 @@ def command_explain() -> Numbers:
         words = ("--sensitive", "sex", "--ignore", "repaid", "--out", out)
         call("smooth", *read, *words, "--save", fit)
         found = call("explain", fit, "--person", 3, "--names", "--reasons")
-    (why,) = found["letters"]
+    (why,) = found["explanations"]
     names = ("y_hat", "y_fair", "own_share", "neighbors_share", "neighbors_mean")
     names += ("others_mean",)
     return {

@@ -25,7 +25,7 @@ from torch import Tensor
 from pyg_glif import GLIFPostProcessor
 from pyg_glif.audit import Bootstrap
 from pyg_glif.distances import Mahalanobis, SensitiveSubspace, TaskDistance
-from pyg_glif.errors import DamagedFileError
+from pyg_glif.errors import ConvergenceError, DamagedFileError
 from pyg_glif.links import Logit, Softmax
 from pyg_glif.sklearn import GLIFClassifier
 from pyg_glif.solvers import CG, CoordinateDescent
@@ -60,7 +60,7 @@ class Content(NamedTuple):
             tensors[name] = found[: (end - start) // found.itemsize].view(
                 entry["shape"]
             )
-        return cls(json.loads(metadata["pyg_glif"]), tensors)
+        return cls(json.loads(metadata["pyg_glif"].partition(" ")[2]), tensors)
 
     def sealed(self, layout: Callable[[dict[str, Any]], None] | None = None) -> bytes:
         """The file with its checksum; ``layout`` may change where tensors are."""
@@ -81,7 +81,7 @@ class Content(NamedTuple):
             layout(entries)
         seal = hashlib.sha256(total).hexdigest()
         head = json.dumps(
-            {"__metadata__": {"pyg_glif": text, "checksum": seal}, **entries}
+            {"__metadata__": {"pyg_glif": f"{seal} {text}"}, **entries}
         ).encode()
         return struct.pack("<Q", len(head)) + head + body
 
@@ -97,7 +97,7 @@ def _use_post(path: Path) -> None:
     """All that a fit can be asked, and that it can be saved as it was."""
     post = GLIFPostProcessor.load(path)
     x, y = post.x_, post.y_hat_
-    std = None if post._fitted.people.y_std is None else 1.0
+    std = None if post.fit_.sample_info.y_std is None else 1.0
     out = post.transform(x[:3], y[:3], y_std=std)
     sound = not post.solution_.status.is_failure
     assert not sound or bool(out.isfinite().all()), "outputs that are not finite"
@@ -247,6 +247,8 @@ def _tried(path: Path, saved: Saved) -> str:
             saved.use(path)
     except DamagedFileError:
         return "refused"
+    except ConvergenceError:  # a legal limit, such as rtol=0, that no solver meets
+        return "loaded"
     except ValueError as error:
         told = (
             "'path' must be of format",
