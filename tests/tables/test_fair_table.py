@@ -359,7 +359,7 @@ def test_without_proxies_no_regression_finds_the_sensitive_columns() -> None:
     df["x2"] += 2 * (race == 1)  # which explains less than a tenth
     df["sex"], df["race"] = np.array(["f", "m"])[sex], race.astype(str)
 
-    def explained(z: torch.Tensor, label: np.ndarray) -> tuple[float, float]:
+    def gain_and_accuracy(z: torch.Tensor, label: np.ndarray) -> tuple[float, float]:
         """What a softmax regression gains over the shares: likelihood, accuracy."""
         model = LogisticRegression(max_iter=1000).fit(z, label)
         shares = np.bincount(label) / len(label)
@@ -372,10 +372,10 @@ def test_without_proxies_no_regression_finds_the_sensitive_columns() -> None:
     table = FairTable(**options, proxies=True).fit(df)
     z = table.transform(df.drop(columns=["sex", "race"]))
     for label in (sex, race):
-        gain, accuracy = explained(plain, label)
+        gain, accuracy = gain_and_accuracy(plain, label)
         assert gain > 0.1
         assert accuracy > 0.15
-        gain, accuracy = explained(z, label)
+        gain, accuracy = gain_and_accuracy(z, label)
         assert gain < 0.005  # half of the 1% that may be left
         assert accuracy < 0.03
         # Nothing linear explains more than 1% of an indicator. What was removed is
