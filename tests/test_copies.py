@@ -189,7 +189,7 @@ OBJECTS: dict[str, Callable[[], tuple[Any, Use]]] = {
         metrics.LipschitzViolations(1.0),
         of_rows("x", "y"),
     ),
-    "GroupGap": lambda: (metrics.GroupGap(), of_rows("y", "attribute")),
+    "GroupGap": lambda: (metrics.GroupGap(), of_rows("y", "sensitive")),
     "LaplacianEnergy": lambda: (metrics.LaplacianEnergy(), of_rows("y", "edges")),
     "LocalLipschitz": lambda: (
         metrics.LocalLipschitz(),

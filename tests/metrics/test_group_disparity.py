@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from pyg_glif.laplacian import LaplacianOperator
-from pyg_glif.metrics import GroupDisparity, group_disparity
+from pyg_glif.metrics import group_disparity
 
 
 def _people(seed=0, n=30, num_groups=3):
@@ -70,24 +70,3 @@ def test_group_disparity_where_nothing_differs():
     edges = torch.tensor([[0, 1, 2, 3], [1, 0, 3, 2]])
     y = torch.tensor([0.0, 1.0, 5.0, 5.0])
     assert group_disparity(y, edges, torch.tensor([0, 0, 1, 1])) == torch.inf
-
-
-def test_group_disparity_class_adds_up_batches():
-    parts = [_people(seed, n) for seed, n in ((1, 12), (2, 30), (3, 20))]
-    metric, other = GroupDisparity(3), GroupDisparity(3)
-    for target, people in zip((metric, metric, other), parts, strict=True):
-        y, edges, group, value = _tensors(*people)
-        target.update(y, edges, group, value)
-    metric.merge_state(other)
-    whole = np.zeros((62, 62))
-    start = 0
-    for weight, _, _ in parts:
-        stop = start + len(weight)
-        whole[start:stop, start:stop] = weight
-        start = stop
-    group = np.concatenate([people[1] for people in parts])
-    y = np.concatenate([people[2] for people in parts])
-    expected = group_disparity(*_tensors(whole, group, y))
-    torch.testing.assert_close(metric.compute(), expected)
-    with pytest.raises(ValueError, match="'group' must"):
-        metric.update(y=y, edge_index=edges, group=torch.full((62,), 3))

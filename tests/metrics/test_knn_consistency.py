@@ -10,7 +10,7 @@ from torch import Tensor
 
 from pyg_glif.distances import CallableDistance, SensitiveSubspace
 from pyg_glif.graph import SimilarityGraph
-from pyg_glif.metrics import KNNConsistency, knn_consistency, knn_deviation
+from pyg_glif.metrics import knn_consistency, knn_deviation
 from tests import oracles_metrics as oracle
 from tests.graph.clouds import KINDS, cloud
 
@@ -168,57 +168,6 @@ def test_extreme_units_do_not_overflow(generator: torch.Generator) -> None:
     y = torch.rand(20, generator=generator)
     for unit in (2.0**-600, 2.0**600):
         torch.testing.assert_close(knn_deviation(x * unit, y), knn_deviation(x, y))
-
-
-def test_knn_consistency_class(generator: torch.Generator) -> None:
-    x = torch.randn(30, 2, generator=generator)
-    y = torch.rand(30, 3, generator=generator)
-    metric, other = KNNConsistency(k=3), KNNConsistency(k=3)
-    metric.update(x[25:], y[25:])
-    other.update(x[:15], y[:15])
-    metric.merge_state(other)
-    metric.update(x[15:25], y[15:25])
-    torch.testing.assert_close(metric.compute(), knn_consistency(x, y, 3))
-    metric.reset()
-    value = metric(x[:10], y[:10])
-    torch.testing.assert_close(value, knn_consistency(x[:10], y[:10], 3))
-    assert (metric.is_differentiable, metric.higher_is_better) == (False, True)
-
-
-X, Y = torch.zeros(3, 2), torch.zeros(3)
-
-
-@pytest.mark.parametrize(
-    ("x", "y", "k", "error", "message"),
-    [
-        (X, Y, 3, ValueError, "'k' must be below 3 (got 3)"),
-        (X, Y, 0, ValueError, "'k' must be at least 1 (got 0)"),
-        (X, Y, 1.5, TypeError, "'k' must be a whole number (got 1.5)"),
-        (X[:1], Y[:1], 1, ValueError, "'k' must be below 1 (got 1)"),
-        (X[:0], Y[:0], 1, ValueError, "'y' must not be empty (got shape (0,))"),
-        (X, Y[:2], 1, ValueError, "'y' must have as many rows as 'x' (got 2 for 3)"),
-        (
-            X,
-            torch.tensor([0, 1, 1j]),
-            1,
-            TypeError,
-            "'y' must hold real numbers (got torch.complex64)",
-        ),
-        (
-            X * torch.nan,
-            Y,
-            1,
-            ValueError,
-            "'x' must be finite (got nan at index (0, 0), 6 such values)",
-        ),
-    ],
-)
-def test_knn_consistency_rejects_bad_input(
-    x: Tensor, y: Tensor, k: int, error: type[Exception], message: str
-) -> None:
-    with pytest.raises(error) as caught:
-        knn_consistency(x, y, k)
-    assert str(caught.value) == message
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

@@ -7,7 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings, strategies as st
 
-from pyg_glif.metrics import RankingERR, RankingNDCG, ranking_err, ranking_ndcg
+from pyg_glif.metrics import ranking_err, ranking_ndcg
 
 
 def _cosines(x):
@@ -98,26 +98,3 @@ def test_blocks_of_rows_do_not_matter(monkeypatch):
     whole = ranking_ndcg(y, x)
     monkeypatch.setattr("pyg_glif.metrics.ranking._BLOCK_ENTRIES", 120)
     torch.testing.assert_close(ranking_ndcg(y, x), whole)
-
-
-@pytest.mark.parametrize(
-    ("metric", "function"), [(RankingNDCG, ranking_ndcg), (RankingERR, ranking_err)]
-)
-def test_ranking_classes_rank_among_all_batches(metric, function):
-    rng = np.random.default_rng(7)
-    y, x = torch.tensor(rng.normal(size=30)), torch.tensor(rng.normal(size=(30, 3)))
-    one, other = metric(k=4), metric(k=4)
-    one.update(x[:10], y[:10])
-    other.update(x[10:], y[10:])
-    one.merge_state(other)
-    torch.testing.assert_close(one.compute(), function(y, x, k=4))
-
-
-def test_rankings_refuse_bad_input():
-    y, x = torch.arange(3.0), torch.eye(3)
-    with pytest.raises(ValueError, match="'x' or 'graph' must be given, and not both"):
-        ranking_ndcg(y)
-    with pytest.raises(ValueError, match="'k' must be"):
-        ranking_ndcg(y, x, k=3)
-    with pytest.raises(ValueError, match="'outputs' must be"):
-        ranking_err(y, x, k=1, outputs="taxi")
