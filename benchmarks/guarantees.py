@@ -22,6 +22,7 @@ from torch import Tensor
 
 from pyg_glif import GLIFPostProcessor
 from pyg_glif.graph import RadiusIndex
+from pyg_glif.guarantees import certify, sensitivity
 from pyg_glif.methods import Noise, smooth_worst_case, smoothing_std
 from pyg_glif.solvers import Cholesky
 
@@ -98,7 +99,7 @@ def newcomers(repeats: int) -> Iterator[Row]:
                     post = GLIFPostProcessor(lam=1.0, **params).fit(x, y)
                     scale = post.similarity_.sq_dist.double().sqrt().median()
                     delta = part * float(scale)
-                    bound = post.certify(x_new, delta, y_new, dy=0.0).gap
+                    bound = certify(post.fit_, x_new, delta, y_new, dy=0.0).gap
                     gap = adversary(post, x_new, y_new, delta, seed)
                     hits += int((gap <= bound).sum())
                     total += len(gap)
@@ -119,7 +120,7 @@ def newcomers(repeats: int) -> Iterator[Row]:
     for seed in range(repeats):
         x, y, x_new, y_new = _people(seed, 2)
         post = GLIFPostProcessor(lam=1.0).fit(x, y)
-        bound = post.certify(x_new, 0.05, y_new)
+        bound = certify(post.fit_, x_new, 0.05, y_new)
         far = post.transform(x_new, torch.full_like(y_new, float(y.max()) + 3.0))
         hits += int((far <= bound.high).sum())
         total += len(far)
@@ -137,14 +138,14 @@ def _smoothed(x: Tensor, y: Tensor, **params: Any) -> GLIFPostProcessor:
     return GLIFPostProcessor(solver=Cholesky(rtol=1e-12), **params).fit(x, y)
 
 
-def sensitivity(repeats: int) -> Iterator[Row]:
+def influence(repeats: int) -> Iterator[Row]:
     """What one person does to others, against the inverse and fits without them."""
     for lam in (0.1, 1.0, 10.0):
         own, others, leave = ([0, 0, []] for _ in range(3))
         for seed in range(repeats):
             x, y, *_ = _people(seed, 5, num=150)
             post = _smoothed(x, y, lam=lam, target_degree=15)
-            found, graph = post.sensitivity(), post.graph_
+            found, graph = sensitivity(post.fit_), post.graph_
             weight = torch.zeros(150, 150, dtype=torch.float64)
             weight[tuple(graph.edge_index)] = graph.edge_weight.double()
             matrix = torch.eye(150) + lam * (torch.diag(weight.sum(1)) - weight)
@@ -220,7 +221,8 @@ def _noisy(
     """95% intervals of smoothed outputs, under the noise assumed and another."""
     generator = torch.Generator().manual_seed(1)
     sigma, new = 0.1, x[:200] + 0.01
-    _, std = post.transform(new, y[:200], return_std=True)
+    info = post.transform_info(new, y[:200], with_std=True)
+    std = info.uncertainty.std
     clean = post.transform(new, y[:200])
     columns = max(20, repeats)
     for case, shared in (("independent errors", 0.0), ("broken: half shared", 0.5)):
@@ -315,7 +317,7 @@ def cost(repeats: int, fitted: int = FITTED, new: int = NEW) -> Row:
     post = GLIFPostProcessor(target_degree=DEGREE, lam=LAM).fit(x[known], y[known])
     delta = 0.02 * post.tau_
     post.transform(x[rest][:1], y[rest][:1])
-    post.certify(x[rest][:1], delta, y[rest][:1])
+    certify(post.fit_, x[rest][:1], delta, y[rest][:1])
     people = iter(range(10**9))
 
     def forget() -> None:
@@ -325,11 +327,13 @@ def cost(repeats: int, fitted: int = FITTED, new: int = NEW) -> Row:
         path = Path(folder) / "fit.safetensors"
         contestants: dict[str, Callable[[], Any]] = {
             "transform": lambda: post.transform(x[rest], y[rest]),
-            "transform, with certificate": lambda: post.transform(
-                x[rest], y[rest], return_info=True
+            "transform, with certificate": lambda: post.transform_info(
+                x[rest], y[rest]
             ),
-            "certify, delta 0.02 tau": lambda: post.certify(x[rest], delta, y[rest]),
-            "sensitivity": post.sensitivity,
+            "certify, delta 0.02 tau": lambda: certify(
+                post.fit_, x[rest], delta, y[rest]
+            ),
+            "sensitivity": lambda: sensitivity(post.fit_),
         }
         seconds = interleaved(contestants, repeats)
         post.save(path)
@@ -347,8 +351,8 @@ def cost(repeats: int, fitted: int = FITTED, new: int = NEW) -> Row:
         }
         seconds |= interleaved(slow, repeats)
         noise: dict[str, Callable[[], Any]] = {
-            "standard errors, 256 random vectors": lambda: post.transform(
-                x[rest], y[rest], return_std=True
+            "standard errors, 256 random vectors": lambda: post.transform_info(
+                x[rest], y[rest], with_std=True
             )
         }
         seconds |= interleaved(noise, 1)
@@ -386,7 +390,7 @@ def costs(rows: list[Row]) -> str:
 
 PARTS: dict[str, tuple[Callable[[int], Iterator[Row]], int]] = {
     "newcomers": (newcomers, 10),
-    "sensitivity": (sensitivity, 10),
+    "sensitivity": (influence, 10),
     "errors": (errors, 200),
     "annotators": (annotators, 20),
     "forgetting": (forgetting, 50),

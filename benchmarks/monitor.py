@@ -213,8 +213,8 @@ def drift(name: str, fits: int = 300, people: int = 600) -> dict[str, Any]:
         reference = DriftReference.of(post, generator=rng)
         monitor = TreatmentMonitor(0.5, drift=reference)
         new = crowd(people, rng) if crowded else square(people, rng, shift)
-        _, info = post.transform(new, new[:, 0].clamp(max=1.0), return_info=True)
-        nearest = info.peers.nearest()
+        info = post.transform_info(new, new[:, 0].clamp(max=1.0))
+        nearest = info.neighbors.nearest()
         alone = torch.isinf(nearest)
         for first in range(0, people, 50):
             part = slice(first, first + 50)

@@ -78,8 +78,8 @@ class Population:
             return {"loss": float(lost.mean())}
         widest = {**settings, "tau": max(self.taus), "lam": 0.0}
         reach = GLIFPostProcessor(**widest).fit(*fit)
-        _, info = reach.transform(self.x[to], y, return_info=True)
-        peers, decided = info.peers, post.y_fair_ > 0.5
+        info = reach.transform_info(self.x[to], y)
+        peers, decided = info.neighbors, post.y_fair_ > 0.5
         differ = (after[peers.row] != decided[peers.col]).double() * peers.weight
         size = len(to)
         unlike = torch.bincount(peers.row, differ, minlength=size)

@@ -179,7 +179,7 @@ class Served:
         for k in range(count + 20):
             start = time.perf_counter()
             row = slice(k, k + 1)
-            self.post.transform(self.x[row], self.y[row], return_info=True)
+            self.post.transform_info(self.x[row], self.y[row])
             seconds.append(time.perf_counter() - start)
         return seconds[20:]
 

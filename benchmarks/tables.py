@@ -150,7 +150,8 @@ def newcomers(
     served = {}
     for name, frame in (("new", new), ("flipped", census.flipped(new))):
         before = torch.from_numpy(census.predict(frame))
-        after, info = post.transform(table.transform(frame), before, return_info=True)
+        info = post.transform_info(table.transform(frame), before)
+        after = info.value
         served[name] = (before >= 0.5, after >= 0.5)
         if name == "new":
             alone = info.num_isolated / len(frame)

@@ -155,7 +155,8 @@ def main() -> None:
 
     x_flip = people.flipped(new)
     y_new, y_flip = (model.predict_proba(x)[:, 1] for x in (people.x[new], x_flip))
-    fair, info = served.transform(people.x[new], y_new, return_info=True)
+    info = served.transform_info(people.x[new], y_new)
+    fair = info.value
     fair_flip = served.transform(x_flip, y_flip)
     truth = people.income[new] == 1
     isolated = f"{info.num_isolated} without a neighbour"

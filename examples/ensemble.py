@@ -80,9 +80,8 @@ def main() -> None:
         post = GLIFPostProcessor(**options)
         post.fit(x[known], y_hat[known], y_std=y_std[known])
         fair = plain.transform(x[new], y_hat[new])
-        careful, spread = post.transform(
-            x[new], y_hat[new], y_std=y_std[new], return_std=True
-        )
+        info = post.transform_info(x[new], y_hat[new], y_std=y_std[new], with_std=True)
+        careful, spread = info.value, info.uncertainty.std
         third = std[new].argsort().chunk(3)
         print(
             f"{name:<12} {'deviation':>9} {'moved':>7} {'with y_std':>10} {'error':>7}"

@@ -217,7 +217,8 @@ class ModelComparison:
         post = GLIFPostProcessor(**found.settings(), progress=self.progress)
         outputs = self.outputs(dropped)  # a column for each version of a sample
         post.fit(z, y.unsqueeze(1).expand(-1, outputs.size(1)))
-        fair, info = post.transform(z_new, outputs, return_info=True)
+        info = post.transform_info(z_new, outputs)
+        fair = info.value
         setting = {"lam": post.lam} | ({"radius": tau} if k is None else {"k": k})
         alone = info.num_isolated / len(z_new)
         yield self.record(name, fair, setting, alone=alone)

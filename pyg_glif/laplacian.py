@@ -398,6 +398,41 @@ def entries_beside(
     return diagonal[:num_new], value[: row.numel()], value[row.numel() :]
 
 
+def message_entries(
+    target: Tensor,
+    source: Tensor,
+    weight: Tensor,
+    num_nodes: int,
+    normalization: Normalization,
+    batch: Tensor | None,
+) -> tuple[Tensor, Tensor, Tensor]:  # a: [N], v: [E], lam_scale: 0-d or [N]
+    """Entries and ``lam_scale`` of the Laplacian of messages, without any check.
+
+    Rows belong to targets, degrees are sums of incoming weights. Shapes do not depend
+    on values, so that the function can be traced; graph numbers in ``batch`` must
+    therefore be below ``num_nodes``.
+    """
+
+    def row_sum(value: Tensor, index: Tensor = target) -> Tensor:
+        return value.new_zeros(num_nodes).index_add(0, index, value)
+
+    deg = row_sum(weight)
+    diagonal, value = _entries(
+        weight,
+        deg,
+        normalization,
+        row_sum=row_sum,
+        ends=lambda node: (node[target], node[source]),
+    )
+    if normalization is None or num_nodes == 0:
+        return diagonal, value, deg.new_ones(())
+    deg = deg + SELF_WEIGHT
+    if batch is None:
+        return diagonal, value, deg.mean()
+    count = row_sum(torch.ones_like(deg), batch)
+    return diagonal, value, (row_sum(deg, batch) / count.clamp(min=1.0))[batch]
+
+
 def _entries(
     weight: Tensor,
     deg: Tensor,

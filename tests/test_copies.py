@@ -35,6 +35,7 @@ from pyg_glif import (
 )
 from pyg_glif.distances import Mahalanobis, SensitiveSubspace, TaskDistance
 from pyg_glif.graph import KNNIndex, RadiusIndex, SimilarityGraph
+from pyg_glif.guarantees import certify
 from pyg_glif.laplacian import LaplacianOperator
 from pyg_glif.links import Logit
 from pyg_glif.model_selection import tune
@@ -78,15 +79,15 @@ def post(**params: Any) -> tuple[Any, Use]:
         few, one = slice(0, 20), slice(0, 1)
         out = [
             post.transform(x[one], y[one]),  # searched for in another way than a few
-            post.transform(x[few], y[few], return_info=True)[0],
+            post.transform_info(x[few], y[few]).value,
             post.transform(x, y),
             post.transform(x[few], y[few], joint=True),
-            *post.transform(x[one], y[one], return_std=True),
+            post.transform_info(x[one], y[one], with_std=True).uncertainty.std,
             post.explain(0).weight,
             post.explain_new(x[one]).weight,
         ]
         if post.k is None:
-            out.append(post.certify(x[few], 0.1).gap)
+            out.append(certify(post.fit_, x[few], 0.1).gap)
         post.summary()
         return out
 

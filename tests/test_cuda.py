@@ -41,6 +41,7 @@ from pyg_glif import (
     transforms,
 )
 from pyg_glif.audit import Bootstrap, audit
+from pyg_glif.guarantees import certify, sensitivity
 from pyg_glif.laplacian import LaplacianOperator
 from pyg_glif.model_selection import tune
 from pyg_glif.monitoring import DriftReference, TreatmentMonitor
@@ -114,21 +115,21 @@ def _guarantees(p: Samples) -> list[Tensor]:
     """Results for queries and for samples that leave, with standard deviations."""
     post = GLIFPostProcessor(tau=TAU, lam=0.5).fit(p.x, p.score, y_std=p.score + 0.5)
     new = {"y_std": 0.7}
-    bound = post.certify(p.x + 0.01, 0.1, p.score, **new)
-    value, std, info = post.transform(
-        p.x + 0.01, p.score, return_std=True, return_info=True, **new
-    )
+    bound = certify(post.fit_, p.x + 0.01, 0.1, p.score, **new)
+    info = post.transform_info(p.x + 0.01, p.score, with_std=True, **new)
+    value, std = info.value, info.uncertainty.std
     share = info.certificate.own_share.to(p.device)
-    found = [value, std, share, bound.gap.to(p.device), post.sensitivity().own]
+    found = [value, std, share, bound.gap.to(p.device), sensitivity(post.fit_).own]
     return [*found, post.forget([0, 1]).y_fair_]
 
 
 def _peers(p: Samples) -> tuple[Tensor, ...]:
     post = GLIFPostProcessor(tau=TAU, lam=0.5).fit(p.x, p.score)
-    fair, info = post.transform(p.x + 0.01, p.score, return_info=True)
+    info = post.transform_info(p.x + 0.01, p.score)
+    fair = info.value
     monitor = TreatmentMonitor(0.5, drift=DriftReference.of(post))
     assert monitor.watch(fair, info) == N
-    return info.peers.disparity(fair), info.peers.nearest()
+    return info.neighbors.disparity(fair), info.neighbors.nearest()
 
 
 def _on(p: Samples, make: Any, *sizes: int) -> Tensor:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from pyg_glif._utils.disclosure import is_shared
 from pyg_glif._utils.json import plain
-from pyg_glif.fit.display_features import Features
+from pyg_glif.fit.display_features import DisplayFeatures
 from pyg_glif.reporting import audit_page as page
 
 if TYPE_CHECKING:
@@ -187,7 +187,7 @@ class AuditReport:
     tradeoff: dict[str, Any] | None = field(default=None, repr=False)
     ids: tuple[Id, ...] | None = field(default=None, repr=False)  #: Ids of the samples.
     #: Features of the samples, to be shown.
-    features: Features | None = field(default=None, repr=False)
+    features: DisplayFeatures | None = field(default=None, repr=False)
     #: Whether samples are shown at all; not after :meth:`without_samples`.
     lists_samples: bool = True
 
@@ -229,8 +229,8 @@ class AuditReport:
             features (DataFrame): Features in the values that readers know, a row per
                 sample.
         """
-        if not isinstance(features, Features):
-            features = Features.of(features)
+        if not isinstance(features, DisplayFeatures):
+            features = DisplayFeatures.of(features)
         self._check_length("'features' must have one row per sample", len(features))
         return replace(self, features=features)
 

@@ -4,6 +4,7 @@ Files are read before torch is loaded, so that a mistyped name is reported at on
 """
 
 import argparse
+import contextlib
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyg_glif._utils.target_names import outcome_like
+from pyg_glif.cli._dtypes import CellError, Fault
 from pyg_glif.cli._files import flat, unquoted
 from pyg_glif.cli._options import (
     UsageError,
@@ -27,10 +29,7 @@ from pyg_glif.cli._tables import (
     STREAM,
     SUFFIXES,
     ArrayTable,
-    CellError,
-    Fault,
     FileTable,
-    Reading,
     check_table,
     open_table,
     suffix_of,
@@ -354,11 +353,10 @@ class _Files:
     def __init__(self, args: argparse.Namespace) -> None:
         self._args = args
         self._missing: list[tuple[FileTable, str, str]] = []
-        self._reading = Reading.of(args)
-        self.data = self.holder = open_table(args.data, self._reading)
+        self.data = self.holder = open_table(args.data, args)
         self.tables = [self.data]
         if args.outputs_file:
-            self.holder = open_table(args.outputs_file, self._reading)
+            self.holder = open_table(args.outputs_file, args)
             self.tables.append(self.holder)
         unnamed = self.data.num_unnamed
         if unnamed:
@@ -373,7 +371,7 @@ class _Files:
             places = [(table, names) for table, names in places if names]
             is_file = suffix_of(name) in SUFFIXES and Path(name).is_file()
             if is_file and not places:
-                table = open_table(name, self._reading)
+                table = open_table(name, self._args)
                 title, places = Path(name).stem, [(table, table.names)]
             if not places:
                 self._missing.append((self.data, option, name))
@@ -502,8 +500,9 @@ class _Files:
         if scale == "none" or (scale is None and numbers_only):
             return FeatureSpec(features, "none", data.numbers(features))
         if scale in (None, "standard") and not args.categories:
-            numbers = data.plain_numbers(features)
-            if numbers is not None:
+            # Text and gaps need a frame.
+            with contextlib.suppress(CellError):
+                numbers = data.numbers(features)
                 spec = FeatureSpec(features, scale or "none", numbers)
                 if not isinstance(data, ArrayTable):
                     spec.warn_targets()

@@ -1,13 +1,17 @@
 """Cells of a file to columns of a frame: numbers, truth values, dates or text."""
 
+import argparse
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from pyg_glif.cli._options import UsageError, ignoring
 
 #: What stands for a missing value, in small letters.
 GAPS = frozenset(("", "?", "na", "n/a", "#n/a", "nan", "null", "none"))
@@ -31,7 +35,7 @@ _YEAR_LAST = re.compile(rf"(\d\d?)([-/.])(\d\d?)\2(\d{{4}}|\d\d){_TIME}")
 
 @dataclass(frozen=True)
 class Notation:
-    """How numbers and dates are written in a file.
+    """How the cells of a file are written.
 
     Args:
         decimal (str, optional): The decimal sign, ``"."`` or ``","``. The other one,
@@ -39,10 +43,20 @@ class Notation:
             Python writes them, with a point and without groups.
         dates (str, optional): The order ``"dmy"`` or ``"mdy"`` of dates whose year
             comes last. :obj:`None` takes dates with the year first only.
+        encoding (str, optional): Encoding of text. (default: UTF-8)
+        sheet (str, optional): Sheet of a spreadsheet. (default: the first)
     """
 
     decimal: str | None = None
     dates: str | None = None
+    encoding: str | None = None
+    sheet: str | None = None
+
+    @staticmethod
+    def of(args: argparse.Namespace) -> "Notation":
+        """The notation that the options ask for; not every command has all of them."""
+        options = ("decimal", "dates", "encoding", "sheet")
+        return Notation(*(getattr(args, name, None) for name in options))
 
     def number(self, cell: Any) -> float | None:
         """The number that a cell holds or spells, if there is one."""
@@ -89,6 +103,59 @@ class Notation:
         return f"{year}-{month:0>2}-{day:0>2}{time or ''}"
 
 
+class Fault(NamedTuple):
+    """First cell of a column that does not fit the column."""
+
+    column: str
+    place: str
+    got: Any
+    holds: str = "numbers"
+    remedy: str | None = None
+
+    def __str__(self) -> str:
+        if self.got is None or self.got == "":
+            return f"column '{self.column}' is empty in {self.place}"
+        if isinstance(self.got, float):
+            msg = f"column '{self.column}', {self.place} must be finite"
+            return f"{msg} (got {self.got})"
+        got = f"got {self.got!r} in {self.place}"
+        return f"column '{self.column}' must hold {self.holds} ({got})"
+
+    @property
+    def is_text(self) -> bool:
+        """Whether the cell is neither empty nor a number."""
+        return self.got not in (None, "") and not isinstance(self.got, float)
+
+
+class CellError(UsageError):
+    """Columns that must hold numbers and do not, all of them at once."""
+
+    def __init__(
+        self, path: Path, faults: Sequence[Fault], outputs: Sequence[str] = ()
+    ) -> None:
+        self.faults = list(faults)
+        remedies = list(dict.fromkeys(f.remedy for f in faults if f.remedy))
+        others = [fault for fault in faults if not fault.remedy]
+        texts = [fault.column for fault in others if fault.is_text]
+        ignored = [name for name in texts if name not in outputs]
+        if ignored:
+            msg = f"Leave {_them(ignored)} out with {ignoring(ignored)}"
+            remedies.append(f"{msg}, or pick columns with --features")
+        if len(ignored) < len(texts):
+            remedies.append("Pick other outputs with --outputs")
+        if len(texts) < len(others):
+            gaps = [fault for fault in others if not fault.is_text]
+            remedies.append(f"Fill or drop {_them(gaps)} first")
+        shown = [str(fault) for fault in faults[:12]]
+        if len(faults) > len(shown):
+            shown.append(f"and {len(faults) - len(shown)} more")
+        super().__init__(f"'{path}': {'; '.join(shown)}. {'. '.join(remedies)}")
+
+
+def _them(items: Sequence[Any]) -> str:
+    return "it" if len(items) == 1 else "them"
+
+
 class Odd(NamedTuple):
     """The first cell of a column that is not what the column holds."""
 
@@ -128,6 +195,23 @@ def remedy(cell: Any, notation: Notation, holds: str = "numbers") -> str | None:
     if len(last[4]) != 4:
         return f"Write {cell!r} with a year of four digits"
     return f"Write dates = 'dmy' or 'mdy' to --config for what comes first in {cell!r}"
+
+
+def as_numbers(
+    column: NDArray[Any], notation: Notation
+) -> tuple[NDArray[Any], int | None]:
+    """The numbers of a column, and the first row without a finite one, if any."""
+    values = column
+    if column.dtype == object:
+        try:
+            if notation.decimal is not None:
+                raise ValueError  # 1.234 may be more than a thousand
+            values = column.astype(np.float64)
+        except (TypeError, ValueError):
+            cells = [notation.number(cell) for cell in column]
+            values = np.array(cells, dtype=np.float64)  # None becomes NaN
+    odd = np.flatnonzero(~np.isfinite(values))
+    return values, int(odd[0]) if len(odd) else None
 
 
 def typed(

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from pyg_glif._utils.files import replacing
 from pyg_glif._utils.optional import require
+from pyg_glif.cli._dtypes import Notation
 from pyg_glif.cli._options import UsageError
-from pyg_glif.cli._tables import Reading, suffix_of
+from pyg_glif.cli._tables import suffix_of
 
 # Packages that write a file, by its suffix, and the extra that brings them.
 _WRITERS = {
@@ -66,21 +67,21 @@ def write_text(path: str, text: str) -> None:
         file.write(text.encode())
 
 
-def csv_text(columns: dict[str, NDArray[Any]], reading: Reading) -> bytes:
+def csv_text(columns: dict[str, NDArray[Any]], notation: Notation) -> bytes:
     """Columns as CSV."""
     file = io.BytesIO()
-    _write_csv(file, columns, ".csv", reading)
+    _write_csv(file, columns, ".csv", notation)
     return file.getvalue()
 
 
 def write_table(
-    path: str, columns: dict[str, NDArray[Any]], reading: Reading | None = None
+    path: str, columns: dict[str, NDArray[Any]], notation: Notation | None = None
 ) -> None:
     """Writes columns, or matrices by name, in the format of the suffix.
 
-    Text is written as ``reading`` would read it.
+    Text is written as ``notation`` reads it.
     """
-    kind, reading = suffix_of(path), reading or Reading()
+    kind, notation = suffix_of(path), notation or Notation()
     with replacing(path) as file:
         if kind == ".npy":
             arrays = list(columns.values())
@@ -95,9 +96,9 @@ def write_table(
         elif kind.endswith(".gz"):
             # Without the time of writing: the same table gives the same file.
             with gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed:
-                _write_csv(packed, columns, kind, reading)
+                _write_csv(packed, columns, kind, notation)
         else:
-            _write_csv(file, columns, kind, reading)
+            _write_csv(file, columns, kind, notation)
 
 
 def flat(columns: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
@@ -131,10 +132,10 @@ def _write_xlsx(file: BinaryIO, columns: dict[str, NDArray[Any]]) -> None:
 
 
 def _write_csv(
-    file: Any, columns: dict[str, NDArray[Any]], kind: str, reading: Reading
+    file: Any, columns: dict[str, NDArray[Any]], kind: str, notation: Notation
 ) -> None:
     """Writes text, with enough digits to read the same numbers back."""
-    frame, decimal = _frame(columns), reading.notation.decimal or "."
+    frame, decimal = _frame(columns), notation.decimal or "."
     sep = "\t" if kind.startswith(".tsv") else ";" if decimal == "," else ","
     texts = [*frame, *(c for a in columns.values() if a.dtype.kind in "OU" for c in a)]
     # Older Pythons leave a carriage return without quotes, and the row falls apart.
@@ -145,7 +146,7 @@ def _write_csv(
         mode="wb",
         sep=sep,
         decimal=decimal,
-        encoding=reading.encoding or "utf-8",
+        encoding=notation.encoding or "utf-8",
         index=False,
         lineterminator="\n",
         quoting=quoting,

@@ -19,7 +19,7 @@ from pyg_glif.cli._options import (
     name_of,
     progress,
 )
-from pyg_glif.cli._tables import ArrayTable, FileTable, Reading, open_table
+from pyg_glif.cli._tables import ArrayTable, FileTable, open_table
 from pyg_glif.distances import FairDistance, Mahalanobis, SensitiveSubspace
 from pyg_glif.graph import SimilarityGraph, suggest_tau
 from pyg_glif.links import Link
@@ -124,7 +124,7 @@ _LEARNERS: dict[str, _Learner] = {
 
 def _table(args: argparse.Namespace, option: str) -> FileTable:
     """The table that an option names."""
-    return open_table(getattr(args, name_of(option)), Reading.of(args))
+    return open_table(getattr(args, name_of(option)), args)
 
 
 def _rows(args: argparse.Namespace, samples: Samples, option: str) -> Tensor:

@@ -187,9 +187,9 @@ def _after(args: argparse.Namespace, samples: "Samples") -> "Tensor":
     """Reads the outputs of ``--after``, which must be of the same samples."""
     from pyg_glif._utils.arrays import to_tensor
     from pyg_glif.cli._dataset import check_same_ids
-    from pyg_glif.cli._tables import Reading, open_table
+    from pyg_glif.cli._tables import open_table
 
-    table = open_table(args.after, Reading.of(args))
+    table = open_table(args.after, args)
     for name, ids in samples.ids.items():
         if name in table.names:
             check_same_ids(name, ids, [table.column(name)])

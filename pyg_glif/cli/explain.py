@@ -147,7 +147,9 @@ def _new(
                     samples.x[row : row + 1],
                     None if args.names else 1,
                     y_hat_new=samples.y[row : row + 1],
-                    people=None if described is None else described.iloc[row : row + 1],
+                    features=None
+                    if described is None
+                    else described.iloc[row : row + 1],
                 ),
             )
             for row in rows

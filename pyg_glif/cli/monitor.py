@@ -162,7 +162,8 @@ def _watched(
     with warnings.catch_warnings():
         # Columns were read by the names of the fit, and are in their order.
         warnings.filterwarnings("ignore", message=".*taken by position")
-        fair, info = post.transform(samples.x, samples.y, return_info=True)
+        info = post.transform_info(samples.x, samples.y)
+        fair = info.value
         warnings.simplefilter("ignore", ClockWarning)  # the text counts it
         return monitor.watch(
             samples.y if args.served else fair,

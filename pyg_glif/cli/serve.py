@@ -270,7 +270,7 @@ def read_metadata(
 
     Errors end up in the log of a service, and hold no cell.
     """
-    from pyg_glif.cli._tables import CellError
+    from pyg_glif.cli._dtypes import CellError
     from pyg_glif.serve.sample_metadata import SampleMetadataError
 
     try:
@@ -291,10 +291,10 @@ def _read_metadata(
     args: argparse.Namespace, post: "GLIFPostProcessor"
 ) -> "SampleMetadata":
     """The same, with errors of any kind."""
-    from pyg_glif.cli._tables import Reading, open_table
+    from pyg_glif.cli._tables import open_table
     from pyg_glif.serve.sample_metadata import SampleMetadata, SampleMetadataError
 
-    table = open_table(args.people, Reading.of(args))
+    table = open_table(args.people, args)
     wanted = [*([args.id] if args.id else []), *(args.attributes or [])]
     for name in wanted:
         if name not in table.names:

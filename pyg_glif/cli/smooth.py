@@ -248,9 +248,8 @@ def _correct(
     with warnings.catch_warnings():
         # Columns were read by the names of the fit, and are in their order.
         warnings.filterwarnings("ignore", message=".*taken by position")
-        fair, info = post.transform(
-            samples.x, samples.y, joint=args.joint, return_info=True
-        )
+        info = post.transform_info(samples.x, samples.y, joint=args.joint)
+        fair = info.value
     table = _write(args, samples, fair)
     data = {
         "people": len(samples),
@@ -271,8 +270,8 @@ def _write(args: argparse.Namespace, samples: "Samples", y: "Tensor") -> bytes |
     Ids are what results are joined by: texts that a spreadsheet would run as formulas
     are noted, and change only if that is asked for.
     """
+    from pyg_glif.cli._dtypes import Notation
     from pyg_glif.cli._files import csv_text, formulas, without_formulas, write_table
-    from pyg_glif.cli._tables import Reading
 
     columns = samples.named(y)
     if args.spreadsheet:
@@ -284,8 +283,8 @@ def _write(args: argparse.Namespace, samples: "Samples", y: "Tensor") -> bytes |
             remedy = "see 'spreadsheet' of --config"
             note(args, f"{msg} spreadsheet would run as a formula ({remedy})")
     if args.out == "-":
-        return csv_text(columns, Reading.of(args))
-    write_table(args.out, columns, Reading.of(args))
+        return csv_text(columns, Notation.of(args))
+    write_table(args.out, columns, Notation.of(args))
     return None
 
 

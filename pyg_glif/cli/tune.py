@@ -261,9 +261,9 @@ def _mask(cells: list[Any]) -> "Tensor":
 
 def _pairs(args: argparse.Namespace) -> Any:
     """Reads pairs of row numbers from a file with two columns."""
-    from pyg_glif.cli._tables import Reading, open_table
+    from pyg_glif.cli._tables import open_table
 
-    path, table = args.pairs, open_table(args.pairs, Reading.of(args))
+    path, table = args.pairs, open_table(args.pairs, args)
     if len(table.names) != 2:
         got = f"got {len(table.names)}"
         raise UsageError(f"--pairs: '{path}' must have two columns ({got})")

@@ -14,7 +14,7 @@ from pyg_glif._utils.disclosure import (
 )
 from pyg_glif.audit.pair_stats import output_of
 from pyg_glif.explain.explanation import Contribution, Difference, Explanation
-from pyg_glif.fit.display_features import Features
+from pyg_glif.fit.display_features import DisplayFeatures
 from pyg_glif.fit.fit import Fit
 from pyg_glif.solvers import Solution
 
@@ -29,14 +29,14 @@ class Subject(NamedTuple):
     neighbors: Tensor  # [P] rows of fitted samples
     y_hat: Tensor | None  # [1] or [1, C]
     y_fair: Tensor | None
-    features: Features | None  # one row
+    features: DisplayFeatures | None  # one row
 
 
-def features_of(fitted: Fit) -> Features | None:
+def features_of(fitted: Fit) -> DisplayFeatures | None:
     """Features of fitted samples: as they were described, or columns with names."""
-    if fitted.people.features is not None or fitted.names[0] is None:
-        return fitted.people.features
-    return Features.of_numbers(fitted.names[0], fitted.x.cpu())
+    if fitted.sample_info.features is not None or fitted.names[0] is None:
+        return fitted.sample_info.features
+    return DisplayFeatures.of_numbers(fitted.names[0], fitted.x.cpu())
 
 
 def stochastic(row: Solution, own: float, exact: bool) -> tuple[Tensor, float]:
@@ -87,7 +87,7 @@ def explained(
     dist = subject.x.new_zeros(index.numel())
     dist[is_fitted] = fitted.dist_from(subject.x, index[is_fitted])
     listed = torch.where(is_fitted, index, -1)
-    ids, names = fitted.people.ids, None
+    ids, names = fitted.sample_info.ids, None
     if ids is not None:
         names = tuple(None if i < 0 else ids[i] for i in listed.tolist())
     features = features_of(fitted)
@@ -133,7 +133,7 @@ def _contribution(fitted: Fit, weight: Tensor, which: Tensor) -> Contribution:
 
 
 def _differences(
-    fitted: Fit, subject: Subject, weight: Tensor, known: Features | None
+    fitted: Fit, subject: Subject, weight: Tensor, known: DisplayFeatures | None
 ) -> tuple[Any, Any, int | None]:
     """Differences from the nearest and from higher-scored neighbors, and their number.
 
@@ -168,14 +168,14 @@ def _differences(
 
 
 def _ranked(
-    own: Features,
-    known: Features,
+    own: DisplayFeatures,
+    known: DisplayFeatures,
     rows: Tensor,
     weight: Tensor,
     gain: Tensor | None = None,
 ) -> tuple[Difference, ...]:
     """Differences of a sample from others, by falling size."""
-    others, spread, out = known.only(rows), known.spread(), []
+    others, spread, out = known.select(rows), known.spread(), []
     reach = own.reach or (None,) * len(own.names)
     for k, name in enumerate(own.names):
         if reach[k] == 0.0:  # a table found that the column has no effect

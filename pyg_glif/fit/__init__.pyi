@@ -1,12 +1,6 @@
-from .certificate import Certificate, NearbyBound, Sensitivity
-from .fit import Fit, TransformInfo
-from .fitted_neighbors import Peers
+from .certificate import Certificate
+from .fit import Fit
+from .fitted_neighbors import FittedNeighbors
+from .transform_info import TransformInfo
 
-__all__ = [
-    "Certificate",
-    "Fit",
-    "NearbyBound",
-    "Peers",
-    "Sensitivity",
-    "TransformInfo",
-]
+__all__ = ["Certificate", "Fit", "FittedNeighbors", "TransformInfo"]

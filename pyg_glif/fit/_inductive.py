@@ -1,10 +1,10 @@
-r"""New people beside fitted ones, whose outputs and degrees stay as they are.
+r"""Laplacian of new samples beside fitted ones, whose outputs and degrees stay.
 
-Let :math:`w_{ij}` be the weight of new person :math:`i` and person :math:`j`, new or
-fitted, and :math:`d_i = \sum_j w_{ij} + 1`; a fitted person keeps the degree of the
+Let :math:`w_{ij}` be the weight of new sample :math:`i` and sample :math:`j`, new or
+fitted, and :math:`d_i = \sum_j w_{ij} + 1`; a fitted sample keeps the degree of the
 fit, self-weight included. Let :math:`\tilde w_{ij} = w_{ij} / \sqrt{d_i d_j}` and
-:math:`\tilde d_i = \sum_j \tilde w_{ij} + 1 / d_i`, which a fitted person keeps too.
-The entries of a new person's row are those of :mod:`pyg_glif.laplacian`, which
+:math:`\tilde d_i = \sum_j \tilde w_{ij} + 1 / d_i`, which a fitted sample keeps too.
+The entries of the row of a new sample are those of :mod:`pyg_glif.laplacian`, which
 computes them:
 
 =============  =======================================  ==============================
@@ -17,12 +17,12 @@ normalization  :math:`v_{ij}`                           :math:`a_i`
 =============  =======================================  ==============================
 
 and :math:`\mu` is ``lam`` times the ``lam_scale`` of the fit. One coordinate update
-(eq. 3.7) of a person with fitted neighbours only is
+(eq. 3.7) of a new sample with fitted neighbors only is
 
 .. math::
     f_i = \frac{\hat y_i + \mu \sum_j v_{ij} f_j}{1 + \mu a_i}
 
-and all new people together solve
+and all new samples together solve
 
 .. math::
     (\mathbf{I} + \mu (\mathrm{diag}(a) - \mathbf{V}_{\mathrm{new}, \mathrm{new}}))
@@ -42,7 +42,7 @@ from pyg_glif.laplacian import LaplacianOperator, entries_beside
 
 @dataclass(frozen=True, eq=False)
 class Ties:
-    """Weighted pairs of a new person and somebody else, sorted by new person."""
+    """Weighted pairs of a new and any other sample, sorted by new sample."""
 
     row: Tensor  # [P] int64
     col: Tensor  # [P] int64
@@ -56,7 +56,7 @@ class Ties:
 
 
 class GroundedOperator(LaplacianOperator):
-    """Laplacian of new people among themselves, plus their ties to fitted ones.
+    """Laplacian of new samples among themselves, plus their ties to fitted ones.
 
     The ties add to the diagonal only, so rows do not sum to zero. ``shares`` multiply
     the entries of outer and of inner ties, if groups are balanced.
@@ -90,7 +90,7 @@ class GroundedOperator(LaplacianOperator):
 
     @property
     def keeps_constants(self) -> bool:
-        """False: ties to fitted people add to the diagonal, so rows do not sum to 0."""
+        """False: ties to fitted samples add to the diagonal."""
         return False
 
     @cached_property
@@ -103,7 +103,7 @@ class GroundedOperator(LaplacianOperator):
 
     @property
     def longest_row(self) -> int:
-        """Most neighbours of anybody, fitted people among themselves included."""
+        """Largest number of neighbors, fitted samples among themselves included."""
         own = int(self.num_neighbors.max()) if self.num_nodes else 0
         return max(own, self._fitted.longest_row)
 
@@ -119,18 +119,18 @@ class GroundedOperator(LaplacianOperator):
 
     @property
     def num_neighbors(self) -> Tensor:  # [M]
-        """Neighbours of each new person, fitted or new."""
+        """Number of neighbors of each new sample, fitted or new."""
         count = torch.bincount(self._outer.row, minlength=self.num_nodes)
         return count + self.pattern.rowptr.diff()
 
     @property
     def ties(self) -> Ties:
-        """Pairs of a new and a fitted person."""
+        """Pairs of a new and a fitted sample."""
         return self._outer
 
     @property
     def tied(self) -> Tensor:  # [P]
-        """The fitted person at the end of every tie."""
+        """Fitted sample of every tie."""
         return self._outer.col
 
     def pull(self, f: Tensor) -> Tensor:  # [N, C] -> [M, C]

@@ -1,8 +1,8 @@
-r"""Newcomers together, whose neighbours are counted, not measured: the ``k`` nearest.
+r"""The ``k`` nearest neighbors of new samples that are solved for together.
 
-Let :math:`s_i` be the distance of newcomer :math:`i` from their :math:`k`-th nearest
-among everybody, fitted or new, and at most ``tau``. A fitted person keeps the
-:math:`s_j` of the fit. Two people, at least one of them new, are neighbours if
+Let :math:`s_i` be the distance of new sample :math:`i` from its :math:`k`-th nearest
+among all samples, fitted or new, and at most ``tau``. A fitted sample keeps the
+:math:`s_j` of the fit. Two samples, at least one of them new, are neighbors if
 :math:`d_{ij} \le s_i` or :math:`d_{ij} \le s_j`; with ``mutual``, if both hold.
 
 Squared distances that agree to twelve digits, in float32 to five, are ties, and ties
@@ -18,35 +18,35 @@ _SAME = {torch.float32: 1e-5, torch.float64: 1e-12}
 
 
 class Pairs(NamedTuple):
-    """Pairs of a newcomer and somebody else, sorted by newcomer, then by the other."""
+    """Pairs of a new and any other sample, sorted by new sample, then by the other."""
 
     row: Tensor  # [P]
     col: Tensor  # [P]
     sq_dist: Tensor  # [P]
     scale: Tensor | None = None  # [P], the larger scale of the two
 
-    def counted(self, mine: Tensor, theirs: Tensor, mutual: bool) -> "Pairs":
-        """The pairs that count, given the scales of newcomers and of the others."""
-        mine, theirs = mine[self.row], theirs[self.col]
-        limit = (torch.minimum if mutual else torch.maximum)(mine, theirs).square()
+    def neighbors(self, new: Tensor, other: Tensor, mutual: bool) -> "Pairs":
+        """Pairs of neighbors, given the scales of new samples and of the others."""
+        new, other = new[self.row], other[self.col]
+        limit = (torch.minimum if mutual else torch.maximum)(new, other).square()
         slack = 1.0 + _SAME[self.sq_dist.dtype]
         keep = self.sq_dist.double() <= limit * slack
-        scale = torch.maximum(mine, theirs)
+        scale = torch.maximum(new, other)
         return Pairs(self.row[keep], self.col[keep], self.sq_dist[keep], scale[keep])
 
 
-def scales(near: Pairs, inner: Pairs, num: int, k: int, tau: float) -> Tensor:
-    """Distances of newcomers to their k-th nearest among everybody, ``[M]``.
+def scales(outer: Pairs, inner: Pairs, num: int, k: int, tau: float) -> Tensor:
+    """Distances of new samples to their k-th nearest among all samples, ``[M]``.
 
     Args:
-        near (Pairs): The ``k`` nearest fitted people of each newcomer.
-        inner (Pairs): Pairs of newcomers, the ``k`` nearest of each among them.
-        num (int): Number of newcomers.
-        k (int): Number of neighbours.
-        tau (float): The scale of those with fewer people within it.
+        outer (Pairs): The ``k`` nearest fitted samples of each new one.
+        inner (Pairs): Pairs of new samples, the ``k`` nearest of each among them.
+        num (int): Number of new samples.
+        k (int): Number of neighbors.
+        tau (float): Scale of those with fewer samples within it.
     """
-    value = torch.cat([near.sq_dist, inner.sq_dist]).double()
-    row = torch.cat([near.row, inner.row])
+    value = torch.cat([outer.sq_dist, inner.sq_dist]).double()
+    row = torch.cat([outer.row, inner.row])
     order = value.argsort()
     # Stable, so that the values of each row stay in ascending order.
     order = order[row[order].argsort(stable=True)]

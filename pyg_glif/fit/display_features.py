@@ -1,4 +1,4 @@
-"""What people are like, in the values that they know themselves."""
+"""Raw feature values of samples, for explanations and reports."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,25 +11,26 @@ from torch import Tensor
 from pyg_glif._utils.arrays import column_names
 from pyg_glif._utils.validation import check_rank, check_texts
 
-# What dates that have no time of day end in.
+# Time of day of dates without one.
 _MIDNIGHT = " 00:00:00"
 
 
 @dataclass(frozen=True, eq=False)
-class Features:
-    """Values of people by column, numbers or texts, none of which may be missing.
+class DisplayFeatures:
+    """Values of samples by column, numbers or texts, some of which may be missing.
 
     Args:
-        names (tuple of str): What the columns are called.
+        names (tuple of str): Names of the columns.
         values (Tensor): Numbers, or positions among ``levels``; NaN where a value is
             missing. Float64.
         levels (tuple): For each column its different texts, :obj:`None` for numbers.
-        places (tuple, optional): For each column, which coordinate of the fit is its
-            effect on the model. (default: :obj:`None`, not known)
+        places (tuple, optional): For each column, the coordinate of the fit that is
+            its effect on the model. (default: :obj:`None`, not known)
         unit (str): The unit of these effects. (default: ``""``)
         reach (tuple, optional): For each column of a table, the largest distance that
-            it alone makes: zero if it has no effect. (default: :obj:`None`, not known)
-        outputs (tuple, optional): What several outputs are called.
+            it makes by itself: zero if it has no effect.
+            (default: :obj:`None`, not known)
+        outputs (tuple, optional): Names of several outputs.
             (default: :obj:`None`, not known)
 
     Shapes:
@@ -45,29 +46,29 @@ class Features:
     outputs: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
-        check_rank("people", self.values, 2)
+        check_rank("features", self.values, 2)
         width = self.values.size(1)
         if not len(self.names) == len(self.levels) == width:
-            msg = f"'people' must have a name for each of {width} columns"
+            msg = f"'features' must have a name for each of {width} columns"
             raise ValueError(f"{msg} (got {len(self.names)})")
         if self.values.dtype != torch.float64:
-            raise TypeError(f"'people' must be float64 (got {self.values.dtype})")
-        check_texts("people", self.names)
-        for at, levels in enumerate(self.levels):
+            raise TypeError(f"'features' must be float64 (got {self.values.dtype})")
+        check_texts("features", self.names)
+        for column, levels in enumerate(self.levels):
             if levels is not None:
-                check_texts("people", levels)
-                known = self.values[:, at][~self.values[:, at].isnan()]
+                check_texts("features", levels)
+                known = self.values[:, column][~self.values[:, column].isnan()]
                 if not set(known.unique().tolist()) <= set(range(len(levels))):
-                    msg = f"'people' must hold one of {len(levels)} texts"
-                    raise ValueError(f"{msg} in '{self.names[at]}'")
+                    msg = f"'features' must hold one of {len(levels)} texts"
+                    raise ValueError(f"{msg} in '{self.names[column]}'")
 
     @classmethod
-    def of(cls, frame: Any) -> "Features":
+    def of(cls, frame: Any) -> "DisplayFeatures":
         """The columns of a frame of pandas or polars."""
-        names = column_names("people", frame)
+        names = column_names("features", frame)
         if names is None:
             kind = type(frame).__name__
-            msg = f"'people' must be a frame of pandas or polars (got {kind})"
+            msg = f"'features' must be a frame of pandas or polars (got {kind})"
             raise TypeError(msg)
         read = [_read(frame, name) for name in frame.columns]
         values = [value for value, _ in read] or [np.empty(len(frame))]
@@ -78,8 +79,8 @@ class Features:
         )
 
     @classmethod
-    def of_table(cls, frame: Any, table: Any) -> "Features":
-        """The columns that a table counts, with the place of their effect.
+    def of_table(cls, frame: Any, table: Any) -> "DisplayFeatures":
+        """Columns that a table counts, with the place of their effect.
 
         An effect is one coordinate that means as much to the model as to the table:
         not one-hot ones, not those of several classes, not what is left after proxies.
@@ -96,7 +97,7 @@ class Features:
         return replace(out, places=tuple(range(len(columns))), unit=config["unit"])
 
     @classmethod
-    def of_numbers(cls, names: Sequence[Any], x: Tensor) -> "Features":
+    def of_numbers(cls, names: Sequence[Any], x: Tensor) -> "DisplayFeatures":
         """Columns of numbers that have names."""
         named = tuple(str(name) for name in names)
         return cls(named, x.double(), (None,) * len(named))
@@ -106,65 +107,59 @@ class Features:
 
     def value(self, row: int, column: int) -> Any:
         """A value as plain data: a number, a text, or :obj:`None`."""
-        found, levels = float(self.values[row, column]), self.levels[column]
-        if found != found:
+        number, levels = float(self.values[row, column]), self.levels[column]
+        if number != number:
             return None
         if levels is not None:
-            return levels[int(found)]
-        return int(found) if found.is_integer() and abs(found) < 1e15 else found
+            return levels[int(number)]
+        return int(number) if number.is_integer() and abs(number) < 1e15 else number
 
     def row(self, row: int) -> dict[str, Any]:
-        """One person's values by name."""
-        return {name: self.value(row, at) for at, name in enumerate(self.names)}
+        """Values of one sample by name."""
+        return {name: self.value(row, i) for i, name in enumerate(self.names)}
 
     def spread(self) -> Tensor:  # [F]
         """Standard deviation of each column of numbers, NaN of others."""
         out = torch.full((len(self.names),), torch.nan, dtype=torch.float64)
-        for at, levels in enumerate(self.levels):
-            known = self.values[:, at][~self.values[:, at].isnan()]
+        for column, levels in enumerate(self.levels):
+            known = self.values[:, column][~self.values[:, column].isnan()]
             if levels is None and known.numel():
-                out[at] = known.std(correction=0)
+                out[column] = known.std(correction=0)
         return out
 
     def differing(
-        self, row: int, other: int, others: "Features | None" = None
+        self, row: int, other: int, others: "DisplayFeatures | None" = None
     ) -> Iterator[tuple[str, Any, Any]]:
-        """Columns in which two people differ, with both values."""
+        """Columns in which two samples differ, with both values."""
         others = self if others is None else others
-        for at, name in enumerate(self.names):
-            mine, theirs = self.value(row, at), others.value(other, at)
-            if mine != theirs:
-                yield name, mine, theirs
+        for column, name in enumerate(self.names):
+            first, second = self.value(row, column), others.value(other, column)
+            if first != second:
+                yield name, first, second
 
-    def only(self, rows: Tensor) -> "Features":
-        """Some of the people."""
+    def select(self, rows: Tensor) -> "DisplayFeatures":
+        """Some of the samples, by number."""
         return replace(self, values=self.values[rows.to(self.values.device)])
 
-    def read(self, frame: Any) -> "Features":
-        """Other people, with these columns, in their order."""
-        return Features.of(frame[list(_wanted(frame, self.names))])
+    def read(self, frame: Any) -> "DisplayFeatures":
+        """Other samples, with these columns, in their order."""
+        return DisplayFeatures.of(frame[list(_wanted(frame, self.names))])
 
     def to_config(self) -> dict[str, Any]:
         """All but the values, as plain data."""
-        return {
-            "names": self.names,
-            "levels": self.levels,
-            "places": self.places,
-            "unit": self.unit,
-            "reach": self.reach,
-            "outputs": self.outputs,
-        }
+        return {name: part for name, part in vars(self).items() if name != "values"}
 
     @classmethod
-    def from_config(cls, config: Mapping[str, Any], values: Tensor) -> "Features":
-        """What :meth:`to_config` described, with its values."""
-        levels = tuple(None if one is None else tuple(one) for one in config["levels"])
-        places, reach, outputs = (
-            None if config.get(name) is None else tuple(config[name])
-            for name in ("places", "reach", "outputs")
-        )
-        named = tuple(config["names"])
-        return cls(named, values, levels, places, config["unit"], reach, outputs)
+    def from_config(
+        cls, config: Mapping[str, Any], values: Tensor
+    ) -> "DisplayFeatures":
+        """Inverse of :meth:`to_config`, given the values."""
+        parts: dict[str, Any] = {
+            name: tuple(part) if isinstance(part, list) else part
+            for name, part in config.items()
+        }
+        levels = [None if part is None else tuple(part) for part in config["levels"]]
+        return cls(**{**parts, "levels": tuple(levels)}, values=values)
 
 
 def _read(frame: Any, name: Any) -> tuple[Any, tuple[str, ...] | None]:
@@ -177,20 +172,20 @@ def _read(frame: Any, name: Any) -> tuple[Any, tuple[str, ...] | None]:
     types = pandas.api.types
     if types.is_numeric_dtype(series) and not types.is_bool_dtype(series):
         return series.to_numpy(dtype=np.float64, na_value=np.nan), None
-    codes, found = pandas.factorize(series, sort=False)
+    codes, levels = pandas.factorize(series, sort=False)
     value = np.where(codes < 0, np.nan, codes.astype(np.float64))
-    texts = [str(one) for one in found]
+    texts = [str(level) for level in levels]
     if all(text.endswith(_MIDNIGHT) for text in texts):  # days, not moments
         texts = [text.removesuffix(_MIDNIGHT) for text in texts]
     return value, tuple(texts)
 
 
 def _wanted(frame: Any, names: Sequence[str]) -> Iterator[Any]:
-    """The names of the frame's own columns, whatever they are besides texts."""
-    there = {str(name): name for name in frame.columns}
-    missing = [repr(name) for name in names if name not in there]
+    """Labels of columns by text; a label of a frame may be no text."""
+    labels = {str(label): label for label in frame.columns}
+    missing = [repr(name) for name in names if name not in labels]
     if missing:
         listed = ", ".join(map(repr, names))
-        msg = f"'people' must have the columns {listed}"
-        raise ValueError(f"{msg} (got none called {', '.join(missing)})")
-    return (there[name] for name in names)
+        msg = f"'features' must have the columns {listed}"
+        raise ValueError(f"{msg} (got none named {', '.join(missing)})")
+    return (labels[name] for name in names)

@@ -216,17 +216,17 @@ class TreatmentMonitor:
 
         Args:
             y_fair (array-like): What ``transform`` returned.
-            info (TransformInfo): What it returned with ``return_info=True``.
+            info (TransformInfo): Result of ``transform_info``.
             group (sequence, optional): See :meth:`update`.
             id (sequence, optional): See :meth:`update`.
             time (sequence, optional): See :meth:`update`.
         """
-        if info.peers is None:
-            msg = "'info' must know the peers (got 'peers=None')"
-            raise ValueError(f"{msg}. Take it from 'transform(..., return_info=True)'")
-        found = info.peers.disparity(y_fair, self.threshold).tolist()
+        if info.neighbors is None:
+            msg = "'info' must have neighbors (got None)"
+            raise ValueError(f"{msg}. Take it from 'transform_info'")
+        found = info.neighbors.disparity(y_fair, self.threshold).tolist()
         gaps = [None if math.isnan(gap) else gap for gap in found]
-        nearest = info.peers.nearest()
+        nearest = info.neighbors.nearest()
         return self.update(gaps, group, id, nearest=nearest, time=time)
 
     def observe(
@@ -249,7 +249,8 @@ class TreatmentMonitor:
             id (sequence, optional): See :meth:`update`.
             time (sequence, optional): See :meth:`update`.
         """
-        y_fair, info = post.transform(x, y_hat, return_info=True)
+        info = post.transform_info(x, y_hat)
+        y_fair = info.value
         self.watch(y_fair, info, group=group, id=id, time=time)
         return y_fair
 

@@ -1,4 +1,4 @@
-from .glif_post_processor import GLIFPostProcessor
+from .glif_post_processor import Fit, GLIFPostProcessor
 from .summary import FitSummary
 
-__all__ = ["FitSummary", "GLIFPostProcessor"]
+__all__ = ["Fit", "FitSummary", "GLIFPostProcessor"]

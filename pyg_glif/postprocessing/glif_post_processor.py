@@ -2,7 +2,6 @@
 
 import logging
 import math
-import operator
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
@@ -28,16 +27,12 @@ from pyg_glif._utils.validation import (
     check_choice,
     check_count,
     check_features,
-    check_finite,
     check_kind,
     check_not_empty,
     check_outputs,
-    check_rank,
-    check_rows,
     check_same_rows,
     check_scalar,
     check_share,
-    check_width,
 )
 from pyg_glif.audit.audit import AuditContext, audit
 from pyg_glif.audit.audit_report import AuditReport
@@ -45,29 +40,29 @@ from pyg_glif.audit.measures import Bootstrap
 from pyg_glif.distances import FairDistance
 from pyg_glif.errors import NotFittedError
 from pyg_glif.explain.explanation import Explanation
-from pyg_glif.explain.facts import Subject, explained, features_of, stochastic
-from pyg_glif.fit.certificate import NearbyBound, Sensitivity
-from pyg_glif.fit.display_features import Features
-from pyg_glif.fit.fit import Fit, Settings, fit_people
-from pyg_glif.fit.ids import as_ids
-from pyg_glif.fit.io import (
-    omitted_in,
-    read_fitted,
-    write_fitted,
+from pyg_glif.fit.fit import Fit as Fit
+from pyg_glif.fit.io import read_fit, read_options, write_fit
+from pyg_glif.fit.queries import (
+    read_features,
+    read_groups,
+    read_outputs,
+    read_std,
 )
-from pyg_glif.fit.sample_info import check_ids, check_people, people_of
+from pyg_glif.fit.refit import extend, fit_samples, forget
+from pyg_glif.fit.sample_info import SampleInfo
+from pyg_glif.fit.settings import FitSettings
+from pyg_glif.fit.transform_info import TransformInfo, solve_jointly, update
 from pyg_glif.graph import SimilarityGraph, decay_of, suggest_tau
-from pyg_glif.guarantees.certify import certify, sensitivity
 from pyg_glif.links import Link
 from pyg_glif.postprocessing._checks import (
     doubt_features,
     doubt_graph,
     doubt_newcomers,
 )
+from pyg_glif.postprocessing._explain import explain_fitted, explain_query
 from pyg_glif.postprocessing.summary import (
     FitSummary,
     completed_report,
-    share_joined,
     summarize,
 )
 from pyg_glif.solvers import Solution, Solver
@@ -132,6 +127,7 @@ class GLIFPostProcessor(ParamsMixin):
         graph_ (torch_geometric.data.Data): ``edge_index``, ``edge_weight`` and
             ``edge_sq_dist`` of the fitted people.
         similarity_ (SimilarityGraph): The same without PyG.
+        fit_ (Fit): The fit, immutable; its tensors are no copies.
         x_ (torch.Tensor): Features of the fitted people, as the fit has them.
         y_hat_ (torch.Tensor): Outputs of the model for them.
         y_fair_ (torch.Tensor): Smoothed outputs of the fitted people.
@@ -180,7 +176,7 @@ class GLIFPostProcessor(ParamsMixin):
         GLIFPostProcessor(tau=0.5, theta=0.0)
     """
 
-    _fitted: Fit | None = None
+    fit_: Fit
     metadata_: dict[str, Any]
     feature_names_in_: NDArray[np.object_]
     output_names_: NDArray[np.object_]
@@ -259,15 +255,17 @@ class GLIFPostProcessor(ParamsMixin):
                 features, columns = features[:, order], known
             names = columns, column_names("y_hat", y_hat)
             doubt_features(features, names[0], params["distance"])
-            people = people_of(ids, y_std, groups, len(features), features)
+            info = SampleInfo.of(
+                len(features), features, ids=ids, y_std=y_std, groups=groups
+            )
             if groups is not None:
                 check_choice(
                     "normalization", params["normalization"], (None, "density")
                 )
             settings = self._settings(features, params)
-            fitted = fit_people(settings, features, outputs, names, people, graph)
+            fitted = fit_samples(settings, features, outputs, names, info, graph)
             self._adopt(fitted)
-            doubt_graph(share_joined(fitted), len(features), settings.tau, settings.k)
+            doubt_graph(fitted.share_joined, len(features), settings.tau, settings.k)
             return self
 
     def fit_transform(
@@ -309,14 +307,16 @@ class GLIFPostProcessor(ParamsMixin):
             groups (sequence, optional): Likewise; shares are found anew for everybody.
         """
         with self._changing:
-            fitted = self._fitted
+            fitted: Fit | None = self.__dict__.get("fit_")
             if fitted is None:
                 return self.fit(x, y_hat, y_std=y_std, ids=ids, groups=groups)
-            x_new, y_new, _ = _new_people(fitted, ("x", x), ("y_hat", y_hat))
-            people = check_people(fitted.people, ids, y_std, groups, len(x_new), x_new)
+            x_new = read_features(fitted, x, "x")
+            y_new = read_outputs(fitted, y_hat, x_new, ("x", "y_hat")).value
+            info = fitted.sample_info.of_more(
+                len(x_new), x_new, ids=ids, y_std=y_std, groups=groups
+            )
             if len(x_new):
-                y_new = y_new.to(fitted.y_hat)
-                self._adopt(fitted.extended(x_new, y_new, people))
+                self._adopt(extend(fitted, x_new, y_new.to(fitted.y_hat), info))
             return self
 
     def forget(
@@ -344,19 +344,19 @@ class GLIFPostProcessor(ParamsMixin):
         """
         with self._changing:
             fitted = self._require_fit("forget")
-            rows = fitted.people.rows_of(ids, len(fitted.x)).to(fitted.x.device)
+            rows = fitted.sample_info.rows_of(ids, len(fitted.x)).to(fitted.x.device)
             gone = torch.zeros(len(fitted.x), dtype=torch.bool, device=fitted.x.device)
             gone[rows] = True
             if bool(gone.all()):
-                msg = f"'ids' must leave somebody in the fit (got all {len(gone)})"
+                msg = f"'ids' must leave a sample in the fit (got all {len(gone)})"
                 raise ValueError(f"{msg}. Delete the fit instead")
             metadata: dict[str, Any] = self.metadata_
             omit: Sequence[str] = ()
             kept = metadata
             if path is not None:
-                omit, kept = omitted_in(path)
+                omit, kept = read_options(path)
             if bool(gone.any()):
-                self._adopt(fitted.without(gone), metadata)
+                self._adopt(forget(fitted, gone), metadata)
             if path is not None:
                 self.save(path, omit=omit, metadata=kept)
             return self
@@ -366,161 +366,114 @@ class GLIFPostProcessor(ParamsMixin):
         x_new: Any,
         y_hat_new: Any,
         joint: bool = False,
-        return_info: bool = False,
         *,
         y_std: Any = None,
-        return_std: bool = False,
         groups: Any = None,
     ) -> Any:
-        r"""Smooths the outputs of new people against the fitted ones.
+        r"""Smooths the outputs of new samples against the fitted ones.
 
         .. math::
             f_i = \frac{\hat y_i + \lambda \sum_j w_{ij} f_j}
             {1 + \lambda \sum_j w_{ij}}, \qquad j \text{ fitted}
 
         for ``normalization=None`` (:mod:`pyg_glif.fit._inductive` has the
-        others): the paper's inductive step, section 3.2.3. Nobody's result depends on
-        who else is in the batch.
+        others): the paper's inductive step, section 3.2.3. No result depends on the
+        rest of the batch.
 
         Args:
             x_new (array-like): Features :math:`(M, F)`, any number of rows.
             y_hat_new (array-like): Outputs of the model for them.
-            joint (bool): Whether new people count as each other's neighbours too and
-                are solved for together, fitted ones staying as they are. The result
-                then depends on the batch. (default: :obj:`False`)
-            return_info (bool): Whether to return a :class:`TransformInfo` as well,
-                which counts neighbours and has a :class:`Certificate` for each new
-                person. (default: :obj:`False`)
+            joint (bool): Whether new samples are neighbors of each other too and are
+                solved for together, fitted ones staying as they are. The result then
+                depends on the batch. (default: :obj:`False`)
             y_std (float or array-like, optional): Standard deviations of their outputs,
                 if and only if the fit was given some. (default: :obj:`None`)
-            return_std (bool): Whether to return the standard deviation of everybody's
-                result as well, :math:`(M)`, in the coordinates in which outputs are
-                averaged: before the info, if that is asked for too. It is that under
-                independent errors of all outputs, fitted and new, with the ``y_std``
-                given, or with standard deviation 1: multiply it by yours.
-                ``info.uncertainty`` has intervals. Not with ``joint``.
-                (default: :obj:`False`)
-            groups (sequence, optional): Groups of the new people, of those that the
+            groups (sequence, optional): Groups of the new samples, of those that the
                 fit knows, if it balances groups. Weights :math:`w_{ij}` are then times
                 the mean of the shares of both groups; shares stay those of the fit.
-                (default: :obj:`None`, not known: times the share of the fitted person's
-                group)
+                (default: :obj:`None`, not known: times the share of the fitted
+                sample's group)
 
-        A person without neighbours gets ``y_hat_new`` back, exactly; the log and
-        ``info.num_isolated`` tell how many there were.
+        A sample without neighbors gets ``y_hat_new`` back, exactly; the log tells how
+        many there were.
         """
-        fitted = self._require_fit("transform")
-        x, y, order = _new_people(fitted, ("x_new", x_new), ("y_hat_new", y_hat_new))
-        y, std = y.to(x.device), _new_std(fitted, y_std, x)
-        if joint and return_std:
-            raise ValueError("'joint' must be False with 'return_std' (got True)")
-        code = _new_groups(fitted, groups, x)
-        if joint:
-            value, info = fitted.solve_jointly(x, y, std, code, with_info=return_info)
-        else:
-            value, info = fitted.update(
-                x, y, std, code, with_info=return_info, with_std=return_std
-            )
-        if order is not None:
-            back = torch.tensor(order).argsort()
-            value = value[:, back]
-            if info.peers is not None:
-                info = replace(info, peers=info.peers.reordered(back))
-        if info.num_isolated:
-            _log.info("%d of %d have no neighbour", info.num_isolated, len(x))
-            doubt_newcomers(info.num_isolated, len(x))
-        out = like(y_hat_new, value)
-        if not (return_info or return_std):
-            return out
-        found: tuple[Any, ...] = (out,)
-        if info.uncertainty is not None:
-            found += (info.uncertainty.std.to(value),)
-        return (*found, info) if return_info else found
+        options = {"joint": joint, "y_std": y_std, "groups": groups}
+        return self._transform(x_new, y_hat_new, **options).value
 
-    def certify(
+    def transform_info(
         self,
         x_new: Any,
-        delta: float,
-        y_hat_new: Any = None,
+        y_hat_new: Any,
+        joint: bool = False,
         *,
-        dy: float | None = None,
-        y_range: tuple[float, float] | None = None,
         y_std: Any = None,
         groups: Any = None,
-    ) -> NearbyBound:
-        r"""Bounds what people at most ``delta`` from each newcomer can get.
-
-        Another newcomer within fair distance :math:`\delta` has every peer within
-        :math:`\tau - \delta`, may have any within :math:`\tau + \delta`, and each
-        weight is known up to what :math:`\delta` does to a distance. The bound is the
-        worst case over all weights in these intervals, and so over all places, also
-        those where nobody is (:doc:`/guarantees`).
+        with_std: bool = False,
+    ) -> TransformInfo:
+        """Outputs of :meth:`transform` with neighbors, certificates and errors.
 
         Args:
-            x_new (array-like): Features :math:`(M, F)`.
-            delta (float): Fair distance, in units of the distance.
-            y_hat_new (array-like, optional): Outputs of the model for them.
-                (default: :obj:`None`, anything in the range)
-            dy (float, optional): How much the model's output for the other may differ
-                from that for the newcomer. Zero asks what the place alone does.
-                (default: :obj:`None`, anything in the range)
-            y_range (tuple, optional): Smallest and largest output that the model gives
-                to anybody. (default: those of the fitted people and of ``y_hat_new``,
-                column by column)
-            y_std (float or array-like, optional): As in :meth:`transform`; the other's
-                output has the same standard deviation.
-            groups (sequence, optional): As in :meth:`transform`; the other may be of
-                any group.
-
-        Refuses ``"nrw"``, whose outputs are no averages, and distances without an
-        embedding, which may violate the triangle inequality.
-
-        Example:
-            >>> x = torch.tensor([[0.0], [1.0], [2.0]])
-            >>> y = torch.tensor([0.0, 0.5, 1.0])
-            >>> post = GLIFPostProcessor(tau=1.5, lam=2.0).fit(x, y)
-            >>> found = post.certify(x[:1], 0.1, y[:1], dy=0.0)
-            >>> found.num_shared, found.num_possible
-            (tensor([2]), tensor([2]))
-            >>> found.gap.round(decimals=3)
-            tensor([0.0110], dtype=torch.float64)
+            x_new (array-like): As in :meth:`transform`.
+            y_hat_new (array-like): Likewise.
+            joint (bool): Likewise.
+            y_std (float or array-like, optional): Likewise.
+            groups (sequence, optional): Likewise.
+            with_std (bool): Whether ``uncertainty`` has the standard deviation of each
+                result, :math:`(M)`, in the coordinates in which outputs are averaged.
+                It is that under independent errors of all outputs, fitted and new, with
+                the ``y_std`` given, or with standard deviation 1: multiply it by yours.
+                Not with ``joint``. (default: :obj:`False`)
         """
-        fitted = self._require_fit("certify")
-        delta = check_scalar("delta", delta, minimum=0.0)
-        if dy is not None:
-            dy = check_scalar("dy", dy, minimum=0.0)
-        if y_hat_new is None:
-            x, y, order = _new_features(fitted, "x_new", x_new), None, None
-        else:
-            x, y, order = _new_people(
-                fitted, ("x_new", x_new), ("y_hat_new", y_hat_new)
+        options = {"joint": joint, "y_std": y_std, "groups": groups}
+        return self._transform(
+            x_new, y_hat_new, **options, with_info=True, with_std=with_std
+        )
+
+    def _transform(
+        self,
+        x_new: Any,
+        y_hat_new: Any,
+        *,
+        joint: bool,
+        y_std: Any,
+        groups: Any,
+        with_info: bool = False,
+        with_std: bool = False,
+    ) -> TransformInfo:
+        """Outputs of new samples, with as much beside them as asked for."""
+        fitted = self._require_fit("transform")
+        x = read_features(fitted, x_new)
+        outputs = read_outputs(fitted, y_hat_new, x)
+        std = read_std(fitted, y_std, x)
+        if joint and with_std:
+            raise ValueError("'joint' must be False with 'with_std' (got True)")
+        code = read_groups(fitted, groups, x)
+        if joint:
+            info = solve_jointly(
+                fitted, x, outputs.value, std, code, with_info=with_info
             )
-        std, code = _new_std(fitted, y_std, x), _new_groups(fitted, groups, x)
-        found = certify(fitted, x, delta, y, dy, y_range, std, code)
-        if order is None:
-            return found
-        back = torch.tensor(order).argsort()
-        return found.reordered(back)
-
-    def sensitivity(self) -> Sensitivity:
-        r"""Bounds how far each fitted person can move the outputs of all.
-
-        One pass over the edges. What one person does exactly is a row of
-        :meth:`explain`, what their leaving does is :meth:`forget`.
-
-        Example:
-            >>> x, y = torch.tensor([[0.0], [1.0]]), torch.tensor([0.0, 3.0])
-            >>> found = GLIFPostProcessor(tau=1.5, theta=0.0).fit(x, y).sensitivity()
-            >>> found.own.round(decimals=4)
-            tensor([0.6667, 0.6667], dtype=torch.float64)
-            >>> found.leaving.round(decimals=4)
-            tensor([1., 1.], dtype=torch.float64)
-        """
-        return sensitivity(self._require_fit("sensitivity"))
+        else:
+            info = update(
+                fitted,
+                x,
+                outputs.value,
+                std,
+                code,
+                with_info=with_info,
+                with_std=with_std,
+            )
+        neighbors = info.neighbors
+        if neighbors is not None and outputs.order is not None:
+            neighbors = neighbors.reordered(outputs.columns)
+        if info.num_isolated:
+            _log.info("%d of %d have no neighbor", info.num_isolated, len(x))
+            doubt_newcomers(info.num_isolated, len(x))
+        value = like(y_hat_new, outputs.restore(info.value))
+        return replace(info, value=value, neighbors=neighbors)
 
     def describe(
         self,
-        people: Any,
+        features: Any,
         *,
         ids: Any = None,
         table: "FairTable | None" = None,
@@ -529,8 +482,8 @@ class GLIFPostProcessor(ParamsMixin):
         """Tells what the fitted people are like, for letters and reports.
 
         Args:
-            people (DataFrame): A row for each of them, in the order of the fit, in the
-                values that they know themselves. It may have more columns than ``x``.
+            features (DataFrame): A row per sample, in the order of the fit, in values
+                that readers know. It may have more columns than ``x``.
             ids (sequence, optional): What they are called, texts or whole numbers,
                 each once. (default: :obj:`None`, as before)
             table (FairTable, optional): What made ``x`` of them: letters are about the
@@ -543,25 +496,10 @@ class GLIFPostProcessor(ParamsMixin):
         described again, with all others; those whom ``forget`` removes are removed.
         Without a description, columns of the fit that have names are taken.
         """
-        if table is None:
-            features = Features.of(people)
-        else:
-            features = Features.of_table(people, table)
         with self._changing:
-            fitted = self._require_fit("describe")
-            if len(features) != len(fitted.x):
-                msg = "'people' must have a row for each fitted person"
-                raise ValueError(f"{msg} (got {len(features)} for {len(fitted.x)})")
-            if output_names is not None:
-                width = fitted.y_hat[:1].numel()
-                if len(output_names) != width:
-                    msg = f"'output_names' must have {width} entries, one per output"
-                    raise ValueError(f"{msg} (got {len(output_names)})")
-                features = replace(features, outputs=tuple(map(str, output_names)))
-            told = replace(fitted.people, features=features)
-            if ids is not None:
-                told = replace(told, ids=check_ids(as_ids(ids), len(fitted.x)))
-            self._fitted = replace(fitted, people=told)
+            self.fit_ = self._require_fit("describe").described(
+                features, ids=ids, table=table, output_names=output_names
+            )
             return self
 
     def explain(self, i: int | str, top: int | None = None) -> Explanation:
@@ -576,22 +514,7 @@ class GLIFPostProcessor(ParamsMixin):
                 averages are of all. (default: :obj:`None`, all)
         """
         fitted = self._require_fit("explain")
-        if isinstance(i, str):
-            i = int(fitted.people.rows_of(i, len(fitted.x))[0])
-        i = check_count("i", operator.index(i), minimum=0, below=len(fitted.x))
-        _check_top(top)
-        weight, bound = stochastic(fitted.row(i), 0.0, fitted.lap.is_psd)
-        ptr, features = fitted.lap.pattern.rowptr, features_of(fitted)
-        row = slice(i, i + 1)
-        who = Subject(
-            fitted.x[row],
-            i,
-            fitted.graph.edge_index[1, int(ptr[i]) : int(ptr[i + 1])],
-            fitted.y_hat[row],
-            fitted.y_fair[row],
-            None if features is None else features.only(torch.tensor([i])),
-        )
-        return explained(fitted, who, weight, 0.0, bound, top)
+        return explain_fitted(fitted, i, top)
 
     def explain_new(
         self,
@@ -599,7 +522,7 @@ class GLIFPostProcessor(ParamsMixin):
         top: int | None = None,
         *,
         y_hat_new: Any = None,
-        people: Any = None,
+        features: Any = None,
         y_std: Any = None,
         groups: Any = None,
     ) -> Explanation:
@@ -614,34 +537,15 @@ class GLIFPostProcessor(ParamsMixin):
                 averages are of all. (default: :obj:`None`, all)
             y_hat_new (array-like, optional): The model's output for them, so that the
                 explanation knows from what to what it went. (default: :obj:`None`)
-            people (DataFrame, optional): What they are like, one row, if the fitted
+            features (DataFrame, optional): What they are like, one row, if the fitted
                 people were described. (default: :obj:`None`)
             y_std (float or array-like, optional): As in :meth:`transform`.
             groups (sequence, optional): Likewise.
         """
         fitted = self._require_fit("explain_new")
-        row = _new_features(fitted, "x_new", x_new)
-        if len(row) != 1:
-            raise ValueError(f"'x_new' must have one row (got {len(row)})")
-        _check_top(top)
-        std, group = _new_std(fitted, y_std, row), _new_groups(fitted, groups, row)
-        found, own = fitted.row_of_new(row, std, group)
-        weight, bound = stochastic(found, own, fitted.lap.is_psd)
-        peers = fitted.beside(row, groups=group).tied
-        before = after = None
-        if y_hat_new is not None:
-            _, before, _ = _new_people(
-                fitted, ("x_new", x_new), ("y_hat_new", y_hat_new)
-            )
-            before = before.to(row.device)
-            after = fitted.update(row, before, std, groups=group)[0]
-        known, mine = features_of(fitted), None
-        if people is not None and known is not None:
-            mine = known.read(people)
-        elif known is not None and fitted.people.features is None:
-            mine = Features.of_numbers(known.names, row.cpu())
-        who = Subject(row, None, peers, before, after, mine)
-        return explained(fitted, who, weight, own, bound, top)
+        return explain_query(
+            fitted, x_new, top, y_hat_new, features, y_std=y_std, groups=groups
+        )
 
     def audit(
         self,
@@ -720,7 +624,7 @@ class GLIFPostProcessor(ParamsMixin):
                 (default: :obj:`None`)
         """
         fitted = self._require_fit("save")
-        write_fitted(path, fitted, omit, metadata or {})
+        write_fit(path, fitted, omit, metadata or {})
 
     @classmethod
     def load(
@@ -743,14 +647,13 @@ class GLIFPostProcessor(ParamsMixin):
                 not saved.
 
         Raises :class:`~pyg_glif.errors.DamagedFileError` if the file is not, bit for
-        bit, what ``save`` wrote. Files of version 0.1 have no checksum over their
-        settings; they load with a warning.
+        bit, what ``save`` wrote.
         """
         given: dict[str, Any] = {"distance": distance, "link": link, "solver": solver}
         cls(**given)  # refuses what the caller got wrong
-        fitted, metadata = read_fitted(path, _independent(given), progress)
+        fitted, metadata = read_fit(path, _independent(given), progress)
         with damage_in(path):
-            out = cls(**_independent(fitted.settings.asked))
+            out = cls(**_independent(fitted.settings.params))
             out._adopt(fitted, metadata)
         return out
 
@@ -772,15 +675,15 @@ class GLIFPostProcessor(ParamsMixin):
     @property
     def ids_(self) -> tuple[str | int, ...] | None:
         """What the fitted people are called, if the fit was told."""
-        return self._require_attribute("ids_").people.ids
+        return self._require_attribute("ids_").sample_info.ids
 
     @property
     def shares_(self) -> dict[str | int, float] | None:
         """What ``lam`` is times for each group, if the fit balances groups."""
         fitted = self._require_attribute("shares_")
-        if fitted.people.groups is None or fitted.shares is None:
+        if fitted.sample_info.groups is None or fitted.shares is None:
             return None
-        labels = fitted.people.groups.labels
+        labels = fitted.sample_info.groups.labels
         return dict(zip(labels, fitted.shares.tolist(), strict=True))
 
     @property
@@ -847,19 +750,19 @@ class GLIFPostProcessor(ParamsMixin):
             check_kind("solver", self.solver, Solver)
 
     @staticmethod
-    def _settings(x: Tensor, params: Mapping[str, Any]) -> Settings:
+    def _settings(x: Tensor, params: Mapping[str, Any]) -> FitSettings:
         """Settings for a fit to ``x``; without ``tau``, the radius is suggested."""
         tau, theta, k = params["tau"], params["theta"], params["k"]
         if k is not None:
             check_count("k", k, below=len(x))
-            return Settings.of(params, math.inf if tau is None else tau, theta)
+            return FitSettings.of(params, math.inf if tau is None else tau, theta)
         if tau is None:
             tau = _suggested(x, params)
-        return Settings.of(params, tau, float(decay_of(theta, tau)))
+        return FitSettings.of(params, tau, float(decay_of(theta, tau)))
 
     def _adopt(self, fitted: Fit, metadata: dict[str, Any] | None = None) -> None:
         """Makes a fit the one in use."""
-        self._fitted = fitted
+        self.fit_ = fitted
         self.tau_, self.theta_ = fitted.settings.tau, fitted.settings.theta
         self.num_isolated_ = fitted.isolated.numel()
         self.n_features_in_ = fitted.x.size(1)
@@ -872,55 +775,17 @@ class GLIFPostProcessor(ParamsMixin):
 
     def _require_fit(self, method: str) -> Fit:
         """The fit; raises :class:`NotFittedError` without one."""
-        if self._fitted is None:
+        if "fit_" not in self.__dict__:
             msg = f"'{type(self).__name__}.{method}' needs a fit. Call 'fit' first"
             raise NotFittedError(msg)
-        return self._fitted
+        return self.fit_
 
     def _require_attribute(self, name: str) -> Fit:
         """The fit; without one the attribute does not exist, as scikit-learn has it."""
-        if self._fitted is None:
+        if "fit_" not in self.__dict__:
             msg = f"'{type(self).__name__}.{name}' needs a fit. Call 'fit' first"
             raise AttributeError(msg)
-        return self._fitted
-
-
-def _new_features(fitted: Fit, name: str, x: Any) -> Tensor:
-    """Features of new samples, in the order, precision and place of the fit."""
-    order = column_order(name, column_names(name, x), fitted.names[0])
-    out = check_rows(name, to_tensor(name, x), fitted.x.size(1)).to(fitted.x)
-    return check_features(name, out if order is None else out[:, order])
-
-
-def _new_std(fitted: Fit, y_std: Any, x: Tensor) -> Tensor | None:  # [M] float64
-    """Standard deviations of new samples' outputs, if the fit has some."""
-    known = replace(fitted.people, ids=None, groups=None)
-    return check_people(known, None, y_std, None, len(x), x).y_std
-
-
-def _new_groups(fitted: Fit, groups: Any, x: Tensor) -> Tensor | None:  # [M] int64
-    """Numbers of new samples' groups, if they are told."""
-    if groups is None:
-        return None
-    known = fitted.people.groups
-    if known is None:
-        raise ValueError("'groups' must be None, because the fit has none")
-    return known.codes(groups, len(x))
-
-
-def _new_people(
-    fitted: Fit, features: tuple[str, Any], outputs: tuple[str, Any]
-) -> tuple[Tensor, Tensor, list[int] | None]:
-    """Features and outputs of new samples, and the order of the output columns."""
-    x, name = _new_features(fitted, *features), outputs[0]
-    order = column_order(name, column_names(*outputs), fitted.names[1])
-    y = to_tensor(*outputs)
-    check_rank(name, y, fitted.y_hat.dim())
-    if y.dim() == 2:
-        check_width(name, y, fitted.y_hat.size(1))
-    check_same_rows(name, y, features[0], x)
-    check_finite(name, y)
-    return x, (y if order is None else y[:, order]), order
+        return self.fit_
 
 
 def _independent(params: Mapping[str, Any]) -> dict[str, Any]:
@@ -951,9 +816,3 @@ def _suggested(x: Tensor, params: Mapping[str, Any]) -> float:
         tau = suggest_tau(x, coverage=coverage, distance=params["distance"])
         _log.info("tau = %.6g, for a neighbour each of %.4g%%", tau, 100 * coverage)
     return tau
-
-
-def _check_top(top: int | None) -> None:
-    """Raises unless ``top`` is :obj:`None` or a positive whole number."""
-    if top is not None:
-        check_count("top", top)

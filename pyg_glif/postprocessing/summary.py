@@ -161,7 +161,7 @@ def summarize(fitted: Fit, unit: str | None) -> FitSummary:
             **{key: degrees.quantiles[share] for key, share in _QUANTILES.items()},
         },
         isolated=degrees.isolated,
-        share_joined=share_joined(fitted),
+        share_joined=fitted.share_joined,
         status=fitted.solution.status.name,
         error_bound=float(fitted.solution.error_bound.max()),
     )
@@ -178,15 +178,9 @@ def completed_report(report: AuditReport, fitted: Fit) -> AuditReport:
     }
     report = replace(report, certificate=certificate_of(fitted), setup=setup)
     features = features_of(fitted)
-    if fitted.people.ids is not None:
-        report = report.with_ids(fitted.people.ids)
+    if fitted.sample_info.ids is not None:
+        report = report.with_ids(fitted.sample_info.ids)
     return report if features is None else report.with_features(features)
-
-
-def share_joined(fitted: Fit) -> float:
-    """Share of all pairs of fitted people who are neighbours."""
-    size = len(fitted.x)
-    return fitted.graph.num_edges / max(1, size * (size - 1))
 
 
 def _columns(fitted: Fit) -> tuple[tuple[Any, ...], list[bool]]:
@@ -194,7 +188,7 @@ def _columns(fitted: Fit) -> tuple[tuple[Any, ...], list[bool]]:
 
     A fit to coordinates that a table made is told by the columns of the table.
     """
-    features = fitted.people.features
+    features = fitted.sample_info.features
     if features is not None and features.reach is not None:
         return features.names, [reach == 0.0 for reach in features.reach]
     names = fitted.names[0] or tuple(range(fitted.x.size(1)))

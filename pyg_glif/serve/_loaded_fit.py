@@ -181,7 +181,9 @@ class LoadedFit:
         watch: Callable[[Tensor, TransformInfo], None] | None = None,
     ) -> Answer:
         """Corrects new samples by coordinates of the fit; ``watch`` sees them."""
-        y_fair, info = self.post.transform(x, y, return_info=True)
+        info = self.post.transform_info(x, y)
+        assert info.certificate is not None
+        y_fair = info.value
         uncorrected, certificate = info.num_neighbors == 0, info.certificate
         facts = {
             "num_neighbors": info.num_neighbors,
@@ -220,7 +222,7 @@ class LoadedFit:
         """
         rule = self.disclosure
         if rule is None:
-            return self.post.explain_new(x, y_hat_new=y, people=frame)
+            return self.post.explain_new(x, y_hat_new=y, features=frame)
         exact = self.post.explain_new(x, y_hat_new=y)
         answer = self.correct(x, y)
         hidden: dict[str, Any] = {"closest": None, "reasons": None, "num_higher": None}

@@ -72,7 +72,7 @@ class AppState:
         of many requests, and none of them may make the monitor miss another.
         """
         assert self.monitor is not None
-        assert info.peers is not None
+        assert info.neighbors is not None
         try:
             self.monitor.watch(y_fair, info, id=ids)
         except Exception as error:
@@ -80,7 +80,7 @@ class AppState:
             is_input = isinstance(error, (ValueError, TypeError))
             if is_input and size > 1 and not isinstance(error, DamagedFileError):
                 for start, stop in ((0, size // 2), (size // 2, size)):
-                    half = replace(info, peers=info.peers.of(start, stop))
+                    half = replace(info, neighbors=info.neighbors.of(start, stop))
                     self._record(ids[start:stop], y_fair[start:stop], half)
                 return
             self.metrics.unwatched(size)

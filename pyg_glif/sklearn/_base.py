@@ -255,7 +255,7 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
                 x[at : at + 1],
                 top,
                 y_hat_new=y_hat[at : at + 1],
-                people=people.frame[at : at + 1],
+                features=people.frame[at : at + 1],
             )
             for at in range(len(x))
         ]
@@ -270,7 +270,7 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         """
         people = self._read(X)
         y_hat, x = self._before(people), self._coordinates(people)
-        _, info = self.post_.transform(x, y_hat, return_info=True)
+        info = self.post_.transform_info(x, y_hat)
         out: NDArray[np.int64] = info.num_neighbors.numpy()
         return out
 
@@ -312,7 +312,8 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         """
         people = self._read(X)
         x, before = self._coordinates(people), self._before(people)
-        after, info = self.post_.transform(x, before, return_info=True)
+        info = self.post_.transform_info(x, before)
+        after = info.value
         if sensitive is None:
             sensitive = self._groups_among(people)
         graph = self._similarity(x, self.tau if self.k else self.post_.tau_)
@@ -433,7 +434,7 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         if (width, out.k) != (post.n_features_in_, post.k):
             msg = f"'table' must have {post.n_features_in_} coordinates (got {width})"
             raise ValueError(f"{msg} and 'k' be {post.k} (got {out.k})")
-        described = post._require_fit("load").people.features
+        described = post.fit_.sample_info.features
         counted = tuple(str(one["name"]) for one in config["table"]["columns"])
         if described is not None and described.names != counted:
             raise ValueError(f"'people' must have the columns {counted}")

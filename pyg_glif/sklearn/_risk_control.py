@@ -93,12 +93,12 @@ class _Arrivals:
 
     def __call__(self, point: TunePoint) -> dict[str, Losses]:
         """Losses of everybody, in the order in which they come."""
-        after, info = self.fitted(point).transform(
-            self._x, self._before, return_info=True
-        )
+        info = self.fitted(point).transform_info(self._x, self._before)
+        after = info.value
         right = [decisions(p) == self._truth for p in (self._before, after)]
         lost = right[0].double() - right[1].double()
-        unlike = info.peers.disparity(after, threshold=0.5).nan_to_num()
+        assert info.neighbors is not None
+        unlike = info.neighbors.disparity(after, threshold=0.5).nan_to_num()
         return {"loss": lost.numpy(), "unlike": unlike.numpy()}
 
 

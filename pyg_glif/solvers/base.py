@@ -240,9 +240,9 @@ class Solver(Registered, ABC):
     def attempt(self, system: System, rhs: Tensor, x0: Tensor | None) -> Attempt:
         """Solves in float64; :meth:`solve` verifies the status that is returned."""
 
-    def saddle(self, system: System, rhs: Tensor) -> Tensor:
-        """The value where the objective has no minimum: NaN, unless overridden."""
-        return torch.full_like(rhs, torch.nan)
+    def saddle(self, system: System, rhs: Tensor) -> Attempt:
+        """What is returned where the objective has no minimum: NaN by default."""
+        return Attempt(torch.full_like(rhs, torch.nan), SolveStatus.INDEFINITE, 0)
 
     def choose(self, system: System) -> "Solver":
         """The solver that does the work, which is this one unless it delegates."""
@@ -284,8 +284,7 @@ class Solver(Registered, ABC):
                 value = torch.where(isolated, y, value)
                 low = None if low is None else low.masked_fill(isolated, 0.0)
         else:
-            value, num_iter, low = self.saddle(system, y), 0, None
-            status = SolveStatus.INDEFINITE
+            value, status, num_iter, low = self.saddle(system, y)
         limit = self.limits(system.norm(y))
         _, norm, noise, entries = residual_of(system, y, value, low, limit)
         if status is SolveStatus.CONVERGED and limit is not None:

@@ -52,7 +52,7 @@ class Cholesky(Solver):
         if not ok and system.op.is_psd:  # rounding alone can do that
             return self._refined(system, rhs, limit)
         if not ok:
-            return Attempt(self.saddle(system, rhs), SolveStatus.INDEFINITE, 1)
+            return self.saddle(system, rhs)
         num_iter = 1
         for _ in range(_REFINEMENTS):
             residual = rhs - system.matmul(value)
@@ -62,9 +62,9 @@ class Cholesky(Solver):
             num_iter += 1
         return Attempt(value, SolveStatus.CONVERGED, num_iter)
 
-    def saddle(self, system: System, rhs: Tensor) -> Tensor:
+    def saddle(self, system: System, rhs: Tensor) -> Attempt:
         """The stationary point of an objective without a minimum."""
-        return _solve(system, rhs, _general)[0]
+        return Attempt(_solve(system, rhs, _general)[0], SolveStatus.INDEFINITE, 1)
 
     def _refined(self, system: System, rhs: Tensor, limit: Tensor) -> Attempt:
         """Solves with more digits than float64 has, for large ``lam`` times degree.

@@ -39,7 +39,10 @@ class CoordinateDescent(Solver):
             (default: :obj:`None`, one seeded with zero)
         progress (bool, optional): Whether to show a bar.
             (default: :obj:`None`, on a terminal)
-        throw (bool): Whether failure raises. (default: :obj:`True`)
+        throw (bool): Whether failure raises. With :obj:`False`, an indefinite system
+            gives what the epochs lead to, which is what the paper reports for
+            GLIF-NRW: the status is ``INDEFINITE`` and the bound infinite, because there
+            is no minimum to be near to. (default: :obj:`True`)
 
     Example:
         >>> CoordinateDescent(epochs=3).epochs
@@ -74,6 +77,10 @@ class CoordinateDescent(Solver):
                         return Attempt(value, SolveStatus.CONVERGED, epoch)
         done = SolveStatus.EPOCHS_DONE if limit is None else SolveStatus.MAX_ITER
         return Attempt(value, done, self.epochs)
+
+    def saddle(self, system: System, rhs: Tensor) -> Attempt:
+        """The outcome of the epochs, where no minimum is there to converge to."""
+        return self.attempt(system, rhs, None)._replace(status=SolveStatus.INDEFINITE)
 
     def _epoch(
         self, system: System, rhs: Tensor, value: Tensor, generator: torch.Generator

@@ -151,7 +151,7 @@ def test_numbered_columns_are_names(shell: Shell) -> None:
         ),
         (["cube.npy", "y.npy"], "'cube.npy': must have 1 or 2 dimensions (got shape "),
         (["nan.npy", "y.npy"], "'nan.npy': column '1', row 2 must be finite (got nan)"),
-        (["text.npy", "y.npy"], "'text.npy': must hold numbers (got <U1)"),
+        (["text.npy", "y.npy"], "'text.npy': column '0' must hold numbers (got 'a' "),
         (["pickle.npy", "y.npy"], "'pickle.npy' must hold an array (Object arrays "),
         (["broken.npz", "y.npy"], "'broken.npz' must hold arrays of numbers or text ("),
         (["empty.npy", "y.npy"], "'empty.npy' must hold an array ("),

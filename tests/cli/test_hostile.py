@@ -10,8 +10,9 @@ import pandas as pd
 import pytest
 from hypothesis import HealthCheck, assume, given, settings, strategies as st
 
+from pyg_glif.cli._dtypes import CellError
 from pyg_glif.cli._files import write_table
-from pyg_glif.cli._tables import CellError, open_table
+from pyg_glif.cli._tables import open_table
 from tests.cli.calls import Shell, read_csv, write_csv
 
 OUT = ("--outputs", "y", "--tau", 1, "--scale", "none", "--out", "f.csv")
@@ -27,7 +28,7 @@ SAME_FOLDER = settings(
     [
         (
             b"a,y\n1,2\n1,\xe9\n",
-            "column 'y', line 3 must be UTF-8 text (got the byte 0xe9",
+            "line 3 must be UTF-8 text (got the byte 0xe9",
         ),
         (b"\xe9,y\n1,2\n", "line 1 must be UTF-8 text (got the byte 0xe9"),
         ("a,y\n1,2\n".encode("utf-16"), "line 1 must be UTF-8 text (got the byte 0xff"),

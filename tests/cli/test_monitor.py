@@ -42,8 +42,8 @@ def test_monitor_is_that_of_the_library(shell: Shell, log: Table) -> None:
 def test_outputs_that_people_got(shell: Shell, log: Table) -> None:
     found = shell(*LOG, "--epsilon", 0.05, "--served", "--no-drift", "--json").json
     post = GLIFPostProcessor.load("fit.safetensors")
-    _, info = post.transform(log.x, log.y, return_info=True)
-    gaps = info.peers.disparity(log.y)
+    info = post.transform_info(log.x, log.y)
+    gaps = info.neighbors.disparity(log.y)
     assert found["streams"]["all"]["mean"] == pytest.approx(float(gaps.nanmean()))
     assert list(found["streams"]) == ["all"]
 

@@ -311,7 +311,8 @@ def test_new_samples_are_corrected_as_by_the_post_processor(
     y_new = torch.from_numpy(random.random((200, 2)))
     post = GLIFPostProcessor(tau=tau, **options)
     post.fit(torch.from_numpy(x), torch.from_numpy(y))
-    expected, info = post.transform(torch.from_numpy(new), y_new, return_info=True)
+    info = post.transform_info(torch.from_numpy(new), y_new)
+    expected = info.value
     index = ShardedIndex.open(folder / f"known-{normalization}")
     x_new = torch.from_numpy(new)
     found, counts = index.correct(x_new, y_new), index.num_neighbors(x_new)

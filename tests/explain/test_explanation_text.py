@@ -100,7 +100,7 @@ def test_numbers_add_up_for_newcomers(scene: Scene) -> None:
     fair = scene.post.transform(x, y)
     for at in range(6):
         rows = slice(at, at + 1)
-        why = scene.post.explain_new(x[rows], y_hat_new=y[rows], people=new[rows])
+        why = scene.post.explain_new(x[rows], y_hat_new=y[rows], features=new[rows])
         assert why.y_fair == pytest.approx(float(fair[at]))
         assert why.sample is None
         total = sum(p.share * logit(p.mean) for p in why.parts.values() if p.share)
@@ -269,7 +269,7 @@ def test_descriptions_are_saved_and_forgotten(scene: Scene, tmp_path: Path) -> N
     why = loaded.explain("P9")
     assert why.closest is not None
     assert why.sample == "P9"
-    kept = loaded._fitted.people.features
+    kept = loaded.fit_.sample_info.features
     assert kept.row(0) == {
         name: None if value != value else value
         for name, value in scene.frame.iloc[2][["age", "job", "hours"]].items()
@@ -287,12 +287,12 @@ def test_a_fit_is_described_by_its_named_columns() -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda p: p.describe(frame(3)), "'people' must have a row for each fitted"),
+        (lambda p: p.describe(frame(3)), "'features' must have a row for each fitted"),
         (lambda p: p.describe(frame(), ids=["a"]), "'ids' must have one entry per row"),
         (lambda p: p.explain("Q1"), "'ids' must be ids of the fit"),
         (
-            lambda p: p.explain_new(p._fitted.x[:1], people=frame(1)[["age"]]),
-            "'people' must have the columns 'age', 'job', 'hours' .*none called 'job'",
+            lambda p: p.explain_new(p.fit_.x[:1], features=frame(1)[["age"]]),
+            "'features' must have the columns 'age', 'job', 'hours' .*none named 'job'",
         ),
     ],
 )

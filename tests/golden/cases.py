@@ -25,6 +25,7 @@ from pyg_glif import (
     LaplacianLoss,
     fair_radius_graph,
     glif_path,
+    guarantees,
     tune,
 )
 from pyg_glif.distances import SensitiveSubspace
@@ -93,7 +94,8 @@ def fit_density_and_link() -> Numbers:
 @case()
 def fit_std() -> Numbers:
     post = GLIFPostProcessor(**HOW).fit(X, Y, y_std=0.1 + Y)
-    _, std = post.transform(X_NEW, Y_NEW, y_std=0.1 + Y_NEW, return_std=True)
+    info = post.transform_info(X_NEW, Y_NEW, y_std=0.1 + Y_NEW, with_std=True)
+    std = info.uncertainty.std
     return {**corrected(post, y_std=0.1 + Y_NEW), "std": pin(std)}
 
 
@@ -142,7 +144,8 @@ def save_and_load() -> Numbers:
 @case()
 def certify() -> Numbers:
     post = GLIFPostProcessor(**HOW).fit(X, Y)
-    near, each = post.certify(X_NEW, 0.1, Y_NEW, dy=0.05), post.sensitivity()
+    near = guarantees.certify(post.fit_, X_NEW, 0.1, Y_NEW, dy=0.05)
+    each = guarantees.sensitivity(post.fit_)
     found = {"low": pin(near.low), "high": pin(near.high), "gap": pin(near.gap)}
     counts = {"sure": pin(near.num_shared), "possible": pin(near.num_possible)}
     return {**found, **counts, "own": pin(each.own), "others": pin(each.others)}

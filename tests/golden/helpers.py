@@ -70,7 +70,8 @@ TREES = HistGradientBoostingClassifier(max_iter=15, random_state=0)
 
 def corrected(post: GLIFPostProcessor, prefix: str = "", **new: Any) -> Numbers:
     """Outputs of the fitted samples and of new ones, with neighbors and own shares."""
-    y_new, info = post.transform(X_NEW, Y_NEW, return_info=True, **new)
+    info = post.transform_info(X_NEW, Y_NEW, **new)
+    y_new = info.value
     found = {
         "fitted": pin(post.y_fair_),
         "new": pin(y_new),

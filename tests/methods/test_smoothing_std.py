@@ -237,7 +237,7 @@ def test_known_bounds_hold_whatever_the_probes(seed, lam):
 
 @pytest.mark.parametrize("params", [{"tau": 0.9}, {"k": 5}])
 @pytest.mark.parametrize("with_std", [False, True])
-def test_return_std_is_the_spread_of_noisy_fits(params, with_std, generator):
+def test_std_is_the_spread_of_noisy_fits(params, with_std, generator):
     p = people(num=40, num_new=10, columns=1)
     std = torch.linspace(0.3, 2.0, 50, dtype=torch.float64)
     options = {"y_std": std[:40]} if with_std else {}
@@ -246,7 +246,8 @@ def test_return_std_is_the_spread_of_noisy_fits(params, with_std, generator):
     post = GLIFPostProcessor(lam=1.5, solver=CG(rtol=1e-10), **params)
     y = torch.cat([p.y, p.y_new])[:, 0]
     post.fit(p.x, y[:40], **options)
-    out, found = post.transform(p.x_new, y[40:], return_std=True, **new)
+    info = post.transform_info(p.x_new, y[40:], with_std=True, **new)
+    out, found = info.value, info.uncertainty.std
     assert torch.equal(out, post.transform(p.x_new, y[40:], **new))
     # Columns are independent: one fit with many noisy columns is many fits.
     noise = torch.randn(50, 4000, generator=generator, dtype=torch.float64)
@@ -256,29 +257,31 @@ def test_return_std_is_the_spread_of_noisy_fits(params, with_std, generator):
     np.testing.assert_allclose(found, spread, rtol=5 / (2 * 4000) ** 0.5)
 
 
-def test_return_std_with_info_and_many_nodes(monkeypatch):
+def test_std_of_many_samples(monkeypatch):
     from pyg_glif.fit import fit as fit_module
 
     p = people(num=80)
     post = p.fit()
-    _, exact, info = post.transform(p.x_new, p.y_new, return_std=True, return_info=True)
+    info = post.transform_info(p.x_new, p.y_new, with_std=True)
+    exact = info.uncertainty.std
     assert info.uncertainty.alpha == 0.0
-    assert torch.equal(exact, info.uncertainty.std)
     assert float(exact[-1]) == pytest.approx(1.0)  # isolated: its own noise
     monkeypatch.setattr(fit_module, "Noise", lambda: Noise(exact_up_to=0))
     again = p.fit()
-    _, _, info = again.transform(p.x_new, p.y_new, return_std=True, return_info=True)
+    info = again.transform_info(p.x_new, p.y_new, with_std=True)
     found = info.uncertainty
     assert (found.num_probes, found.alpha) == (256, 0.01)
     assert bool(((found.low <= exact) & (exact <= found.high)).all())
-    assert again.transform(p.x_new[:0], p.y_new[:0], return_std=True)[1].shape == (0,)
+    info = again.transform_info(p.x_new[:0], p.y_new[:0], with_std=True)
+    assert info.uncertainty.std.shape == (0,)
 
 
 def test_correlated_errors_break_the_standard_error(generator):
     """Independence is an assumption: errors that all share do not average out."""
     p = people(num=60, num_new=20, columns=1)
     post = p.fit(tau=1.5, lam=5.0)
-    _, claimed = post.transform(p.x_new, p.y_new, return_std=True)
+    info = post.transform_info(p.x_new, p.y_new, with_std=True)
+    claimed = info.uncertainty.std
     shared = torch.randn(1, 500, generator=generator, dtype=torch.float64)
     post = GLIFPostProcessor(tau=1.5, theta=0.5, lam=5.0)
     post.fit(p.x, p.y + shared)
@@ -354,8 +357,8 @@ def test_bad_input_is_refused():
     post = p.fit()
     with pytest.raises(ValueError, match="'y_std' must be None, because the fit has"):
         post.transform(p.x_new, p.y_new, y_std=1.0)
-    with pytest.raises(ValueError, match="'joint' must be False with 'return_std'"):
-        post.transform(p.x_new, p.y_new, joint=True, return_std=True)
+    with pytest.raises(ValueError, match="'joint' must be False with 'with_std'"):
+        post.transform_info(p.x_new, p.y_new, joint=True, with_std=True)
     post.fit(p.x, p.y, y_std=1.5)
     with pytest.raises(ValueError, match="'y_std' must be given, because the fit has"):
         post.transform(p.x_new, p.y_new)

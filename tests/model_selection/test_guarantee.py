@@ -145,8 +145,8 @@ def test_numbers_are_those_of_the_fit_that_is_deployed(size: dict[str, Any]) -> 
         assert test.risks["loss"] == pytest.approx(float(lost.mean()), abs=1e-12)
         # Peers are those of the largest size, whatever the setting.
         reach.fit(x[promise.fitted], y[promise.fitted])
-        _, info = reach.transform(x[aside], y[aside], return_info=True)
-        fair, peers = post.y_fair_ > 0.5, info.peers
+        info = reach.transform_info(x[aside], y[aside])
+        fair, peers = post.y_fair_ > 0.5, info.neighbors
         unlike = torch.zeros(len(aside), dtype=torch.float64)
         differ = (after[peers.row] != fair[peers.col]).double() * peers.weight
         unlike.index_add_(0, peers.row, differ)

@@ -421,14 +421,15 @@ def test_watch_counts_what_a_transform_knows(generator: torch.Generator) -> None
     y /= y.sum(1, keepdim=True)
     post = GLIFPostProcessor(tau=0.2, theta=3.0, lam=0.3).fit(x, y)
     new = torch.cat([people(9, 0.0, generator), people(1, 9.0, generator)])
-    fair, info = post.transform(new, y[:10], return_info=True)
+    info = post.transform_info(new, y[:10])
+    fair = info.value
     fitted, expected = post.y_fair_.numpy(), []
     for i in range(9):
         dist = np.linalg.norm(x.numpy() - new[i].numpy(), axis=1)
         weight = np.exp(-3.0 * dist**2) * (dist <= 0.2)
         gap = np.abs(fitted - fair[i].numpy()).sum(1) / 2
         expected.append((weight * gap).sum() / weight.sum())
-    found = info.peers.disparity(fair)
+    found = info.neighbors.disparity(fair)
     np.testing.assert_allclose(found[:9], expected, rtol=1e-9)
     assert math.isnan(found[9])
     monitor = TreatmentMonitor(0.5)
@@ -438,7 +439,7 @@ def test_watch_counts_what_a_transform_knows(generator: torch.Generator) -> None
     assert shown["num_isolated"] == 1
     decided = TreatmentMonitor(0.5, threshold=0.5)
     decided.watch(fair, info)
-    differ = info.peers.disparity(fair, threshold=0.5)[:9]
+    differ = info.neighbors.disparity(fair, threshold=0.5)[:9]
     one = (fitted.argmax(1) != fair[0].numpy().argmax()).astype(float)
     dist = np.linalg.norm(x.numpy() - new[0].numpy(), axis=1)
     weight = np.exp(-3.0 * dist**2) * (dist <= 0.2)
@@ -520,7 +521,8 @@ def test_bad_people_are_refused_before_anybody_counts(
 def test_outputs_that_are_no_numbers_are_not_people_without_peers() -> None:
     x = torch.arange(10.0).unsqueeze(1)
     post = GLIFPostProcessor(tau=1.0).fit(x, x[:, 0] / 10)
-    fair, info = post.transform(x[:3], x[:3, 0] / 10, return_info=True)
+    info = post.transform_info(x[:3], x[:3, 0] / 10)
+    fair = info.value
     fair[1] = math.nan
     monitor = TreatmentMonitor(0.05)
     message = "'y_fair' must be finite (got nan at index 1, 1 such values)"

@@ -54,7 +54,7 @@ def test_tau_is_chosen_and_said(caplog: pytest.LogCaptureFixture) -> None:
     caplog.clear()
     with caplog.at_level(logging.INFO, "pyg_glif"):
         post.transform(group.x_new[-1:], group.y_new[-1:])
-    assert caplog.messages == ["1 of 1 have no neighbour"]
+    assert caplog.messages == ["1 of 1 have no neighbor"]
 
 
 def test_tau_by_coverage(caplog: pytest.LogCaptureFixture) -> None:
@@ -99,10 +99,9 @@ def test_one_output_or_several() -> None:
 @pytest.mark.parametrize("joint", [False, True])
 def test_empty_batch(joint: bool) -> None:
     group = people()
-    out, info = group.fit(link=Logit()).transform(
-        group.x_new[:0], group.y_new[:0], joint=joint, return_info=True
-    )
-    assert out.shape == (0, 3)
+    post = group.fit(link=Logit())
+    info = post.transform_info(group.x_new[:0], group.y_new[:0], joint=joint)
+    assert info.value.shape == (0, 3)
     assert info.num_isolated == 0
 
 
@@ -121,7 +120,7 @@ def test_precision_is_that_of_the_outputs_and_features_follow_the_fit() -> None:
     post = GLIFPostProcessor(tau=0.0).fit(group.x, group.y)
     x = people().x[:5]
     assert x.dtype == torch.float64
-    _, info = post.transform(x, group.y[:5], return_info=True)
+    info = post.transform_info(x, group.y[:5])
     assert info.num_neighbors.tolist() == [1] * 5
 
 

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from pyg_glif import GLIFPostProcessor
+from pyg_glif.guarantees import certify, sensitivity
 from pyg_glif.solvers import Cholesky
 
 LAM, THETA, TAU = 1.0, 0.5, 0.8
@@ -142,7 +143,7 @@ def test_certificates_hold_for_others_of_any_group():
     x, y, groups = _people()
     post = _fit(x, y, groups)
     new_x, new_y, new_groups = _people(1, 15)
-    bound = post.certify(new_x, 0.05, new_y, dy=0.0, groups=new_groups)
+    bound = certify(post.fit_, new_x, 0.05, new_y, dy=0.0, groups=new_groups)
     mine = post.transform(new_x, new_y, groups=new_groups)
     rng, largest = np.random.default_rng(2), np.zeros(15)
     for _ in range(40):
@@ -159,7 +160,7 @@ def test_certificates_hold_for_others_of_any_group():
 def test_sensitivity_takes_shares_as_given():
     x, y, groups = _people()
     post = _fit(x, y, groups)
-    found = post.sensitivity()
+    found = sensitivity(post.fit_)
     assert found.leaving is None
     beta = np.array([post.shares_[g] for g in groups])
     weight = _weights(x, x) * 0.5 * (beta[:, None] + beta)
@@ -167,7 +168,7 @@ def test_sensitivity_takes_shares_as_given():
     moved = inverse.max(0)
     assert (moved <= found.own.numpy() + 1e-9).all()
     assert (np.diag(inverse) >= found.own_low.numpy() - 1e-9).all()
-    assert GLIFPostProcessor(**SETTINGS).fit(x, y).sensitivity().leaving is not None
+    assert sensitivity(GLIFPostProcessor(**SETTINGS).fit(x, y).fit_).leaving is not None
 
 
 def test_audit_measures_the_graph_not_the_shares():
@@ -186,7 +187,7 @@ def test_groups_are_refused_where_they_cannot_be():
         _fit(x, y, groups, normalization="nrw")
     with pytest.raises(ValueError, match="'y_std' must be None with 'groups'"):
         GLIFPostProcessor(**SETTINGS).fit(x, y, groups=groups, y_std=1.0)
-    with pytest.raises(ValueError, match="'groups' must have one entry per person"):
+    with pytest.raises(ValueError, match="'groups' must have one entry per row"):
         _fit(x, y, groups[:5])
     with pytest.raises(TypeError, match="'groups' must be texts or whole numbers"):
         _fit(x, y, [0.5] * 40)

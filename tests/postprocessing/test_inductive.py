@@ -44,7 +44,8 @@ def test_joint_matches_a_dense_solve(normalization: str | None, solver: object) 
     f = post.y_fair_.numpy()
     y = group.y_new.numpy()
     expected = oracle.joint(W, outer, inner, y, f, 0.05, normalization)
-    out, info = post.transform(group.x_new, group.y_new, joint=True, return_info=True)
+    info = post.transform_info(group.x_new, group.y_new, joint=True)
+    out = info.value
     np.testing.assert_allclose(out, expected, atol=1e-10)
     assert float(info.solution.error_bound.max()) < 1e-9
 
@@ -76,7 +77,8 @@ def test_people_without_neighbours_are_returned_unchanged(joint: bool) -> None:
     group = people(dtype=torch.float32)
     y, y_new = torch.softmax(group.y, 1), torch.softmax(group.y_new, 1)
     post = GLIFPostProcessor(tau=TAU, link=Softmax()).fit(group.x, y)
-    out, info = post.transform(group.x_new, y_new, joint=joint, return_info=True)
+    info = post.transform_info(group.x_new, y_new, joint=joint)
+    out = info.value
     assert torch.equal(out[-1], y_new[-1])
     assert info.num_neighbors[-1] == 0
     alone = info.num_neighbors == 0

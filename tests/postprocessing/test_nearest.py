@@ -71,13 +71,15 @@ def test_fit_and_newcomers_match_dense_formulas(
     np.testing.assert_allclose(post.y_fair_, f, atol=1e-10)
     y_new = group.y_new.numpy()
     expected = oracle.update(dense.W, dense.outer, y_new, f, LAM, normalization)
-    out, info = post.transform(group.x_new, group.y_new, return_info=True)
+    info = post.transform_info(group.x_new, group.y_new)
+    out = info.value
     np.testing.assert_allclose(out, expected, atol=1e-10)
     np.testing.assert_array_equal(info.num_neighbors, (dense.outer > 0).sum(1))
     expected = oracle.joint(
         dense.W, dense.joint_outer, dense.inner, y_new, f, LAM, normalization
     )
-    out, info = post.transform(group.x_new, group.y_new, joint=True, return_info=True)
+    info = post.transform_info(group.x_new, group.y_new, joint=True)
+    out = info.value
     np.testing.assert_allclose(out, expected, atol=1e-10)
     count = (dense.joint_outer > 0).sum(1) + (dense.inner > 0).sum(1)
     np.testing.assert_array_equal(info.num_neighbors, count)
@@ -184,7 +186,7 @@ def test_loaded_gives_the_same_bits(
     post = group.fit(solver=None, **options)
     post.save(tmp_path / "fit")
     # What the default is later does not change what was fitted.
-    monkeypatch.setattr("pyg_glif.fit.fit.DECAY", 7.0)
+    monkeypatch.setattr("pyg_glif.fit.settings.DECAY", 7.0)
     monkeypatch.setattr("pyg_glif.graph.weights.DECAY", 7.0)
     other = GLIFPostProcessor.load(tmp_path / "fit")
     assert repr(other) == repr(post)

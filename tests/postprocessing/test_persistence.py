@@ -1,4 +1,3 @@
-import contextlib
 import hashlib
 import json
 import math
@@ -26,7 +25,7 @@ from pyg_glif.distances import (
     Mahalanobis,
     SensitiveSubspace,
 )
-from pyg_glif.errors import DamagedFileError, UnprotectedFileWarning
+from pyg_glif.errors import DamagedFileError
 from pyg_glif.fit import io as _persistence
 from pyg_glif.links import Identity, Link, Logit, Softmax
 from pyg_glif.postprocessing import GLIFPostProcessor
@@ -130,10 +129,9 @@ def test_one_file_replaced_in_one_step(tmp_path: Path) -> None:
     post.save(tmp_path / "fit")
     post.save(tmp_path / "fit")
     assert [path.name for path in tmp_path.iterdir()] == ["fit"]
-    with safe_open(tmp_path / "fit", framework="pt") as file:
-        header = json.loads(file.metadata()["pyg_glif"])
+    _, header = read_header(tmp_path / "fit")
     assert header["format"] == "pyg_glif.GLIFPostProcessor"
-    assert header["version"] == 3
+    assert header["version"] == 1
 
 
 @pytest.mark.parametrize(
@@ -180,22 +178,29 @@ def test_subclasses_are_own_classes(tmp_path: Path) -> None:
 
 
 def checksum(text: str, tensors: dict[str, torch.Tensor]) -> str:
-    """The checksum as the module's docstring has it."""
-    shapes = {name: [str(t.dtype), list(t.shape)] for name, t in tensors.items()}
-    content = json.dumps([text, shapes], sort_keys=True).encode()
-    content += b"".join(tensors[name].numpy().tobytes() for name in sorted(tensors))
-    return hashlib.sha256(content).hexdigest()
+    """The checksum as the docstring of the module has it."""
+    content = hashlib.sha256()
+    for name in sorted(tensors):
+        tensor = tensors[name]
+        content.update(f"{name!r} {tensor.dtype} {list(tensor.shape)};".encode())
+        content.update(tensor.numpy().tobytes())
+    return hashlib.sha256((text + content.hexdigest()).encode()).hexdigest()
+
+
+def read_header(path: Path) -> tuple[str, dict[str, Any]]:
+    """Checksum and plain data of a file."""
+    with safe_open(path, framework="pt") as file:
+        code, text = file.metadata()["pyg_glif"].split(" ", 1)
+    return code, json.loads(text)
 
 
 def rewrite(path: Path, *, protect: bool = True, **changes: object) -> None:
-    """Changes entries of the header, and the checksum with them if told to."""
-    with safe_open(path, framework="pt") as file:
-        metadata = file.metadata()
-    header, tensors = json.loads(metadata["pyg_glif"]), load_file(path)
-    metadata["pyg_glif"] = json.dumps({**header, **changes})
+    """Changes entries of the header, and the checksum with them if ``protect``."""
+    (code, header), tensors = read_header(path), load_file(path)
+    text = json.dumps({**header, **changes})
     if protect:
-        metadata["checksum"] = checksum(metadata["pyg_glif"], tensors)
-    save_file(tensors, path, metadata=metadata)
+        code = checksum(text, tensors)
+    save_file(tensors, path, metadata={"pyg_glif": f"{code} {text}"})
 
 
 def test_bad_files(tmp_path: Path) -> None:
@@ -223,14 +228,14 @@ def test_bad_files(tmp_path: Path) -> None:
     flipped[-5] ^= 1
     path.write_bytes(bytes(flipped))
     assert message() == f"{ours}a wrong checksum in '{path}')"
-    for changes in ({"tau": 7.0}, {"version": 1}, {"version": 9}, {"format": "other"}):
+    for changes in ({"tau": 7.0}, {"version": 9}, {"format": "other"}):
         path.write_bytes(whole)
         rewrite(path, protect=False, **changes)
         assert message() == f"{ours}a wrong checksum in '{path}')"
     path.write_bytes(whole)
-    rewrite(path, version=5)
+    rewrite(path, version=2)
     assert message(ValueError) == (
-        f"'path' must be of format version 4 or earlier (got 5 in '{path}'). "
+        f"'path' must be of format version 1 (got 2 in '{path}'). "
         "Install a later pyg_glif"
     )
     path.write_bytes(whole)
@@ -268,8 +273,8 @@ def state(post: GLIFPostProcessor) -> list[object]:
         graph.edge_sq_dist,
         solution.residual,
         solution.error_bound,
-        post._fitted.x,
-        post._fitted.y_hat,
+        post.fit_.x,
+        post.fit_.y_hat,
         *(post.distance.state_dict().values() if post.distance is not None else ()),
     ]
     plain = {k: repr(v) for k, v in post.get_params().items()}
@@ -304,7 +309,7 @@ def damaged(whole: bytes, generator: np.random.Generator) -> bytes:
 
 def test_no_damaged_file_loads_with_other_content(tmp_path: Path) -> None:
     generator = np.random.default_rng(0)
-    whole = (GOLDEN / "version_3_nearest.safetensors").read_bytes()
+    whole = (GOLDEN / "nearest.safetensors").read_bytes()
     path = tmp_path / "fit"
     path.write_bytes(whole)
     expected = state(GLIFPostProcessor.load(path))
@@ -320,89 +325,23 @@ def test_no_damaged_file_loads_with_other_content(tmp_path: Path) -> None:
     assert refused > 2900  # blanks and the like may change without effect
 
 
-@pytest.mark.filterwarnings("ignore::pyg_glif.errors.UnprotectedFileWarning")
-def test_damaged_old_files_raise_one_kind_of_error(tmp_path: Path) -> None:
-    generator = np.random.default_rng(1)
-    whole = (GOLDEN / "version_1.safetensors").read_bytes()
-    path, refused = tmp_path / "fit", 0
-    for _ in range(1000):
-        path.write_bytes(damaged(whole, generator))
-        # Other settings cannot be told from those that were saved.
-        with contextlib.suppress(DamagedFileError):
-            GLIFPostProcessor.load(path)
-            continue
-        refused += 1
-    assert 900 < refused < 1000
-
-
-def load_golden(version: int) -> GLIFPostProcessor:
-    """The fit in the file of a format version."""
-    path = GOLDEN / f"version_{version}.safetensors"
-    if version > 1:
-        return GLIFPostProcessor.load(path)
-    with pytest.warns(UnprotectedFileWarning, match="no checksum covers the settings"):
-        return GLIFPostProcessor.load(path)
-
-
-@pytest.mark.parametrize("version", [1, 2])
-def test_files_of_every_format_version_load(version: int) -> None:
-    post = load_golden(version)
-    record = json.loads((GOLDEN / "version_1.json").read_text())
-    assert post.get_params() == {
-        "distance": post.distance,
-        "tau": 1.2,
-        "theta": 0.25,
-        "lam": 0.7,
-        "normalization": "density",
-        "solver": CG(rtol=1e-9),
-        "link": Logit(eps=1e-3),
-        "target_degree": 20,
-        "progress": None,
-        "coverage": None,
-        "k": None,
-        "mutual": False,
-    }
-    assert post.theta_ == 0.25
-    assert type(post.distance) is SensitiveSubspace
-    assert post.tau_ == record["tau"]
-    assert post._fitted.x.tolist() == record["x"]
-    # Written by other code on another machine: the last digits may differ.
-    near = {"rtol": 1e-6, "atol": 1e-7}
-    names = ("y_fair", "x_new", "y_hat_new", "transform")
-    y_fair, x_new, y_new, expected = (
-        torch.tensor(record[name], dtype=torch.float32) for name in names
-    )
-    torch.testing.assert_close(post.y_fair_, y_fair, **near)
-    if version == 1:
-        found = post.transform(x_new, y_new)
-    else:
-        assert post.feature_names_in_.tolist() == ["age", "income", "rate"]
-        assert post.metadata_ == {"model": "risk 3"}
-        x_new = Frame(x_new.numpy()[:, [2, 0, 1]], ["rate", "age", "income"])
-        y_new = Frame(y_new.numpy()[:, [1, 0]], ["yes", "no"])
-        found = post.transform(x_new, y_new)
-        assert found.columns == ["yes", "no"]
-        found = torch.from_numpy(found.to_numpy()[:, [1, 0]].copy())
-    torch.testing.assert_close(found, expected, **near)
-
-
 @pytest.mark.parametrize("rule", ["radius", "nearest"])
-def test_files_of_the_present_format_load(
+def test_files_written_elsewhere_load(
     rule: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The default may change; what was fitted does not.
     monkeypatch.setattr("pyg_glif.graph.weights.DECAY", 9.0)
-    monkeypatch.setattr("pyg_glif.fit.fit.DECAY", 9.0)
-    post = GLIFPostProcessor.load(GOLDEN / f"version_3_{rule}.safetensors")
-    record = json.loads((GOLDEN / "version_3.json").read_text())[rule]
+    monkeypatch.setattr("pyg_glif.fit.settings.DECAY", 9.0)
+    post = GLIFPostProcessor.load(GOLDEN / f"{rule}.safetensors")
+    records = json.loads((GOLDEN / "fits.json").read_text())
+    record = records[rule]
     asked = {"radius": (1.2, None, None), "nearest": (2.5, None, 3)}[rule]
     assert (post.tau, post.theta, post.k) == asked
     assert (post.tau_, post.theta_) == (record["tau"], record["theta"])
     if rule == "radius":
         assert post.theta_ == pytest.approx(record["decay"] / 1.2**2)
-    given = json.loads((GOLDEN / "version_1.json").read_text())
     x_new, y_new = (
-        torch.tensor(given[name], dtype=torch.float32).numpy()
+        torch.tensor(records[name], dtype=torch.float32).numpy()
         for name in ("x_new", "y_hat_new")
     )
     new = Frame(x_new, ["age", "income", "rate"]), Frame(y_new, ["no", "yes"])
@@ -415,18 +354,6 @@ def test_files_of_the_present_format_load(
     }
     for name, value in found.items():
         np.testing.assert_allclose(value, record[name], **near, err_msg=name)
-
-
-def test_old_files_keep_the_columns_of_the_command_line(tmp_path: Path) -> None:
-    with safe_open(GOLDEN / "version_1.safetensors", framework="pt") as file:
-        metadata = file.metadata()
-    columns = {"features": ["a", "b", "c"], "outputs": ["p", "q"]}
-    metadata["pyg_glif.columns"] = json.dumps(columns)
-    tensors = load_file(GOLDEN / "version_1.safetensors")
-    save_file(tensors, tmp_path / "fit", metadata=metadata)
-    with pytest.warns(UnprotectedFileWarning):
-        post = GLIFPostProcessor.load(tmp_path / "fit")
-    assert post.metadata_ == {"columns": columns}
 
 
 def test_metadata_comes_back(tmp_path: Path) -> None:
@@ -560,7 +487,7 @@ def test_threads_and_processes_save_to_one_path(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["fit"]
 
 
-@pytest.mark.parametrize("version", [0, 1, 2, -3, 2.0, 3.5, "3", True, None, [3]])
+@pytest.mark.parametrize("version", [0, -3, 1.0, 3.5, "1", True, None, [1]])
 @pytest.mark.parametrize("rule", [{"tau": 0.9, "theta": 0.5}, {"tau": None, "k": 3}])
 def test_other_versions_raise_one_kind_of_error(
     version: object, rule: dict[str, Any], tmp_path: Path

@@ -285,6 +285,30 @@ def test_coordinate_descent_makes_the_updates_of_the_paper() -> None:
     np.testing.assert_allclose(ours.value, f, atol=1e-12)
 
 
+def test_coordinate_descent_runs_where_there_is_no_minimum() -> None:
+    """GLIF-NRW by ten epochs (section 3.2.2), at a strength beyond the safe one."""
+    problem = star(20)
+    y_hat = np.random.default_rng(3).normal(size=(21, 2))
+    M, f = oracles.system(problem.dense(), 30.0, "nrw"), y_hat.copy()
+    assert np.linalg.eigvalsh(M).min() < 0
+    source = torch.Generator().manual_seed(5)
+    for _ in range(10):
+        order = torch.randperm(21, generator=source).numpy()
+        for nodes in (order[:8], order[8:16], order[16:]):
+            rest = M[nodes] @ f - np.diag(M)[nodes, None] * f[nodes]
+            f[nodes] = (y_hat[nodes] - rest) / np.diag(M)[nodes, None]
+    source = torch.Generator().manual_seed(5)
+    solver = CoordinateDescent(batch_size=8, generator=source, throw=False)
+    with pytest.warns(ConvergenceWarning, match="has no minimum"):
+        ours = smooth(problem, torch.from_numpy(y_hat), 30.0, solver, "nrw")
+    np.testing.assert_allclose(ours.value, f, rtol=1e-9)
+    assert ours.status is SolveStatus.INDEFINITE
+    assert ours.num_iter == 10
+    residual = np.linalg.norm(y_hat - M @ f, axis=0)
+    np.testing.assert_allclose(ours.residual, residual, rtol=1e-6)
+    assert bool(ours.error_bound.isinf().all())
+
+
 def test_coordinate_descent_fails_if_asked_for_too_much() -> None:
     solver = CoordinateDescent(epochs=2, rtol=1e-9)
     y_hat = torch.arange(300.0)

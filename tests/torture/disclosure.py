@@ -161,7 +161,7 @@ def _answers(case: Case, post: GLIFPostProcessor, x: NDArray[np.float64]) -> Non
         served = LoadedFit(
             path, None, ServiceSettings(min_shared=least, resolution=step)
         )
-    _, info = post.transform(q, y, return_info=True)
+    info = post.transform_info(q, y)
     answer = served.correct(q, y)
     case.check(
         set(answer.to_dict()) == {"y_fair", "num_neighbors", "withheld", "certificate"}
@@ -173,7 +173,7 @@ def _answers(case: Case, post: GLIFPostProcessor, x: NDArray[np.float64]) -> Non
     )
     for k in range(20):
         case.count("answers")
-        few = _effective(info.peers.weight[info.peers.row == k].numpy()) < least
+        few = _effective(info.neighbors.weight[info.neighbors.row == k].numpy()) < least
         own = answer.facts["own_share"][k]
         case.check(
             few == answer.facts["withheld"][k],

@@ -97,7 +97,7 @@ def _use_post(path: Path) -> None:
     """All that a fit can be asked, and that it can be saved as it was."""
     post = GLIFPostProcessor.load(path)
     x, y = post.x_, post.y_hat_
-    std = None if post._fitted.people.y_std is None else 1.0
+    std = None if post.fit_.sample_info.y_std is None else 1.0
     out = post.transform(x[:3], y[:3], y_std=std)
     sound = not post.solution_.status.is_failure
     assert not sound or bool(out.isfinite().all()), "outputs that are not finite"

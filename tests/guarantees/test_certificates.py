@@ -9,7 +9,7 @@ from hypothesis import given, settings, strategies as st
 
 from pyg_glif.distances import CallableDistance, SensitiveSubspace
 from pyg_glif.fit import Certificate
-from pyg_glif.guarantees.certify import Box
+from pyg_glif.guarantees import _weight_box, certify, sensitivity
 from pyg_glif.links import Identity, Link, Log, Logit, Softmax
 from pyg_glif.postprocessing import GLIFPostProcessor
 from pyg_glif.solvers import CG
@@ -34,7 +34,8 @@ def test_certificate_is_the_formula(normalization, columns):
     post = GLIFPostProcessor(
         tau=0.9, theta=0.5, lam=0.2, normalization=normalization, solver=EXACT
     ).fit(p.x, y)
-    value, info = post.transform(p.x_new, y_new, return_info=True)
+    info = post.transform_info(p.x_new, y_new)
+    value = info.value
     W = oracle.fitted_weights(p.x.numpy(), 0.9, 0.5)
     outer = oracle.weights(p.x_new.numpy(), p.x.numpy(), 0.9, 0.5)
     none = np.zeros((len(outer), len(outer)))
@@ -45,7 +46,7 @@ def test_certificate_is_the_formula(normalization, columns):
     apart = value.reshape(len(value), 1, -1) - post.y_fair_.reshape(1, len(p.x), -1)
     apart = np.where(outer > 0, apart.abs().amax(2).numpy(), 0.0)
     np.testing.assert_allclose(found.largest_gap, apart.max(1), rtol=1e-12)
-    assert found.num_peers.tolist() == (outer > 0).sum(1).tolist()
+    assert found.num_neighbors.tolist() == (outer > 0).sum(1).tolist()
     assert found.own_share[-1] == 1.0
     assert found.largest_gap[-1] == 0.0  # nobody near
 
@@ -54,7 +55,8 @@ def test_certificate_is_the_formula(normalization, columns):
 def test_gap_of_newcomers_with_the_same_peers_shrinks_by_the_contraction(rule):
     p = people(columns=2)
     post = p.fit(link=Logit(), **{"theta": None, **RULES[rule]})
-    one, info = post.transform(p.x_new, p.y_new, return_info=True)
+    info = post.transform_info(p.x_new, p.y_new)
+    one = info.value
     two = post.transform(p.x_new, p.y_new.flip(0))
     odds = Logit().to_dual
     before = odds(p.y_new) - odds(p.y_new.flip(0))
@@ -68,17 +70,17 @@ def test_certificate_of_batches_and_of_nobody(monkeypatch):
 
     p = people()
     post = p.fit()
-    whole = post.transform(p.x_new, p.y_new, return_info=True)[1].certificate
+    whole = post.transform_info(p.x_new, p.y_new).certificate
     monkeypatch.setattr(fit_module, "_BLOCK", 4)
-    parts = post.transform(p.x_new, p.y_new, return_info=True)[1].certificate
-    for name in ("own_share", "largest_gap", "num_peers"):
+    parts = post.transform_info(p.x_new, p.y_new).certificate
+    for name in ("own_share", "largest_gap", "num_neighbors"):
         assert torch.equal(getattr(whole, name), getattr(parts, name))
-    _, info = post.transform(p.x_new[:0], p.y_new[:0], return_info=True)
+    info = post.transform_info(p.x_new[:0], p.y_new[:0])
     assert info.certificate.own_share.shape == (0,)
     assert repr(info.certificate) == (
-        "Certificate(num_people=0, own_share=0, largest_gap=0)"
+        "Certificate(num_samples=0, own_share=0, largest_gap=0)"
     )
-    joint = post.transform(p.x_new, p.y_new, joint=True, return_info=True)[1]
+    joint = post.transform_info(p.x_new, p.y_new, joint=True)
     assert joint.certificate is None
 
 
@@ -108,7 +110,7 @@ def test_box_is_solved_exactly(seed, num, columns):
     f, y = rng.normal(size=(9, columns)), rng.normal(size=(m, columns))
     col = rng.integers(0, 9, len(row))
     parts = (row, col, low, high, own_low, own_high)
-    box = Box(*(torch.as_tensor(part) for part in parts))
+    box = _weight_box.Box(*(torch.as_tensor(part) for part in parts))
     ends = box.extremes(torch.tensor(y), torch.tensor(y), torch.tensor(f))
     smallest, largest = (end.numpy() for end in ends)
     for i, c in itertools.product(range(m), range(columns)):
@@ -125,14 +127,12 @@ def test_box_is_solved_exactly(seed, num, columns):
 
 
 def test_box_is_the_same_in_small_parts(monkeypatch):
-    from pyg_glif.guarantees import certify as certify_module
-
     p = people()
     post = p.fit()
-    whole = post.certify(p.x_new, 0.2)
-    monkeypatch.setattr(certify_module, "_ENTRIES", 12)
-    monkeypatch.setattr(certify_module, "_ROWS", 3)
-    assert torch.equal(post.certify(p.x_new, 0.2).gap, whole.gap)
+    whole = certify(post.fit_, p.x_new, 0.2)
+    monkeypatch.setattr(_weight_box, "_ENTRIES", 12)
+    monkeypatch.setattr(_weight_box, "_ROWS", 3)
+    assert torch.equal(certify(post.fit_, p.x_new, 0.2).gap, whole.gap)
 
 
 def _adversary(post, x, y, delta, generator, rounds=6, tries=40):
@@ -166,7 +166,7 @@ def test_nobody_within_delta_exceeds_the_bound(rule, seed, delta, lam):
     generator = torch.Generator().manual_seed(seed)
     p = people(num=40, num_new=6, columns=2, seed=seed)
     post = p.fit(**{"theta": None, **RULES[rule], "lam": lam, "solver": CG()})
-    bound = post.certify(p.x_new, delta, p.y_new, dy=0.0)
+    bound = certify(post.fit_, p.x_new, delta, p.y_new, dy=0.0)
     found = _adversary(post, p.x_new, p.y_new, delta, generator)
     assert bool((found <= bound.gap.amax(1) + 1e-12).all())
     assert bool((bound.num_shared <= bound.num_possible).all())
@@ -183,7 +183,10 @@ def test_bounds_hold_for_any_output_of_the_range(link, dtype, generator):
     y_new = y[: len(p.x_new)].flip(0)
     post = GLIFPostProcessor(tau=0.8, lam=2.0, link=link).fit(p.x, y)
     delta = 0.3
-    bound, known = post.certify(p.x_new, delta), post.certify(p.x_new, delta, y_new)
+    bound, known = (
+        certify(post.fit_, p.x_new, delta),
+        certify(post.fit_, p.x_new, delta, y_new),
+    )
     first = post.transform(p.x_new, y_new).double()
     # Other people's outputs, within the range of those seen.
     for _ in range(20):
@@ -218,7 +221,7 @@ def test_bounds_hold_for_outputs_that_a_link_clamps(link, lam, dtype, generator)
     first = post.transform(p.x_new, y_new).double()
     seen = 0
     for told in options:
-        found = post.certify(p.x_new, delta, **told)
+        found = certify(post.fit_, p.x_new, delta, **told)
         for _ in range(10):
             step = torch.randn(p.x_new.shape, generator=generator)
             step = 0.999 * delta * step / step.norm(dim=1, keepdim=True)
@@ -226,9 +229,8 @@ def test_bounds_hold_for_outputs_that_a_link_clamps(link, lam, dtype, generator)
             if "dy" in told:
                 move = told["dy"] * (2 * torch.rand(30, 2, generator=generator) - 1)
                 other = (y_new + move.to(dtype)).clamp(y.min(), y.max())
-            second, info = post.transform(
-                p.x_new + step.to(dtype), other, return_info=True
-            )
+            info = post.transform_info(p.x_new + step.to(dtype), other)
+            second = info.value
             second, seen = second.double(), seen + int((info.num_neighbors == 0).sum())
             assert bool((second >= found.low).all())
             assert bool((second <= found.high).all())
@@ -240,12 +242,12 @@ def test_bound_is_attained_by_one_peer_on_a_line():
     x, y = torch.zeros(1, 1).double(), torch.tensor([1.0]).double()
     post = GLIFPostProcessor(tau=2.0, theta=0.3, lam=3.0).fit(x, y)
     x_new, y_new = torch.tensor([[1.0]]).double(), torch.tensor([0.0]).double()
-    found = post.certify(x_new, 0.5, y_new, dy=0.0)
+    found = certify(post.fit_, x_new, 0.5, y_new, dy=0.0)
     ends = post.transform(x_new + torch.tensor([[-0.5], [0.5]]), y_new.expand(2))
     torch.testing.assert_close(found.high[0], ends[0], rtol=1e-9, atol=0)
     torch.testing.assert_close(found.low[0], ends[1], rtol=1e-9, atol=0)
     assert (found.num_shared.tolist(), found.num_possible.tolist()) == ([1], [1])
-    gone = post.certify(x_new, 1.01, y_new, dy=0.0)  # the peer may be lost
+    gone = certify(post.fit_, x_new, 1.01, y_new, dy=0.0)  # the peer may be lost
     assert (gone.num_shared.tolist(), float(gone.low)) == ([0], pytest.approx(0.0))
 
 
@@ -253,13 +255,13 @@ def test_bound_is_attained_by_one_peer_on_a_line():
 def test_unknown_outputs_are_the_worst_of_known_ones(dy):
     p = people(columns=1)
     post = GLIFPostProcessor(tau=0.9, lam=1.5).fit(p.x, p.y[:, 0])
-    unknown = post.certify(p.x_new, 0.2, dy=dy)
+    unknown = certify(post.fit_, p.x_new, 0.2, dy=dy)
     low, high = float(p.y.min()), float(p.y.max())
     worst = torch.zeros(len(p.x_new), dtype=torch.float64)
     ends = [low + dy, high - dy] if dy < high - low else []
     for value in [*np.linspace(low, high, 21), *ends]:
         y = torch.full((len(p.x_new),), value, dtype=torch.float64)
-        found = post.certify(p.x_new, 0.2, y, dy=dy)
+        found = certify(post.fit_, p.x_new, 0.2, y, dy=dy)
         worst = torch.maximum(worst, found.gap)
     assert bool((worst <= unknown.gap + 1e-12).all())
     torch.testing.assert_close(worst, unknown.gap, rtol=1e-9, atol=1e-9)
@@ -269,8 +271,8 @@ def test_no_distance_leaves_what_outputs_do():
     p = people(columns=1)
     post = GLIFPostProcessor(tau=0.9, lam=1.5).fit(p.x, p.y[:, 0])
     y = p.y_new[:, 0]
-    share = post.transform(p.x_new, y, return_info=True)[1].certificate.own_share
-    found = post.certify(p.x_new, 0.0, y, dy=0.05, y_range=(-9.0, 9.0))
+    share = post.transform_info(p.x_new, y).certificate.own_share
+    found = certify(post.fit_, p.x_new, 0.0, y, dy=0.05, y_range=(-9.0, 9.0))
     torch.testing.assert_close(found.gap, 0.05 * share, rtol=1e-6, atol=1e-9)
 
 
@@ -280,7 +282,7 @@ def test_bound_uses_the_fair_distance(generator):
     basis = torch.tensor([[1.0, 0.0, 0.0]], dtype=torch.float64)
     y = torch.rand(50, generator=generator, dtype=torch.float64)
     post = GLIFPostProcessor(tau=1.0, distance=SensitiveSubspace(basis)).fit(x, y)
-    found = post.certify(x[:5], 0.0, y[:5], dy=0.0)
+    found = certify(post.fit_, x[:5], 0.0, y[:5], dy=0.0)
     other = x[:5] + 100.0 * basis
     gap = (post.transform(other, y[:5]) - post.transform(x[:5], y[:5])).abs()
     assert bool((gap <= found.gap).all())
@@ -293,8 +295,8 @@ def test_columns_of_frames_come_in_their_order():
     frame = pandas.DataFrame(p.y.numpy(), columns=["a", "b"])
     new = pandas.DataFrame(p.y_new.numpy(), columns=["a", "b"])
     post = GLIFPostProcessor(tau=0.9).fit(p.x, frame)
-    plain = post.certify(p.x_new, 0.1, new)
-    turned = post.certify(p.x_new, 0.1, new[["b", "a"]])
+    plain = certify(post.fit_, p.x_new, 0.1, new)
+    turned = certify(post.fit_, p.x_new, 0.1, new[["b", "a"]])
     assert torch.equal(plain.gap, turned.gap.flip(1))
 
 
@@ -303,11 +305,11 @@ def test_outputs_beyond_the_range_break_the_bound():
     p = people(columns=1)
     y = p.y[:, 0]
     post = GLIFPostProcessor(tau=0.9, lam=0.5).fit(p.x, y)
-    found = post.certify(p.x_new, 0.1, y_range=(0.0, 1.0))
+    found = certify(post.fit_, p.x_new, 0.1, y_range=(0.0, 1.0))
     beyond = post.transform(p.x_new, torch.full((len(p.x_new),), 5.0).double())
     assert bool((beyond > found.high).all())
     with pytest.raises(ValueError, match="'y_hat_new' must be within 'y_range'"):
-        post.certify(p.x_new, 0.1, 5.0 + p.y_new[:, 0], y_range=(0.0, 1.0))
+        certify(post.fit_, p.x_new, 0.1, 5.0 + p.y_new[:, 0], y_range=(0.0, 1.0))
 
 
 def test_certify_refuses():
@@ -315,34 +317,34 @@ def test_certify_refuses():
     post = p.fit()
     for delta in (-1.0, float("nan")):
         with pytest.raises(ValueError, match="'delta' must be"):
-            post.certify(p.x_new, delta)
+            certify(post.fit_, p.x_new, delta)
     with pytest.raises(ValueError, match="'dy' must be non-negative"):
-        post.certify(p.x_new, 0.1, dy=-1.0)
+        certify(post.fit_, p.x_new, 0.1, dy=-1.0)
     with pytest.raises(ValueError, match="'y_range' must be in ascending order"):
-        post.certify(p.x_new, 0.1, y_range=(1.0, 0.0))
+        certify(post.fit_, p.x_new, 0.1, y_range=(1.0, 0.0))
     with pytest.raises(ValueError, match="'x_new' must be finite"):
-        post.certify(p.x_new * torch.nan, 0.1)
+        certify(post.fit_, p.x_new * torch.nan, 0.1)
     with pytest.raises(ValueError, match="'normalization' must be one of"):
-        p.fit(normalization="nrw", lam=0.1).certify(p.x_new, 0.1)
+        certify(p.fit(normalization="nrw", lam=0.1).fit_, p.x_new, 0.1)
     with pytest.raises(ValueError, match="'normalization' must be one of"):
-        p.fit(normalization="nrw", lam=0.1).sensitivity()
+        sensitivity(p.fit(normalization="nrw", lam=0.1).fit_)
 
     def halved(a, b):  # no triangle inequality
         return torch.cdist(a, b).square()
 
     black = GLIFPostProcessor(tau=0.9, distance=CallableDistance(halved))
     with pytest.raises(ValueError, match="triangle inequality"):
-        black.fit(p.x, p.y).certify(p.x_new, 0.1)
+        certify(black.fit(p.x, p.y).fit_, p.x_new, 0.1)
     logit = p.fit(link=Logit())
     with pytest.raises(ValueError, match="'y_hat_new' must be given with 'dy'"):
-        logit.certify(p.x_new, 0.1, dy=0.1)
+        certify(logit.fit_, p.x_new, 0.1, dy=0.1)
     rows = GLIFPostProcessor(tau=0.9, link=Softmax()).fit(
         p.x, p.y / p.y.sum(1, keepdim=True)
     )
     with pytest.raises(ValueError, match="'y_range' must be None with the link"):
-        rows.certify(p.x_new, 0.1, y_range=(0.0, 1.0))
+        certify(rows.fit_, p.x_new, 0.1, y_range=(0.0, 1.0))
     with pytest.raises(ValueError, match="'dy' must be None or 0 with the link"):
-        rows.certify(p.x_new, 0.1, p.y_new / p.y_new.sum(1, keepdim=True), dy=0.1)
+        certify(rows.fit_, p.x_new, 0.1, p.y_new / p.y_new.sum(1, keepdim=True), dy=0.1)
 
 
 def test_a_link_of_ones_own_must_map_intervals():
@@ -356,7 +358,7 @@ def test_a_link_of_ones_own_must_map_intervals():
     p = people(columns=1)
     post = GLIFPostProcessor(tau=0.9, link=Cubed()).fit(p.x, p.y[:, 0])
     with pytest.raises(TypeError, match="'Cubed' must override 'interval'"):
-        post.certify(p.x_new, 0.1)
+        certify(post.fit_, p.x_new, 0.1)
 
 
 def _dense(post, x, theta=0.5):
@@ -371,7 +373,7 @@ def test_sensitivity_bounds_the_inverse(normalization, seed, lam):
     p = people(num=30, columns=1, seed=seed)
     post = p.fit(lam=lam, normalization=normalization)
     K = _dense(post, p.x)[1]
-    found = post.sensitivity()
+    found = sensitivity(post.fit_)
     own = np.diag(K)
     slack = 1 + 1e-9
     assert (K.max(0) <= found.own.numpy() * slack).all()
@@ -386,7 +388,7 @@ def test_leaving_moves_nobody_further_than_the_bound(seed, lam):
     p = people(num=25, columns=2, seed=seed)
     post = p.fit(lam=lam)
     W, K = _dense(post, p.x)
-    f, bound = K @ p.y.numpy(), post.sensitivity().leaving.numpy()
+    f, bound = K @ p.y.numpy(), sensitivity(post.fit_).leaving.numpy()
     for i in range(len(W)):
         stay = np.arange(len(W)) != i
         inverse = oracle.inverse(W[np.ix_(stay, stay)], lam, None)
@@ -399,7 +401,7 @@ def test_what_leaving_does_is_bounded_or_not_told(rule):
     """For every rule of neighbors, against a fit to those who stay."""
     p = people(num=30, columns=1)
     options = {"theta": None, "lam": 3.0, "solver": EXACT, **RULES[rule]}
-    bound = p.fit(**options).sensitivity().leaving
+    bound = sensitivity(p.fit(**options).fit_).leaving
     assert (bound is None) == ("k" in options or "normalization" in options)
     if bound is None:
         return
@@ -420,11 +422,13 @@ def test_sensitivity_of_a_star_is_exact():
     y = torch.arange(6.0, dtype=torch.float64)
     post = GLIFPostProcessor(tau=1.05, theta=0.5, lam=2.0, solver=EXACT).fit(x, y)
     K = _dense(post, x)[1]
-    assert float(post.sensitivity().own[0]) == pytest.approx(K[0, 0], rel=1e-9)
-    assert repr(post.sensitivity()).startswith("Sensitivity(num_people=6, own=")
+    assert float(sensitivity(post.fit_).own[0]) == pytest.approx(K[0, 0], rel=1e-9)
+    assert repr(sensitivity(post.fit_)).startswith("Sensitivity(num_samples=6, own=")
 
 
 def test_certificate_repr():
     one = torch.ones(2, dtype=torch.float64)
     found = Certificate(0.5 * one, 0.25 * one, one.long(), one)
-    assert repr(found) == ("Certificate(num_people=2, own_share=0.5, largest_gap=0.25)")
+    assert repr(found) == (
+        "Certificate(num_samples=2, own_share=0.5, largest_gap=0.25)"
+    )

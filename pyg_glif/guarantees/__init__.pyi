@@ -1,0 +1,3 @@
+from .certificates import NearbyBound, Sensitivity, certify, sensitivity
+
+__all__ = ["NearbyBound", "Sensitivity", "certify", "sensitivity"]
