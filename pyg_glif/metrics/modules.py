@@ -181,7 +181,8 @@ class KNNConsistency(_SampleRows):
 
     def compute(self) -> Tensor:
         """The consistency over everything added."""
-        return knn_consistency(*self._all(), self.k, distance=self.distance)
+        x, y = self._all()
+        return knn_consistency(x, y, self.k, distance=self.distance)
 
 
 class GroupDisparity(Metric):
@@ -339,8 +340,9 @@ class LipschitzViolations(_SampleRows):
 
     def compute(self) -> Tensor:
         """The share over everything added."""
+        x, y = self._all()
         violations = lipschitz_violations(
-            *self._all(), self.lipschitz, distance=self.distance, rtol=self.rtol
+            x, y, self.lipschitz, distance=self.distance, rtol=self.rtol
         )
         return torch.tensor(violations.share, dtype=torch.float32, device=self.device)
 

@@ -100,7 +100,7 @@ def test_a_cluster_drawn_twice_counts_twice() -> None:
 
 
 def test_strata_keep_their_sizes() -> None:
-    sensitive = torch.tensor([1] * 30 + [0])  # one person alone in a group
+    sensitive = torch.tensor([1] * 30 + [0])  # a group of a single row
     y = torch.arange(31.0)
     sizes = set()
 
@@ -132,7 +132,7 @@ def test_rates_by_sample_give_half_the_width_for_pairs(
 
     pairs = bootstrap_interval(share, 100, num_samples=300)
     rate = lipschitz_violations(x, y, 0.5).by_sample / 99
-    people = bootstrap_interval(lambda rows: rate[rows].mean(), 100)
-    assert float(people.estimate) == pytest.approx(float(pairs.estimate))
-    ratio = float((pairs.high - pairs.low) / (people.high - people.low))
+    by_sample = bootstrap_interval(lambda rows: rate[rows].mean(), 100)
+    assert float(by_sample.estimate) == pytest.approx(float(pairs.estimate))
+    ratio = float((pairs.high - pairs.low) / (by_sample.high - by_sample.low))
     assert ratio == pytest.approx(2.0, rel=0.15)

@@ -8,7 +8,7 @@ from pyg_glif.laplacian import LaplacianOperator
 from pyg_glif.metrics import group_disparity
 
 
-def _people(seed=0, n=30, num_groups=3):
+def _samples(seed=0, n=30, num_groups=3):
     rng = np.random.default_rng(seed)
     weight = np.triu(rng.random((n, n)) * (rng.random((n, n)) < 0.2), 1)
     weight += weight.T
@@ -32,7 +32,7 @@ def _published(weight, group, y, label):
 
 
 def test_group_disparity_is_the_ratio_of_energies_per_member():
-    weight, group, y = _people()
+    weight, group, y = _samples()
     energy = []
     for label in range(3):
         total = 0.0
@@ -46,14 +46,14 @@ def test_group_disparity_is_the_ratio_of_energies_per_member():
 
 
 def test_published_definition_of_guide():
-    weight, group, y = _people(num_groups=2)
+    weight, group, y = _samples(num_groups=2)
     parts = [_published(weight, group, y, label) for label in (0, 1)]
     value = group_disparity(*_tensors(weight, group, y), definition="guide")
     assert float(value) == pytest.approx(max(parts) / min(parts), rel=1e-12)
 
 
 def test_group_disparity_does_not_depend_on_scale_or_labels():
-    weight, group, y = _people()
+    weight, group, y = _samples()
     plain = group_disparity(*_tensors(weight, group, y))
     other = group_disparity(*_tensors(3 * weight, 100 - 7 * group, 0.1 * y + 4))
     torch.testing.assert_close(plain, other)

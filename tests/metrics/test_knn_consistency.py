@@ -87,11 +87,11 @@ def test_a_graph_within_a_radius_spares_the_search_and_changes_nothing(
     torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
 
 
-def test_only_who_lacks_near_ones_is_searched_for(
+def test_only_rows_with_too_few_neighbors_are_searched(
     generator: torch.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     x = torch.randn(60, 2, generator=generator)
-    x[:5] += 100.0 * torch.arange(1, 6).unsqueeze(1)  # each of them alone
+    x[:5] += 100.0 * torch.arange(1, 6).unsqueeze(1)  # isolated
     y = torch.rand(60, generator=generator)
     expected = knn_deviation(x, y, 2)
     module = import_module("pyg_glif.graph.knn")
@@ -127,15 +127,15 @@ def test_tiles_do_not_matter(
     torch.testing.assert_close(knn_deviation(x, y), whole)
 
 
-def test_aif360_counts_the_person_itself(generator: torch.Generator) -> None:
+def test_aif360_counts_the_sample_itself(generator: torch.Generator) -> None:
     x = torch.randn(80, 3, generator=generator)
     y = (torch.rand(80, generator=generator) < 0.5).float()
     k = 5
     search = NearestNeighbors(n_neighbors=k).fit(x.numpy())
     near = search.kneighbors(x.numpy(), return_distance=False)
-    theirs = 1.0 - np.abs(y.numpy() - y.numpy()[near].mean(axis=1)).mean()
+    aif360 = 1.0 - np.abs(y.numpy() - y.numpy()[near].mean(axis=1)).mean()
     ours = float(knn_consistency(x, y, k - 1))
-    assert theirs == pytest.approx(1.0 - (k - 1) / k * (1.0 - ours), abs=1e-6)
+    assert aif360 == pytest.approx(1.0 - (k - 1) / k * (1.0 - ours), abs=1e-6)
 
 
 def test_knn_consistency_laws(generator: torch.Generator) -> None:
@@ -171,8 +171,8 @@ def test_extreme_units_do_not_overflow(generator: torch.Generator) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_knn_consistency_of_people_without_features(dtype):
-    """Nothing tells them apart: everybody is equally near to all others."""
+def test_knn_consistency_without_features(dtype):
+    """All samples are equally near to each other."""
     y = torch.tensor([0.0, 1.0, 0.5], dtype=dtype)
     expected = 1.0 - (abs(0.0 - 0.75) + abs(1.0 - 0.25) + abs(0.5 - 0.5)) / 3.0
     for k in (1, 2):

@@ -123,12 +123,12 @@ def test_mask_counts_pairs_within_it(generator: torch.Generator) -> None:
     y = torch.randn(40, generator=generator)
     mask = torch.rand(40, generator=generator) < 0.4
     found = lipschitz_violations(x, y, 0.8, mask=mask, bins=EDGES)
-    alone = lipschitz_violations(x[mask], y[mask], 0.8, bins=EDGES)
-    assert found.num_violations == alone.num_violations > 0
-    assert found.num_pairs == alone.num_pairs
-    assert torch.equal(found.by_sample[mask], alone.by_sample)
+    subset = lipschitz_violations(x[mask], y[mask], 0.8, bins=EDGES)
+    assert found.num_violations == subset.num_violations > 0
+    assert found.num_pairs == subset.num_pairs
+    assert torch.equal(found.by_sample[mask], subset.by_sample)
     assert not found.by_sample[~mask].any()
-    assert torch.equal(found.bin_violations, alone.bin_violations)
+    assert torch.equal(found.bin_violations, subset.bin_violations)
 
 
 def test_every_kind_of_distance(generator: torch.Generator) -> None:

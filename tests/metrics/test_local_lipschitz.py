@@ -61,9 +61,9 @@ def test_local_lipschitz_matches_oracle(seed: int, num_worst: int) -> None:
     }
     listed = [lookup[tuple(pair)] for pair in found.worst_pairs.tolist()]
     np.testing.assert_allclose(found.worst_ratios, listed)
-    for person in range(15):
-        own = ratio[(edge_index[0] == person).numpy()]
-        np.testing.assert_allclose(found.by_sample[person], max(own, default=0.0))
+    for node in range(15):
+        own = ratio[(edge_index[0] == node).numpy()]
+        np.testing.assert_allclose(found.by_sample[node], max(own, default=0.0))
 
 
 def test_one_direction_gives_the_same(generator: torch.Generator) -> None:
@@ -88,7 +88,7 @@ def test_repeated_edges_and_loops_take_no_place_among_the_worst() -> None:
     assert everything.worst_pairs.tolist() == [[0, 1], [0, 2]]
 
 
-def test_a_graph_without_edges_compares_nobody() -> None:
+def test_a_graph_without_edges_has_no_ratios() -> None:
     edge_index, sq_dist = torch.empty(2, 0, dtype=torch.long), torch.empty(0)
     found = local_lipschitz(torch.tensor([1.0, 5.0]), edge_index, sq_dist)
     assert float(found.max) == 0.0

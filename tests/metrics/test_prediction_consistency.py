@@ -12,7 +12,7 @@ rows = st.lists(
 
 def test_prediction_consistency() -> None:
     y = torch.tensor([0, 0, 1, 2, 2, 2, 1])
-    group = torch.tensor([5, 5, 3, 3, 9, 9, 0])  # the last one is alone
+    group = torch.tensor([5, 5, 3, 3, 9, 9, 0])  # the last group has one row
     assert float(prediction_consistency(y, group)) == pytest.approx(2 / 3)
     assert prediction_consistency(y == 0, group).dtype == torch.float32
 
