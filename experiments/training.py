@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from functools import partial
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from pyg_glif.baselines import Auditor, SenSeIRegularizer
 from pyg_glif.distances import FairDistance
-from pyg_glif.lightning import MLP, FairClassifier, FairDataModule
+from pyg_glif.lightning import FairClassifier, FairDataModule
 from pyg_glif.lightning.resolve import Trainer
 
 #: Makes what is trained of a fresh network.
-Make = Callable[[MLP], FairClassifier]
+Make = Callable[[nn.Module], FairClassifier]
 _LOGGERS = ("pytorch_lightning", "lightning.pytorch", "lightning_fabric")
 
 
@@ -39,11 +39,15 @@ class Recipe:
     batch_size: int = 1000
     weight_decay: float = 0.0
 
-    def network(self, in_channels: int, out_channels: int, seed: int) -> MLP:
+    def network(self, in_channels: int, out_channels: int, seed: int) -> nn.Module:
         """A fresh network; the same one for the same seed."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            return MLP(in_channels, self.hidden_channels, out_channels)
+            return nn.Sequential(
+                nn.Linear(in_channels, self.hidden_channels),
+                nn.ReLU(),
+                nn.Linear(self.hidden_channels, out_channels),
+            )
 
     def outputs(
         self,
@@ -87,7 +91,7 @@ def with_sensei(lr: float, rho: float, distance: FairDistance, num_steps: int) -
     """Training with SenSeI, whose auditor takes ``num_steps`` of both kinds."""
     auditor = Auditor(num_subspace_steps=num_steps, num_full_steps=num_steps)
 
-    def make(network: MLP) -> FairClassifier:
+    def make(network: nn.Module) -> FairClassifier:
         # A term of its own for every network: it learns along, as a dual variable.
         term = SenSeIRegularizer(distance, rho=rho, auditor=auditor)
         return FairClassifier(network, lr=lr, term=term)

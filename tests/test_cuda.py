@@ -40,7 +40,7 @@ from pyg_glif import (
     solvers,
     transforms,
 )
-from pyg_glif.audit import Bootstrap, audit
+from pyg_glif.audit import AuditData, Bootstrap, audit
 from pyg_glif.guarantees import certify, sensitivity
 from pyg_glif.laplacian import LaplacianOperator
 from pyg_glif.model_selection import tune
@@ -143,7 +143,8 @@ def _audit(p: Samples) -> Tensor:
     before, after = p.score, p.score.mean().expand(N).contiguous()
     similar = graph.SimilarityGraph.search(p.x, TAU)
     few = Bootstrap(num_samples=20)
-    report = audit(p.x, before, after, graph=similar, variants=p.group, bootstrap=few)
+    data = AuditData(p.x, before, after, graph=similar)
+    report = audit(data, variants=p.group, bootstrap=few)
     values = [m.before.value for m in report.measures]
     return torch.tensor(values, device=p.device)
 
@@ -383,7 +384,7 @@ MODULES = [
 ]
 # What holds results or is subclassed, and what the functions above are made of.
 NO_CALL = {
-    "AuditContext", "AuditReport", "Bootstrap", "IntervalEstimate", "Explanation",
+    "AuditData", "AuditReport", "Bootstrap", "IntervalEstimate", "Explanation",
     "ListedPair", "ListedSample",
     "FairDistance",
     "Contribution", "Difference", "Fit", "FitSummary", "GroupTreatment", "Interval",

@@ -20,7 +20,7 @@ from pyg_glif import (
     metrics,
     suggest_tau,
 )
-from pyg_glif.audit import Bootstrap, audit
+from pyg_glif.audit import AuditData, Bootstrap, audit
 from pyg_glif.baselines import lipschitz_projection
 from pyg_glif.distances import (
     CallableDistance,
@@ -151,9 +151,7 @@ CALLS: dict[str, Callable[..., Any]] = {
     "audit": lambda x, y, c, g, r: [
         measure.before.value
         for measure in audit(
-            x,
-            y,
-            graph=SimilarityGraph.search(x, 1.0),
+            AuditData(x, y, graph=SimilarityGraph.search(x, 1.0)),
             sensitive={"sex": c},
             variants=g,
             threshold=0.5,

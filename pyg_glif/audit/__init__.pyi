@@ -1,4 +1,4 @@
-from .audit import AuditContext, audit
+from .audit import AuditData, audit
 from .audit_report import (
     AuditReport,
     GroupTreatment,
@@ -12,7 +12,7 @@ from .audit_report import (
 from .measures import Bootstrap
 
 __all__ = [
-    "AuditContext",
+    "AuditData",
     "AuditReport",
     "Bootstrap",
     "GroupTreatment",

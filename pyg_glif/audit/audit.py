@@ -1,7 +1,6 @@
 """The treatment of similar samples, before and after a correction."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -49,13 +48,16 @@ from pyg_glif.metrics import knn_deviation
 _MAX_GROUPS = 20
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class AuditContext:
-    """How the graph and the outputs of an audit were computed.
+class AuditData:
+    """Outputs of samples on a similarity graph, before and after a correction.
 
     Args:
-        lap (LaplacianOperator, optional): Weights of the graph.
-            (default: all ones)
+        x (Tensor): Features.
+        y_before (Tensor): Outputs of the model.
+        y_after (Tensor, optional): Corrected outputs. Without them the report is about
+            the outputs as they are. (default: :obj:`None`)
+        graph (SimilarityGraph): Neighbors and their distances.
+        lap (LaplacianOperator, optional): Weights of the graph. (default: all ones)
         distance (FairDistance, optional): Distance of the search for nearest samples.
             (default: Euclidean)
         error (Tensor, optional): Bound on the numerical error of every entry of
@@ -63,22 +65,56 @@ class AuditContext:
             counted, listed or compared. (default: :obj:`None`, outputs are exact)
         progress (bool, optional): Whether the search for nearest samples shows a
             progress bar; :obj:`None` shows it on a terminal. (default: :obj:`None`)
+
+    Shapes:
+        - **input:** features :math:`(N, F)`, outputs :math:`(N)` or :math:`(N, C)`
     """
 
-    lap: LaplacianOperator | None = None
-    distance: FairDistance | None = None
-    error: Tensor | None = None
-    progress: bool | None = None
+    def __init__(
+        self,
+        x: Tensor,
+        y_before: Tensor,
+        y_after: Tensor | None = None,
+        *,
+        graph: SimilarityGraph,
+        lap: LaplacianOperator | None = None,
+        distance: FairDistance | None = None,
+        error: Tensor | None = None,
+        progress: bool | None = None,
+    ) -> None:
+        self.x = check_features("x", x, distance)
+        self.outputs = [check_outputs("y_before", y_before)]
+        check_same_rows("y_before", self.outputs[0], "x", self.x)
+        if y_after is not None:
+            after = check_outputs("y_after", y_after).to(self.outputs[0])
+            check_same_rows("y_after", after, "x", self.x)
+            self.outputs.append(after)
+        num = len(self.x)
+        if graph.num_nodes != num:
+            msg = f"'graph' must have one node per row of 'x' (got {graph.num_nodes}"
+            raise ValueError(f"{msg} for {num})")
+        self.graph, self.distance, self.progress = graph, distance, progress
+        self.lap = graph.laplacian(theta=0.0) if lap is None else lap
+        #: Bounds on the distance of outputs from the exact ones, ``[T, N]``.
+        self.error = self.x.new_zeros(len(self.outputs), num, dtype=torch.float64)
+        if error is None:
+            return
+        if y_after is None:
+            raise ValueError("'error' must be None without 'y_after'")
+        if error.shape != after.shape:
+            got = tuple(error.shape)
+            raise ValueError(f"'error' must have the shape of 'y_after' (got {got})")
+        if bool(error.isnan().any()):  # infinite where a solver has given up
+            raise ValueError("'error' must be numbers (got nan)")
+        check_non_negative("error", error)
+        flat = error.double().reshape(num, -1)
+        self.error[1] = torch.linalg.vector_norm(flat, dim=1)
 
 
 @torch.no_grad()
 def audit(
-    x: Tensor,
-    y_before: Tensor,
-    y_after: Tensor | None = None,
+    data: AuditData,
     *,
-    graph: SimilarityGraph,
-    context: AuditContext = AuditContext(),  # noqa: B008  (immutable)
     sensitive: Mapping[str, Any] | None = None,
     variants: Tensor | None = None,
     labels: Tensor | None = None,
@@ -95,13 +131,7 @@ def audit(
     :math:`\| \mathbf{y}_i - \sum_j w_{ij} \mathbf{y}_j / \sum_j w_{ij} \|_2`.
 
     Args:
-        x (Tensor): Features.
-        y_before (Tensor): Outputs of the model.
-        y_after (Tensor, optional): Corrected outputs. Without them the report is about
-            the outputs as they are. (default: :obj:`None`)
-        graph (SimilarityGraph): Neighbors and their distances.
-        context (AuditContext): Weights, distance and numerical error.
-            (default: :obj:`AuditContext()`)
+        data (AuditData): Samples, their outputs and their neighbors.
         sensitive (dict, optional): Labels of sensitive attributes by name, as numbers
             or texts, or a pair of whole numbers from 0 and the names of the groups. The
             gap between groups is reported for each. For several outputs it is the
@@ -123,10 +153,6 @@ def audit(
             (default: :obj:`5`)
         num_worst (int): Number of samples and pairs to list. (default: :obj:`10`)
         bootstrap (Bootstrap): Draws behind the intervals. (default: :obj:`Bootstrap()`)
-
-    Shapes:
-        - **input:** features :math:`(N, F)`, outputs :math:`(N)` or :math:`(N, C)`
-        - **output:** :class:`AuditReport`
 
     =========================  ====================================================
     measure                    what it is
@@ -164,46 +190,33 @@ def audit(
         >>> x = torch.tensor([[0.0], [1.0], [2.0]])
         >>> graph = SimilarityGraph.search(x, tau=1.0)
         >>> before, after = torch.tensor([0.0, 1, 0]), torch.tensor([0.25, 0.5, 0.25])
-        >>> report = audit(x, before, after, graph=graph, num_nearest=1, threshold=0.4)
+        >>> data = AuditData(x, before, after, graph=graph)
+        >>> report = audit(data, num_nearest=1, threshold=0.4)
         >>> report["neighbor_deviation"].after
         IntervalEstimate(value=0.25, low=0.25, high=0.25)
         >>> report.verdict[0].words
         'Of 2 pairs of similar people, 2 got different decisions; after correction 2.'
     """
-    lap, distance = context.lap, context.distance
-    x, before = check_features("x", x, distance), check_outputs("y_before", y_before)
-    check_same_rows("y_before", before, "x", x)
-    outputs = [before]
-    if y_after is not None:
-        outputs.append(check_outputs("y_after", y_after).to(before))
-        check_same_rows("y_after", outputs[1], "x", x)
+    x, graph, lap, num = data.x, data.graph, data.lap, len(data.x)
     check_count("num_worst", num_worst, minimum=0)
     if num_nearest is not None:
         check_count("num_nearest", num_nearest)
-        if num_nearest >= len(x):
-            raise ValueError(
-                f"'num_nearest' must be below {len(x)} (got {num_nearest})"
-            )
-    if graph.num_nodes != len(x):
-        msg = f"'graph' must have one node per row of 'x' (got {graph.num_nodes}"
-        raise ValueError(f"{msg} for {len(x)})")
+        if num_nearest >= num:
+            raise ValueError(f"'num_nearest' must be below {num} (got {num_nearest})")
     if difference is not None:
         check_scalar("difference", difference, minimum=0.0)
     attributes = {
-        name: Attribute.of(name, value, len(x), x.device)
+        name: Attribute.of(name, value, num, x.device)
         for name, value in (sensitive or {}).items()
     }
-    if lap is None:
-        lap = graph.laplacian(theta=0.0)
-    y = torch.stack([out.view(len(x), -1) for out in outputs]).double()  # [T, N, C]
-    error = _checked_error(context.error, outputs)
-    pairs = PairTreatment(graph, y, error)
-    y = settled(y, error, threshold)
-    samples = SampleTreatment(lap, y, error)
+    y = torch.stack([out.view(num, -1) for out in data.outputs]).double()  # [T, N, C]
+    pairs = PairTreatment(graph, y, data.error)
+    y = settled(y, data.error, threshold)
+    samples = SampleTreatment(lap, y, data.error)
     disagreement = DisagreementRule.of(y, threshold, difference)
     decision, num_neighbors = disagreement.decision, samples.num_neighbors
     draw = Draws(bootstrap)
-    measures = [*edge_measures(lap, outputs, graph)]
+    measures = [*edge_measures(lap, data.outputs, graph)]
     if bool((num_neighbors > 0).any()):
         value = samples.deviation[num_neighbors > 0]
         title = "deviation from peers"
@@ -214,11 +227,11 @@ def audit(
             x,
             torch.cat(list(y), dim=1).to(x.device),
             num_nearest,
-            distance=distance,
+            distance=data.distance,
             graph=graph,
-            progress=context.progress,
+            progress=data.progress,
         )
-        value = 1.0 - deviation.view(len(x), len(y), -1).mean(2)  # [N, T]
+        value = 1.0 - deviation.view(num, len(y), -1).mean(2)  # [N, T]
         title = f"consistency with {num_nearest} nearest"
         measures.append(draw.mean("nearest_consistency", title, "higher", value))
     measures += [draw.gap(name, y, label) for name, label in attributes.items()]
@@ -228,7 +241,7 @@ def audit(
         measures += variant_measures(draw, y, variants, decision)
     by_name, level = {measure.name: measure for measure in measures}, bootstrap.level
     verdict = [
-        *pair_verdicts(pairs, disagreement, attributes, len(x), level),
+        *pair_verdicts(pairs, disagreement, attributes, num, level),
         *gap_verdicts(by_name, attributes),
         *rate_verdicts(by_name, rates),
         isolated_verdict(num_neighbors, level),
@@ -257,27 +270,10 @@ def audit(
             "difference": disagreement.difference,
             "num_nearest": num_nearest,
         },
-        made=provenance(x, *outputs),
+        made=provenance(x, *data.outputs),
         certificate={},
         bins=bins_of(y, pairs, num_neighbors, described, decision),
         level=level,
         deviation=samples.deviation,
         moved=samples.moved,
     )
-
-
-def _checked_error(error: Tensor | None, outputs: list[Tensor]) -> Tensor:  # [T, N]
-    """Bounds on the error of each output; outputs before are exact."""
-    out = outputs[0].new_zeros(len(outputs), len(outputs[0]), dtype=torch.float64)
-    if error is None:
-        return out
-    if len(outputs) < 2:
-        raise ValueError("'error' must be None without 'y_after'")
-    if error.shape != outputs[1].shape:
-        got = tuple(error.shape)
-        raise ValueError(f"'error' must have the shape of 'y_after' (got {got})")
-    if bool(error.isnan().any()):  # infinite where a solver has given up
-        raise ValueError("'error' must be numbers (got nan)")
-    check_non_negative("error", error)
-    out[1] = torch.linalg.vector_norm(error.double().reshape(len(error), -1), dim=1)
-    return out

@@ -73,33 +73,31 @@ def run(args: argparse.Namespace) -> Outcome:
     check_targets({"--out": (args.out, REPORTS)}, input_files(args))
     samples = read_samples(args)
 
-    from pyg_glif.audit import AuditContext, audit
+    from pyg_glif.audit import AuditData, audit
     from pyg_glif.audit.setup import graph_setup
     from pyg_glif.cli._similarity import fair_distance, similarity_graph
 
     after = _after(args, samples) if args.after else None
     distance = fair_distance(args, samples)
     graph = similarity_graph(args, samples, distance)
-    report = audit(
+    data = AuditData(
         samples.x,
         samples.y,
         after,
         graph=graph,
-        context=AuditContext(
-            lap=graph.laplacian(**keywords(args, "theta")),
-            distance=distance,
-            progress=progress(args),
-        ),
-        **audit_options(args, samples),
+        lap=graph.laplacian(**keywords(args, "theta")),
+        distance=distance,
+        progress=progress(args),
     )
+    report = audit(data, **audit_options(args, samples))
     setup = graph_setup(graph, distance)
     report = replace(report, setup={**setup, **report.setup})
     report = completed(report, args, samples, after)
     if args.out:
         write_report(args.out, report)
-    data = {"command": "audit", **setup, **report.to_dict(), "file": args.out}
+    content = {"command": "audit", **setup, **report.to_dict(), "file": args.out}
     text = f"written  {args.out}" if args.out else report.to_markdown().rstrip()
-    return Outcome(text, data)
+    return Outcome(text, content)
 
 
 def audit_options(args: argparse.Namespace, samples: "Samples") -> dict[str, Any]:

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812  (torch's own habit)
 from torch_geometric.data import Data
-from torchmetrics import Metric
+from torchmetrics import MeanMetric
+from torchmetrics.classification import MulticlassConfusionMatrix
 
 from pyg_glif._utils.validation import (
     check_attribute,
@@ -46,21 +47,22 @@ class FairClassifier(LightningModule):
             :math:`(N, C)`. Other parameters of its ``forward``, such as
             ``edge_index``, take the tensors of a ``Data`` of the same name.
         term (torch.nn.Module or list, optional): Terms added to the loss, one or
-            several: :class:`SimilarityPenalty`,
-            :class:`~pyg_glif.baselines.SenSeIRegularizer`,
-            :class:`~pyg_glif.nn.LaplacianLoss` or one's own, see below.
-            (default: :obj:`None`)
+            several, such as :class:`~pyg_glif.baselines.SenSeIRegularizer` or
+            :class:`~pyg_glif.nn.LaplacianLoss`: modules or functions that return a
+            number. The names of their parameters select their inputs: ``model``; ``x``,
+            ``y``, ``index`` and ``logits`` (or ``f``) of the rows; ``edge_index`` and
+            ``edge_weight`` of a ``Data``. They are saved in checkpoints, not trained.
         loss (torch.nn.Module, optional): Replaces the cross-entropy over labelled
             rows, such as :class:`~pyg_glif.baselines.SenSRLoss`.
-            (default: :obj:`None`)
         lam (float): If above zero, :obj:`SimilarityPenalty(lam, **penalty)` is one of
             the terms. (default: :obj:`0.0`)
-        graph (str): Rows of the terms: ``"batch"``, those of the batch, or
-            ``"full"``, all of them. (default: ``"batch"``)
+        graph (str): Rows of the terms: ``"batch"``, whose graph is searched at every
+            step, or ``"full"``, all rows of the data module, whose graph is built once.
+            (default: ``"batch"``)
         name (str, optional): Name of the graph of a ``Data`` that terms read, if it
             is a second one: ``"fair"`` takes ``fair_edge_index`` and
             ``fair_edge_weight``. Terms that read edges need it where there is a second
-            graph with weights. (default: :obj:`None`)
+            graph with weights.
         lr (float): Learning rate of Adam. (default: :obj:`1e-3`)
         weight_decay (float): Weight decay of Adam. (default: :obj:`0.0`)
         num_classes (int, optional): Number of classes, two or more. (default:
@@ -69,35 +71,24 @@ class FairClassifier(LightningModule):
         **penalty: Keywords of :class:`SimilarityPenalty` for ``lam``: ``tau``,
             ``distance``, ``theta``, ``normalization``, ``reduction``.
 
-    A term is a module or a function that returns a number. The names of its parameters
-    select its inputs: ``model``; ``x``, ``y``, ``index`` and ``logits`` (or ``f``) of
-    the rows; ``edge_index`` and ``edge_weight`` of the graph ``name`` of a ``Data``.
-    Terms are saved in checkpoints and not trained.
-
-    With ``graph="batch"`` a radius graph is searched in the batch at every step. In
-    expectation its penalty is that of all rows times a constant, which grows with the
-    batch for ``normalization=None``. With ``"full"``, ``data`` of the trainer's data
-    module, unlabelled rows included, goes through the model at every step, and the
-    graph is built once. A penalty that finds no edge in the first epoch raises a
-    :class:`~pyg_glif.errors.SimilarityWarning`.
-
-    Logged are ``train_loss`` and, if there are terms or a ``loss``,
-    ``train_cross_entropy``, the sum ``train_regularizer`` of the terms, and
-    ``train_dual``, SenSeI's price of squared fair distance; for ``val`` and ``test``
-    the cross-entropy, ``val_accuracy`` and ``val_balanced_accuracy``, the mean over
-    classes that occur among the labels. These are over the labelled rows of all
-    batches and processes; without any they are not logged. Prediction returns logits.
-    Under mixed or half precision, cross-entropy and :class:`SimilarityPenalty` are
-    computed in single precision, or in double if the model is.
+    A penalty that finds no edge in the first epoch raises a
+    :class:`~pyg_glif.errors.SimilarityWarning`. Logged are ``train_loss`` and, if there
+    are terms or a ``loss``, ``train_cross_entropy``, the sum ``train_regularizer`` of
+    the terms, and ``train_dual``, SenSeI's price of squared fair distance; for ``val``
+    and ``test`` the cross-entropy, ``val_accuracy`` and ``val_balanced_accuracy``, over
+    the labelled rows of all batches and processes, if there are any. Prediction returns
+    logits. Under mixed or half precision, cross-entropy and :class:`SimilarityPenalty`
+    are computed in single precision.
 
     Example:
-        >>> from pyg_glif.lightning import MLP
-        >>> classifier = FairClassifier(MLP(2, 8, 3), lam=0.1, tau=1.0)
+        >>> from torch_geometric.nn import MLP
+        >>> model = MLP([2, 8, 3], norm=None)
+        >>> classifier = FairClassifier(model, lam=0.1, tau=1.0)
         >>> classifier.num_classes, classifier(torch.zeros(5, 2)).shape
         (3, torch.Size([5, 3]))
         >>> def modest(logits):
         ...     return 0.01 * logits.square().mean()
-        >>> classifier = FairClassifier(MLP(2, 8, 3), term=modest)
+        >>> classifier = FairClassifier(model, term=modest)
     """
 
     def __init__(
@@ -134,7 +125,8 @@ class FairClassifier(LightningModule):
         terms = [part for part in terms if part is not None]
         self.terms = Terms("term", [*terms, *([own] if own.lam > 0 else [])], model)
         self.loss = Terms("loss", [] if loss is None else [loss], model)
-        self.tally = _Tally(self.num_classes)
+        self.mean_loss = MeanMetric()
+        self.confusion = MulticlassConfusionMatrix(self.num_classes)
         self._full: Data | None = None
 
     def forward(self, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
@@ -179,26 +171,44 @@ class FairClassifier(LightningModule):
 
     def on_validation_epoch_start(self) -> None:
         """Resets the counts of the epoch."""
-        self.tally.start()
+        self.mean_loss.reset()
+        self.confusion.reset()
+        # A process without labelled rows takes part in the sums like any other.
+        no_row = torch.zeros(0, self.num_classes, device=self.device)
+        self._count(no_row, no_row[:, 0].long())
 
     def validation_step(self, batch: Any, batch_idx: int) -> Tensor:
         """Logits of a batch, whose labelled rows are counted."""
         rows = to_rows(batch, self._split)
         logits, labelled = self._logits(rows), rows.labelled
         assert rows.y is not None
-        self.tally.update(full_precision(logits[labelled]), rows.y[labelled])
+        self._count(full_precision(logits[labelled]), rows.y[labelled])
         return logits
 
     def on_validation_epoch_end(self) -> None:
         """Logs loss and accuracies over all labelled rows of the epoch."""
-        # The same in every process; nothing without rows.
-        split = self._split
-        means = {f"{split}_{key}": mean for key, mean in self.tally.compute().items()}
+        matrix, split = self.confusion.compute().float(), self._split
+        loss = self.mean_loss.compute()
+        occurs = matrix.sum(1) > 0
+        if not bool(occurs.any()):
+            return
+        recall = (matrix.diag() / matrix.sum(1))[occurs]
+        means = {
+            f"{split}_cross_entropy": loss,
+            f"{split}_accuracy": matrix.trace() / matrix.sum(),
+            f"{split}_balanced_accuracy": recall.mean(),
+        }
+        # The same in every process already.
         self.log_dict(means, prog_bar=split == "val", sync_dist=True)
 
     on_test_epoch_start = on_validation_epoch_start
     test_step = validation_step
     on_test_epoch_end = on_validation_epoch_end
+
+    def _count(self, logits: Tensor, y: Tensor) -> None:  # [B, C], [B]
+        """Adds labelled rows, of which there may be none, to the counts."""
+        self.mean_loss.update(F.cross_entropy(logits, y, reduction="none"))
+        self.confusion.update(logits, y)
 
     @property
     def _split(self) -> str:
@@ -286,54 +296,6 @@ class FairClassifier(LightningModule):
             tensors = (rows.data.get(key) for key in keys)
             parts |= dict(zip(graph_keys(None), tensors, strict=True))
         return {**parts, "f": parts["logits"], "model": self.model}
-
-
-class _Tally(Metric):
-    """Loss and decisions of labelled rows, summed over batches and processes.
-
-    A process whose rows have no label takes part in the sums like any other: if it
-    stayed away, the others would wait for it.
-    """
-
-    full_state_update = False
-    loss: Tensor
-    num_right: Tensor
-    num_rows: Tensor
-
-    def __init__(self, num_classes: int) -> None:
-        super().__init__()
-        per_class = torch.zeros(num_classes, dtype=torch.long)
-        loss = torch.zeros((), dtype=torch.float32)
-        self.add_state("loss", loss, dist_reduce_fx="sum")
-        self.add_state("num_right", per_class, dist_reduce_fx="sum")
-        self.add_state("num_rows", per_class.clone(), dist_reduce_fx="sum")
-
-    def start(self) -> None:
-        """Sets all counts to zero."""
-        self.reset()
-        # torchmetrics warns of a process that has not counted anything at all.
-        no_score = self.loss.new_zeros(0, len(self.num_rows))
-        self.update(no_score, self.num_rows[:0])
-
-    def update(self, score: Tensor, target: Tensor) -> None:  # [B, C], [B]
-        """Adds labelled rows, of which there may be none."""
-        size = len(self.num_rows)
-        right = target[score.argmax(1) == target]
-        self.loss += F.cross_entropy(score, target, reduction="sum")
-        self.num_right += right.bincount(minlength=size)
-        self.num_rows += target.bincount(minlength=size)
-
-    def compute(self) -> dict[str, Tensor]:
-        """Means over rows, and over classes that occur; empty without any row."""
-        occurs = self.num_rows > 0
-        if not bool(occurs.any()):
-            return {}
-        num_right, num_rows = self.num_right[occurs].float(), self.num_rows[occurs]
-        return {
-            "cross_entropy": self.loss / num_rows.sum(),
-            "accuracy": num_right.sum() / num_rows.sum(),
-            "balanced_accuracy": (num_right / num_rows).mean(),
-        }
 
 
 def _cross_entropy(logits: Tensor, rows: Rows) -> Tensor:

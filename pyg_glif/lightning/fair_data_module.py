@@ -2,15 +2,13 @@
 
 import math
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
-from itertools import islice
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Sampler, TensorDataset
 from torch_geometric.data import Data
 
 from pyg_glif._utils.validation import (
@@ -33,8 +31,9 @@ class FairDataModule(LightningDataModule):
     r"""Serves the rows of one :class:`~torch_geometric.data.Data` in batches.
 
     Batches are ``(x, y, index)``, with positions ``index`` of the rows in ``data``;
-    ``y`` is negative for rows without a label. Every batch is one slice of ``data``:
-    there are no workers, and Lightning's advice to have some is silenced.
+    ``y`` is negative for rows without a label. Prediction covers all rows in order,
+    labelled or not. Distributed training is refused. Batches are slices of ``data``,
+    which is not copied: change it between fits, not during one.
 
     Args:
         data (torch_geometric.data.Data): ``x`` and ``y``, and the masks
@@ -52,14 +51,6 @@ class FairDataModule(LightningDataModule):
             batch is the whole ``data``)
         seed (int): Settles the training batches together with the epoch, also of a
             fit that resumes. (default: :obj:`0`)
-
-    Attributes:
-        data (torch_geometric.data.Data): The whole set, on which
-            :class:`FairClassifier` with ``graph="full"`` computes its penalty.
-
-    Prediction covers all rows in order, labelled or not. Distributed training is
-    refused. ``data`` is kept as it is, not copied: its tensors are read whenever a
-    batch is made, so change them between fits, not during one.
 
     Example:
         >>> data = Data(x=torch.randn(6, 2), y=torch.tensor([0, 0, 0, 0, 1, -1]))
@@ -87,22 +78,21 @@ class FairDataModule(LightningDataModule):
         check_floating("x", check_tensor("x", data.x))
         check_features("x", data.x)
         check_classes(data.y, len(data.x))
-        self.data = data
         if batch_size is None and balanced:
             msg = "'balanced' must be false if a batch is the whole 'data'"
             raise ValueError(f"{msg} (got {balanced})")
-        if batch_size is not None:
-            check_count("batch_size", batch_size)
-        self.batch_size = batch_size
-        self.balanced = balanced
-        check_count("num_unlabelled", num_unlabelled, minimum=0)
-        self.num_unlabelled = num_unlabelled
         if num_unlabelled and not balanced:
             msg = "'num_unlabelled' must be 0 unless 'balanced' is true"
             raise ValueError(f"{msg} (got {num_unlabelled})")
-        if steps_per_epoch is not None:
-            check_count("steps_per_epoch", steps_per_epoch)
-        self.steps_per_epoch = steps_per_epoch
+        for name, count in (
+            ("batch_size", batch_size),
+            ("steps_per_epoch", steps_per_epoch),
+        ):
+            if count is not None:
+                check_count(name, count)
+        self.data, self.balanced = data, balanced
+        self.batch_size, self.steps_per_epoch = batch_size, steps_per_epoch
+        self.num_unlabelled = check_count("num_unlabelled", num_unlabelled, minimum=0)
         self.seed = check_count("seed", seed, minimum=0)
 
     def setup(self, stage: str) -> None:
@@ -120,12 +110,11 @@ class FairDataModule(LightningDataModule):
             rows = self._rows("train_mask")
         size, steps = self.batch_size, self.steps_per_epoch
         if size is None:
-            return self._whole(steps or 1)
-        draw = partial(_shuffled, rows, size)
-        if self.balanced:
-            draw = partial(_drawn, self._classes(rows, size))
+            return _loader([self.data] * (steps or 1))
+        parts = self._classes(rows, size) if self.balanced else [(rows, size)]
         num_batches = steps or math.ceil(len(rows) / size)
-        return self._loader(_EpochSampler(draw, num_batches, self.seed))
+        sampler = _EpochSampler(parts, self.balanced, num_batches, self.seed)
+        return self._slices(sampler)
 
     def _classes(self, rows: Tensor, batch_size: int) -> list[tuple[Tensor, int]]:
         """Rows of each class, then unlabelled ones, and numbers of them in a batch."""
@@ -167,16 +156,14 @@ class FairDataModule(LightningDataModule):
         """Batches of the rows in a mask, or of all."""
         rows = torch.arange(len(self.data.x)) if key is None else self._rows(key)
         if self.batch_size is None:
-            return self._whole(1)
-        return self._loader(rows.split(self.batch_size))
+            return _loader([self.data])
+        return self._slices(rows.split(self.batch_size))
 
-    def _loader(self, sampler: Any) -> DataLoader[Any]:
+    def _slices(self, sampler: Any) -> DataLoader[Any]:
         """Batches whose rows the sampler names."""
-        return _unbatched(_Slices(self.data.x, self._labels()), sampler)
-
-    def _whole(self, num_batches: int) -> DataLoader[Any]:
-        """A loader that gives the whole data ``num_batches`` times."""
-        return _unbatched([self.data] * num_batches, range(num_batches))
+        x = self.data.x
+        index = torch.arange(len(x), device=x.device)
+        return _loader(TensorDataset(x, self._labels(), index), sampler)
 
     def _labels(self) -> Tensor:
         """The labels of ``data``, read anew and checked."""
@@ -192,35 +179,33 @@ class FairDataModule(LightningDataModule):
         return rows
 
 
-def _unbatched(dataset: Any, sampler: Any) -> DataLoader[Any]:
+def _loader(dataset: Any, sampler: Any = None) -> DataLoader[Any]:
     """A loader of items that are batches already."""
     # A generator of its own: otherwise each epoch would draw from the global one.
     source = torch.Generator().manual_seed(0)
     return DataLoader(dataset, batch_size=None, sampler=sampler, generator=source)
 
 
-class _Slices(Dataset[tuple[Tensor, Tensor, Tensor]]):
-    """Rows of tensors by their numbers, a whole batch at once."""
+class _EpochSampler(Sampler[Tensor]):
+    """Batches of row numbers, the same ones whenever seed and epoch are the same.
 
-    def __init__(self, x: Tensor, y: Tensor) -> None:
-        self.x = x
-        self.y = y
-
-    def __getitem__(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        index = rows.to(self.x.device)
-        return self.x.index_select(0, index), self.y[index], index
-
-
-class _EpochSampler:
-    """Batches of row numbers, the same ones whenever seed and epoch are the same."""
+    Args:
+        parts: Rows, and how many of them a batch has.
+        balanced: Whether to draw from all parts with replacement; otherwise there is
+            one part, whose rows all come once before any comes again.
+        num_batches: Batches of an epoch.
+        seed: Settles the batches together with the epoch.
+    """
 
     def __init__(
         self,
-        draw: Callable[[torch.Generator], Iterator[Tensor]],
+        parts: list[tuple[Tensor, int]],
+        balanced: bool,
         num_batches: int,
         seed: int,
     ) -> None:
-        self._draw, self._num_batches, self._seed = draw, num_batches, seed
+        self._parts, self._balanced = parts, balanced
+        self._num_batches, self._seed = num_batches, seed
         self._epoch = 0
 
     def set_epoch(self, epoch: int) -> None:
@@ -237,26 +222,17 @@ class _EpochSampler:
         generator = torch.Generator().manual_seed(seed)
         # Without calls of 'set_epoch', the next iteration is the next epoch.
         self._epoch += 1
-        yield from islice(self._draw(generator), self._num_batches)
-
-
-def _shuffled(
-    rows: Tensor, batch_size: int, generator: torch.Generator
-) -> Iterator[Tensor]:
-    """All rows in random order, then all again in another order, without end."""
-    while True:
-        order = torch.randperm(len(rows), generator=generator)
-        yield from rows[order].split(batch_size)
-
-
-def _drawn(
-    parts: Sequence[tuple[Tensor, int]], generator: torch.Generator
-) -> Iterator[Tensor]:
-    """As many rows of each part as it says, with replacement, without end."""
-    while True:
-        yield torch.cat(
-            [
-                rows[torch.randint(len(rows), (size,), generator=generator)]
-                for rows, size in parts
-            ]
-        )
+        waiting: list[Tensor] = []
+        for _ in range(self._num_batches):
+            if self._balanced:
+                drawn = [
+                    rows[torch.randint(len(rows), (size,), generator=generator)]
+                    for rows, size in self._parts
+                ]
+                yield torch.cat(drawn)
+                continue
+            if not waiting:
+                ((rows, size),) = self._parts
+                order = torch.randperm(len(rows), generator=generator)
+                waiting = list(rows[order].split(size))
+            yield waiting.pop(0)

@@ -19,6 +19,7 @@ from pyg_glif.lightning.resolve import Callback, LightningModule, Trainer
 from pyg_glif.metrics import laplacian_energy, local_lipschitz
 from pyg_glif.postprocessing import GLIFPostProcessor
 
+_RESULTS = ("post_", "y_hat_", "y_fair_", "metrics_")
 _QUANTILE = 0.99  # of the edges; the largest ratio is noise for near duplicates
 
 
@@ -33,7 +34,9 @@ class GLIFCallback(Callback):
         f = \arg\min_f \|f - \hat y\|^2 + \lambda f^\top \mathbf{L} f, \qquad
         W_{ij} = e^{-\theta d_{ij}^2} \; \text{if} \; d_{ij} \le \tau .
 
-    The model does not change, nor does what ``trainer.predict`` returns.
+    The model does not change, nor does what ``trainer.predict`` returns. Works with any
+    module whose step returns outputs :math:`(B)` or :math:`(B, C)`, or a dictionary
+    that holds them as ``"logits"``, and any batches :class:`FairClassifier` takes.
 
     Args:
         name (str): Start of all logged names; give each of several callbacks its
@@ -44,29 +47,25 @@ class GLIFCallback(Callback):
     Attributes:
         post_ (GLIFPostProcessor): The fit: it explains, audits, is saved, and corrects
             new samples. ``post_.tau_`` is the radius, ``post_.solution_`` the solve.
-        y_hat_ (torch.Tensor): Outputs as the model gave them, in the order of the
-            loader.
-        y_fair_ (torch.Tensor): The same after smoothing.
-        metrics_ (dict): Logged metrics.
+        y_hat_ (torch.Tensor): Outputs before smoothing, in the order of the loader.
+        y_fair_ (torch.Tensor): Outputs after smoothing.
+        metrics_ (dict): Logged metrics, ``before`` and ``after``: ``glif_accuracy`` of
+            the labelled rows if outputs have several columns, ``glif_energy``, the
+            Laplacian energy, and ``glif_lipschitz``, the ratio of output difference to
+            fair distance that 99% of edges do not exceed. Those of ``trainer.predict``
+            go to the trainer's loggers.
 
-    Works with any module whose step returns outputs :math:`(B)` or :math:`(B, C)`, or
-    a dictionary that holds them as ``"logits"``, and any batches
-    :class:`FairClassifier` takes. Logged are, ``before`` and ``after``:
-    ``glif_accuracy`` of the labelled rows if outputs have several columns,
-    ``glif_energy``, the Laplacian energy, and ``glif_lipschitz``, the ratio of output
-    difference to fair distance that 99% of edges do not exceed. ``trainer.predict``
-    has no log of its own: there they go to the trainer's loggers. Several loaders or
-    processes are refused.
+    Several loaders or processes are refused.
 
     Example:
         >>> from torch_geometric.data import Data
-        >>> from pyg_glif.lightning import FairClassifier, FairDataModule, MLP
+        >>> from pyg_glif.lightning import FairClassifier, FairDataModule
         >>> x = torch.tensor([[0.0], [1.0], [5.0]])
         >>> data = FairDataModule(Data(x=x, y=torch.tensor([0, 0, 1])))
         >>> callback = GLIFCallback(lam=1.0, tau=2.0)
         >>> quiet = {"logger": False, "enable_progress_bar": False}
         >>> trainer = Trainer(accelerator="cpu", callbacks=callback, **quiet)
-        >>> _ = trainer.predict(FairClassifier(MLP(1, 8, 2)), data)
+        >>> _ = trainer.predict(FairClassifier(torch.nn.Linear(1, 2)), data)
         >>> callback.y_fair_[2] - callback.y_hat_[2]  # isolated
         tensor([0., 0.])
         >>> metrics = callback.metrics_
@@ -76,40 +75,23 @@ class GLIFCallback(Callback):
         GLIFPostProcessor(tau=2.0)
     """
 
+    post_: GLIFPostProcessor
+    y_hat_: Tensor  # [N] or [N, C]
+    y_fair_: Tensor  # [N] or [N, C]
+    metrics_: dict[str, float]
+
     def __init__(self, *, name: str = "glif", **settings: Any) -> None:
         super().__init__()
         self.post = GLIFPostProcessor(**settings)
         self.name = name
         self._parts: list[tuple[Tensor, Tensor, Tensor]] = []  # x, y_hat, labels
-        self._result: tuple[Tensor, GLIFPostProcessor, dict[str, float]] | None = None
 
-    @property
-    def y_hat_(self) -> Tensor:  # [N] or [N, C]
-        """Outputs before smoothing."""
-        return self._checked()[0]
-
-    @property
-    def y_fair_(self) -> Tensor:  # [N] or [N, C]
-        """Outputs after smoothing."""
-        return self.post_.y_fair_
-
-    @property
-    def post_(self) -> GLIFPostProcessor:
-        """The post-processor, fitted to the outputs of the run."""
-        return self._checked()[1]
-
-    @property
-    def metrics_(self) -> dict[str, float]:
-        """The metrics that were logged, by name."""
-        return dict(self._checked()[2])
-
-    def _checked(self) -> tuple[Tensor, GLIFPostProcessor, dict[str, float]]:
-        """Outputs, fit and metrics of the last run; raises if there was none."""
-        if self._result is None:
-            name = type(self).__name__
-            msg = f"This {name} has seen no outputs yet. Pass it to a trainer and call"
-            raise NotFittedError(f"{msg} 'trainer.test' or 'trainer.predict'")
-        return self._result
+    def __getattr__(self, name: str) -> Any:
+        owner = type(self).__name__
+        if name not in _RESULTS:
+            raise AttributeError(f"'{owner}' object has no attribute '{name}'")
+        msg = f"This {owner} has seen no outputs yet. Pass it to a trainer and call"
+        raise NotFittedError(f"{msg} 'trainer.test' or 'trainer.predict'")
 
     def on_test_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Checks the trainer, and drops the result of an earlier run."""
@@ -120,7 +102,9 @@ class GLIFCallback(Callback):
         if len(batches) != 1:
             msg = f"'{name}' must see one dataloader (got {len(batches)})"
             raise ValueError(f"{msg}. Run them one after another")
-        self._parts, self._result = [], None
+        self._parts = []
+        for result in _RESULTS:
+            vars(self).pop(result, None)
 
     def on_test_batch_end(
         self,
@@ -157,51 +141,30 @@ class GLIFCallback(Callback):
             raise ValueError(msg)
         x, y_hat, label = (torch.cat(part) for part in zip(*self._parts, strict=True))
         self._parts = []
-        post, metrics = self._smooth(x, check_outputs("y_hat", y_hat), label)
-        self._result = y_hat, post, metrics
+        post = self._fitted(x, check_outputs("y_hat", y_hat))
+        self.post_, self.y_hat_, self.y_fair_ = post, y_hat, post.y_fair_
+        self.metrics_ = {
+            f"{self.name}_{key}_{when}": value
+            for when, y in (("before", y_hat), ("after", post.y_fair_))
+            for key, value in _metrics(post, y, label).items()
+        }
         if trainer.testing:
-            pl_module.log_dict(metrics, batch_size=len(y_hat))
+            pl_module.log_dict(self.metrics_, batch_size=len(y_hat))
             return
         for logger in trainer.loggers:
-            logger.log_metrics(metrics, step=trainer.global_step)
+            logger.log_metrics(self.metrics_, step=trainer.global_step)
 
     on_predict_start = on_test_start
     on_predict_batch_end = on_test_batch_end
     on_predict_epoch_end = on_test_epoch_end
 
-    def _smooth(
-        self, x: Tensor, y_hat: Tensor, label: Tensor
-    ) -> tuple[GLIFPostProcessor, dict[str, float]]:
-        """The fitted post-processor, and metrics before and after."""
+    def _fitted(self, x: Tensor, y_hat: Tensor) -> GLIFPostProcessor:
+        """A post-processor fitted to the outputs of the run."""
         settings = self.post.get_params()
         if settings["distance"] is not None:
             # It may be part of the model as well, and have moved with it.
             settings["distance"] = copy.deepcopy(settings["distance"]).cpu()
-        post = GLIFPostProcessor(**settings).fit(x, y_hat)
-        graph, metrics = post.graph_, {}
-        for when, y in (("before", y_hat), ("after", post.y_fair_)):
-            ratios = local_lipschitz(
-                y,
-                graph.edge_index,
-                graph.edge_sq_dist,
-                quantiles=[_QUANTILE],
-                num_worst=0,
-            )
-            energy = laplacian_energy(
-                y,
-                graph.edge_index,
-                graph.edge_weight,
-                normalization=post.normalization,
-            )
-            measures = {
-                "accuracy": _accuracy(y, label),
-                "energy": float(energy),
-                "lipschitz": float(ratios.quantiles),
-            }
-            for key, value in measures.items():
-                if value is not None:
-                    metrics[f"{self.name}_{key}_{when}"] = value
-        return post, metrics
+        return GLIFPostProcessor(**settings).fit(x, y_hat)
 
 
 def _copied(value: Tensor) -> Tensor:
@@ -209,9 +172,17 @@ def _copied(value: Tensor) -> Tensor:
     return full_precision(value.detach().to("cpu", copy=True))
 
 
-def _accuracy(y: Tensor, label: Tensor) -> float | None:
-    """Share of right decisions, if there are classes and labels."""
-    known = label >= 0
-    if y.dim() < 2 or y.size(1) < 2 or not bool(known.any()):
-        return None
-    return float((decisions(y) == label)[known].double().mean())
+def _metrics(post: GLIFPostProcessor, y: Tensor, label: Tensor) -> dict[str, float]:
+    """Energy, Lipschitz ratio and, where there are classes, accuracy of outputs."""
+    graph, known = post.graph_, label >= 0
+    energy = laplacian_energy(
+        y, graph.edge_index, graph.edge_weight, normalization=post.normalization
+    )
+    ratios = local_lipschitz(
+        y, graph.edge_index, graph.edge_sq_dist, quantiles=[_QUANTILE], num_worst=0
+    )
+    metrics = {"energy": float(energy), "lipschitz": float(ratios.quantiles)}
+    if y.dim() == 2 and y.size(1) > 1 and bool(known.any()):
+        right = (decisions(y) == label)[known]
+        metrics["accuracy"] = float(right.double().mean())
+    return metrics

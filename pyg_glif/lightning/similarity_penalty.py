@@ -28,7 +28,8 @@ class SimilarityPenalty(nn.Module):
 
     A term for :class:`FairClassifier`: :class:`~pyg_glif.nn.LaplacianLoss`, whose
     ``reduction`` settles :math:`c`, on the graph of the rows. The graph is searched
-    anew whenever the rows change.
+    anew whenever the rows change. All is computed in single precision, or in double if
+    the outputs are, also under autocast.
 
     Args:
         lam (float): Weight :math:`\lambda \ge 0`. (default: :obj:`1.0`)
@@ -47,9 +48,6 @@ class SimilarityPenalty(nn.Module):
         - **input:** features :math:`(N, F)`, outputs :math:`(N, C)`, edges
           :math:`(2, E)`, weights :math:`(E)`
         - **output:** :math:`()`
-
-    Graph and penalty are computed in single precision, or in double if the outputs are,
-    also under autocast.
 
     Example:
         >>> penalty = SimilarityPenalty(lam=0.5, tau=1.0, theta=0.0)
@@ -76,11 +74,11 @@ class SimilarityPenalty(nn.Module):
         if distance is not None:
             check_kind("distance", distance, FairDistance)
         self.distance = distance
-        if theta is None and tau is not None:
+        if theta is not None:
+            theta = check_scalar("theta", theta, minimum=0.0)
+        elif tau is not None:
             theta = float(decay_of(None, tau))
-        self.theta = (
-            None if theta is None else check_scalar("theta", theta, minimum=0.0)
-        )
+        self.theta = theta
         if reduction == "consistent":
             check_choice("normalization", normalization, ("nrw", "density"))
         decay = self.theta if reduction == "consistent" else None
@@ -109,24 +107,22 @@ class SimilarityPenalty(nn.Module):
         """The Laplacian, kept from the last call if the tensors are the same."""
         inputs = (x,) if self.tau is not None else (x, edge_index, edge_weight)
         if self._last is None or not self._last[0].matches(inputs):
-            lap = self._new_laplacian(x, edge_index, edge_weight)
+            form = self.loss.normalization
+            if self.tau is not None:
+                graph = SimilarityGraph.search(
+                    full_precision(x), self.tau, distance=self.distance, progress=False
+                )
+                lap = graph.laplacian(self.theta, form)
+            elif edge_index is not None:
+                lap = LaplacianOperator(
+                    edge_index, edge_weight, len(x), normalization=form
+                )
+            else:
+                msg = "'tau' must be given if rows come without a graph (got None)"
+                raise ValueError(f"{msg}. Or pass batches that are a Data with edges")
             self._last = Snapshot(inputs), lap
             self.num_edges_seen += lap.num_edges
         return self._last[1]
-
-    def _new_laplacian(
-        self, x: Tensor, edge_index: Any, edge_weight: Tensor | None
-    ) -> LaplacianOperator:
-        form = self.loss.normalization
-        if self.tau is not None:
-            graph = SimilarityGraph.search(
-                full_precision(x), self.tau, distance=self.distance, progress=False
-            )
-            return graph.laplacian(self.theta, form)
-        if edge_index is None:
-            msg = "'tau' must be given if rows come without a graph (got None)"
-            raise ValueError(f"{msg}. Or pass batches that are a Data with edges")
-        return LaplacianOperator(edge_index, edge_weight, len(x), normalization=form)
 
     def extra_repr(self) -> str:
         """Settings in the printed form."""

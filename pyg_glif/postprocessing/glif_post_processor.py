@@ -34,7 +34,7 @@ from pyg_glif._utils.validation import (
     check_scalar,
     check_share,
 )
-from pyg_glif.audit.audit import AuditContext, audit
+from pyg_glif.audit.audit import AuditData, audit
 from pyg_glif.audit.audit_report import AuditReport
 from pyg_glif.audit.measures import Bootstrap
 from pyg_glif.distances import FairDistance
@@ -567,17 +567,18 @@ class GLIFPostProcessor(ParamsMixin):
         """
         fitted = self._require_fit("audit")
         distance = fitted.settings.distance
-        report = audit(
+        data = AuditData(
             fitted.x,
             fitted.y_hat,
             fitted.y_fair,
             graph=fitted.graph.with_coordinates(fitted.x, distance),
-            context=AuditContext(
-                lap=fitted.graph_lap,
-                distance=distance,
-                error=fitted.error(fitted.y_fair),
-                progress=fitted.settings.progress,
-            ),
+            lap=fitted.graph_lap,
+            distance=distance,
+            error=fitted.error(fitted.y_fair),
+            progress=fitted.settings.progress,
+        )
+        report = audit(
+            data,
             sensitive=sensitive,
             variants=None if variants is None else to_labels("variants", variants),
             labels=None if labels is None else to_labels("labels", labels),

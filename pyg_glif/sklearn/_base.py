@@ -26,7 +26,7 @@ from pyg_glif._utils.arrays import to_labels
 from pyg_glif._utils.files import damage_in
 from pyg_glif._utils.json import is_subset
 from pyg_glif._utils.validation import check_count, check_kind, check_scalar
-from pyg_glif.audit import AuditContext, AuditReport, Bootstrap, audit
+from pyg_glif.audit import AuditData, AuditReport, Bootstrap, audit
 from pyg_glif.audit.setup import fit_setup, table_setup
 from pyg_glif.explain import Explanation
 from pyg_glif.graph import SimilarityGraph, decay_of, suggest_tau
@@ -318,16 +318,17 @@ class GLIFEstimator(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             sensitive = self._groups_among(people)
         graph = self._similarity(x, self.tau if self.k else self.post_.tau_)
         decides = before.dim() == 1 and self._kind_of_outputs == "probabilities"
-        report = audit(
+        data = AuditData(
             x,
             before,
             after,
             graph=graph,
-            context=AuditContext(
-                lap=graph.laplacian(self.post_.theta),
-                error=self.post_._require_fit("audit").error(after),
-                progress=self.progress,
-            ),
+            lap=graph.laplacian(self.post_.theta),
+            error=self.post_._require_fit("audit").error(after),
+            progress=self.progress,
+        )
+        report = audit(
+            data,
             sensitive=sensitive,
             variants=None if variants is None else to_labels("variants", variants),
             labels=self._labels(y) if decides and y is not None else None,

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings, strategies as st
 
 from pyg_glif import GLIFPostProcessor
-from pyg_glif.audit import AuditContext, AuditReport, Bootstrap, IntervalEstimate, audit
+from pyg_glif.audit import AuditData, AuditReport, Bootstrap, IntervalEstimate, audit
 from pyg_glif.distances import SensitiveSubspace
 from pyg_glif.graph import SimilarityGraph
 from pyg_glif.links import Log, Logit, Softmax
@@ -131,7 +131,7 @@ def test_gaps_keep_the_sizes_of_groups() -> None:
     x, y = torch.arange(6.0).view(-1, 1), torch.tensor([0.0, 0, 0, 0, 0, 1])
     graph = SimilarityGraph(torch.tensor([[0, 1], [1, 0]]), torch.ones(2), 6, 1.0)
     alone = torch.tensor([0, 0, 0, 0, 0, 1])
-    found = audit(x, y, y / 2, graph=graph, sensitive={"rare": alone})
+    found = audit(AuditData(x, y, y / 2, graph=graph), sensitive={"rare": alone})
     gap = found["gap_by_rare"]
     assert (gap.before, gap.after) == (
         IntervalEstimate(1, 1, 1),
@@ -205,7 +205,8 @@ def test_duplicates_treated_unlike() -> None:
     x, y = torch.zeros(3, 1), torch.tensor([0.0, 1.0, 1.0])
     edges = torch.tensor([[0, 0, 1, 1, 2, 2], [1, 2, 0, 2, 0, 1]])
     graph = SimilarityGraph(edges, torch.zeros(6), 3, 0.0)
-    found = audit(x, y, torch.full((3,), 0.5), graph=graph, num_nearest=1)
+    data = AuditData(x, y, torch.full((3,), 0.5), graph=graph)
+    found = audit(data, num_nearest=1)
     largest = found["lipschitz_ratio_max"]
     assert largest.before.value == largest.after.value == 0.0  # nobody at a distance
     assert found.certificate == {}
@@ -248,10 +249,7 @@ def test_outputs_as_they_are() -> None:
     both = post.audit(variants=torch.arange(60) // 2, bootstrap=few, **options)
     graph = SimilarityGraph.search(group.x, 0.9)
     alone = audit(
-        group.x,
-        group.y,
-        graph=graph,
-        context=AuditContext(lap=graph.laplacian(0.5)),
+        AuditData(group.x, group.y, graph=graph, lap=graph.laplacian(0.5)),
         variants=torch.arange(60) // 2,
         bootstrap=few,
         **options,
@@ -283,7 +281,7 @@ def test_graph_and_people_belong_together() -> None:
     graph = SimilarityGraph.search(group.x, 0.9)
     message = r"'graph' must have one node per row of 'x' \(got 60 for 25\)"
     with pytest.raises(ValueError, match=message):
-        audit(group.x_new, group.y_new, graph=graph)
+        AuditData(group.x_new, group.y_new, graph=graph)
 
 
 @pytest.mark.parametrize("options", [{"level": 1.0}, {"num_samples": 0}])
@@ -400,14 +398,8 @@ def test_differences_beyond_the_error_are_still_told() -> None:
     after = torch.tensor([0.3, 0.3002])
     for size, count in ((0.0, 1), (0.99e-4, 1), (1.01e-4, 0)):
         error = torch.full((2,), size, dtype=torch.float64)
-        found = audit(
-            x,
-            before,
-            after,
-            graph=graph,
-            num_nearest=None,
-            context=AuditContext(error=error),
-        )
+        data = AuditData(x, before, after, graph=graph, error=error)
+        found = audit(data, num_nearest=None)
         assert found.facts["num_identical_differing_after"] == count
         assert len(found.lists.identical_after) == count
     for error, message in (
@@ -415,22 +407,9 @@ def test_differences_beyond_the_error_are_still_told() -> None:
         (torch.tensor([0.0, -1.0]), "'error' must be non-negative"),
     ):
         with pytest.raises(ValueError, match=message):
-            audit(
-                x,
-                before,
-                after,
-                graph=graph,
-                num_nearest=None,
-                context=AuditContext(error=error),
-            )
+            AuditData(x, before, after, graph=graph, error=error)
     with pytest.raises(ValueError, match="'error' must be None without 'y_after'"):
-        audit(
-            x,
-            before,
-            graph=graph,
-            num_nearest=None,
-            context=AuditContext(error=torch.zeros(2)),
-        )
+        AuditData(x, before, graph=graph, error=torch.zeros(2))
 
 
 def test_group_rates_against_counting() -> None:
@@ -439,10 +418,11 @@ def test_group_rates_against_counting() -> None:
     labels = (x[:, 0] + rng.normal(size=200) / 2 > 0).astype(int)
     before = 1 / (1 + np.exp(0.5 - x[:, 0]))
     after = 1 / (1 + np.exp(np.where(sex == "m", 0.0, 1.0) - x[:, 0]))
-    graph = SimilarityGraph.search(torch.from_numpy(x), tau=0.5)
+    x, before, after = map(torch.from_numpy, (x, before, after))
+    graph = SimilarityGraph.search(x, tau=0.5)
     found = audit(
-        torch.from_numpy(x), torch.from_numpy(before), torch.from_numpy(after),
-        graph=graph, num_nearest=None, threshold=0.5, sensitive={"sex": sex},
+        AuditData(x, before, after, graph=graph), num_nearest=None, threshold=0.5,
+        sensitive={"sex": sex},
         labels=torch.from_numpy(labels),
     )  # fmt: skip
     named = {one.name: one for one in found.verdict}
@@ -451,7 +431,7 @@ def test_group_rates_against_counting() -> None:
         ("true_positives_by_sex", labels == 1),
     ):
         for score, told in ((before, named[name].before), (after, named[name].after)):
-            rate = {s: np.mean(score[who & (sex == s)] > 0.5) for s in "fm"}
+            rate = {s: np.mean(score.numpy()[who & (sex == s)] > 0.5) for s in "fm"}
             assert told.value == pytest.approx(rate["m"] - rate["f"])
             assert told.low <= told.value <= told.high
             for share in rate.values():
@@ -465,7 +445,7 @@ def test_group_rates_against_counting() -> None:
     assert "Decisions of yes by sex" in page
     assert {t["title"] for t in found.tiles()} >= {"True positives by sex"}
     unlabeled = audit(
-        torch.from_numpy(x), torch.from_numpy(before), graph=graph, num_nearest=None,
+        AuditData(x, before, graph=graph), num_nearest=None,
         threshold=0.5, sensitive={"sex": sex},
     )  # fmt: skip
     names = [one.name for one in unlabeled.verdict]

@@ -18,7 +18,14 @@ import pytest
 import torch
 
 from pyg_glif import GLIFPostProcessor
-from pyg_glif.audit import AuditReport, Bootstrap, IntervalEstimate, Verdict, audit
+from pyg_glif.audit import (
+    AuditData,
+    AuditReport,
+    Bootstrap,
+    IntervalEstimate,
+    Verdict,
+    audit,
+)
 from pyg_glif.graph import SimilarityGraph
 from tests import oracles_inductive as oracle
 
@@ -108,13 +115,8 @@ def test_nobody_treated_unlike_is_no_certainty() -> None:
     )
     edges = edges[:, (edges[0] * 50 + edges[1]).argsort()]
     graph = SimilarityGraph(edges, torch.ones(100), 50, 1.0)
-    report = audit(
-        torch.zeros(50, 1),
-        torch.zeros(50),
-        graph=graph,
-        threshold=0.5,
-        num_nearest=None,
-    )
+    data = AuditData(torch.zeros(50, 1), torch.zeros(50), graph=graph)
+    report = audit(data, threshold=0.5, num_nearest=None)
     one = found(report, "pairs")
     number = 50**2 / (50 * 2**2 - 50)
     z = NormalDist().inv_cdf(0.975)
@@ -136,14 +138,8 @@ def test_dyadic_intervals_cover() -> None:
     graph = SimilarityGraph(edges, torch.ones(edges.size(1)), 60, 1.0)
     for _ in range(150):
         y = torch.tensor((random.random(60) < 0.2).astype(float))
-        report = audit(
-            torch.zeros(60, 1),
-            y,
-            graph=graph,
-            threshold=0.5,
-            num_nearest=None,
-            bootstrap=FEW,
-        )
+        data = AuditData(torch.zeros(60, 1), y, graph=graph)
+        report = audit(data, threshold=0.5, num_nearest=None, bootstrap=FEW)
         estimate = found(report, "pairs").before
         inside += estimate.low <= 2 * 0.2 * 0.8 <= estimate.high
     assert inside >= 0.9 * 150
@@ -338,7 +334,8 @@ def golden_report() -> AuditReport:
     before = torch.tensor([0.25, 0.75, 0.75, 0.5], dtype=torch.float64)
     after = torch.tensor([0.5, 0.625, 0.625, 0.5], dtype=torch.float64)
     report = audit(
-        x, before, after, graph=graph, sensitive={"sex": ["f", "m", "f", "m"]},
+        AuditData(x, before, after, graph=graph),
+        sensitive={"sex": ["f", "m", "f", "m"]},
         threshold=0.5, tolerance=0.1, num_nearest=1, num_worst=2, bootstrap=FEW,
     )  # fmt: skip
     made = {"date": "2026-01-01T00:00:00+00:00", "versions": {"pyg_glif": "0"}}
@@ -524,7 +521,7 @@ def test_ids_and_people_belong_to_the_people() -> None:
         report.with_ids(["a"])
     with pytest.raises(ValueError, match=r"'features' must have one row .*got 1 for 4"):
         report.with_features(pd.DataFrame({"a": [1]}))
-    with pytest.raises(TypeError, match="'people' must be a frame"):
+    with pytest.raises(TypeError, match="'features' must be a frame"):
         report.with_features([1, 2, 3, 4])
     with pytest.raises(AttributeError, match="has no attribute 'worst'"):
         _ = report.worst

@@ -5,8 +5,8 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 from torch_geometric.data import Data
+from torch_geometric.nn import MLP
 
-from pyg_glif.lightning import MLP
 from pyg_glif.lightning.resolve import Trainer
 
 TrainerFactory = Callable[..., Trainer]
@@ -16,7 +16,7 @@ def make_model(seed: int = 0, hidden: int = 8, outputs: int = 3, **kwargs: Any) 
     """The network of a seed."""
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        return MLP(4, hidden, outputs, **kwargs)
+        return MLP([4, hidden, outputs], norm=None, **kwargs)
 
 
 def full_batch(data: Data) -> DataLoader[Data]:

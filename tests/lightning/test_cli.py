@@ -12,14 +12,11 @@ import yaml
 pytest.importorskip("jsonargparse")
 
 from pytorch_lightning.cli import LightningCLI
+from torch_geometric.nn import MLP
 
+from pyg_glif.datasets import Sentiment
 from pyg_glif.distances import Euclidean
-from pyg_glif.lightning import (
-    MLP,
-    FairClassifier,
-    GLIFCallback,
-    SentimentDataModule,
-)
+from pyg_glif.lightning import FairClassifier, FairDataModule, GLIFCallback
 
 pytestmark = pytest.mark.lightning
 
@@ -46,8 +43,8 @@ CONFIG: dict[str, Any] = {
     },
     "model": {
         "model": {
-            "class_path": "pyg_glif.lightning.MLP",
-            "init_args": {"in_channels": 100, "hidden_channels": 16},
+            "class_path": "torch_geometric.nn.MLP",
+            "init_args": {"channel_list": [100, 16, 2], "norm": None},
         },
         "lr": 0.01,
         "lam": 0.1,
@@ -55,8 +52,18 @@ CONFIG: dict[str, Any] = {
         "normalization": "density",
         "distance": {"class_path": "pyg_glif.distances.Euclidean"},
     },
-    "data": {"variant": "us", "batch_size": 20, "steps_per_epoch": 3, "seed": 2},
+    "data": {"batch_size": 20, "seed": 2},
 }
+
+
+class Words(FairDataModule):
+    """The data module of :doc:`lightning`."""
+
+    def __init__(self, seed: int = 0, batch_size: int = 1000) -> None:
+        data = Sentiment(seed=seed)[0]
+        super().__init__(
+            data, batch_size=batch_size, balanced=True, steps_per_epoch=3, seed=seed
+        )
 
 
 @pytest.fixture
@@ -72,7 +79,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 def test_cli_builds_everything(config: str) -> None:
     args = ["--config", config, "--model.lr", "0.02", "--model.graph", "full"]
-    cli = LightningCLI(FairClassifier, SentimentDataModule, run=False, args=args)
+    cli = LightningCLI(FairClassifier, Words, run=False, args=args)
     assert isinstance(cli.model.model, MLP)
     (penalty,) = cli.model.terms
     assert isinstance(penalty.distance, Euclidean)
@@ -96,7 +103,7 @@ def test_cli_builds_terms(config: str, tmp_path: Path) -> None:
     terms = tmp_path / "terms.yaml"
     terms.write_text(yaml.safe_dump({"model": {"lam": 0.0, "term": [term, other]}}))
     args = ["--config", config, "--config", str(terms)]
-    cli = LightningCLI(FairClassifier, SentimentDataModule, run=False, args=args)
+    cli = LightningCLI(FairClassifier, Words, run=False, args=args)
     first, second = cli.model.terms
     assert (first.rho, first.auditor.num_full_steps) == (2.0, 3)
     assert second.lam == 1.0
@@ -107,7 +114,7 @@ def test_cli_fits_and_its_checkpoint_loads_without_arguments(
 ) -> None:
     cli = LightningCLI(
         FairClassifier,
-        SentimentDataModule,
+        Words,
         args=["fit", "--config", config, "--trainer.max_steps", "2"],
         save_config_callback=None,
     )
@@ -119,7 +126,7 @@ def test_cli_fits_and_its_checkpoint_loads_without_arguments(
     x = torch.ones(3, 100)
     takes = inspect.signature(FairClassifier.load_from_checkpoint).parameters
     known = [{"weights_only": True}] if "weights_only" in takes else []
-    for kwargs in ({}, *known, {"model": MLP(100, 16)}):
+    for kwargs in ({}, *known, {"model": MLP([100, 16, 2], norm=None)}):
         loaded = FairClassifier.load_from_checkpoint(path, **kwargs)
         assert torch.equal(loaded(x), cli.model(x))
 
@@ -129,5 +136,5 @@ def test_cli_rejects_bad_values(
 ) -> None:
     args = ["--config", config, "--model.graph", "some"]
     with pytest.raises(SystemExit):
-        LightningCLI(FairClassifier, SentimentDataModule, run=False, args=args)
+        LightningCLI(FairClassifier, Words, run=False, args=args)
     assert "some" in capsys.readouterr().err

@@ -10,13 +10,12 @@ from torch_geometric.nn import GCN
 from pyg_glif.baselines import SenSeIRegularizer, SenSRLoss
 from pyg_glif.distances import SensitiveSubspace
 from pyg_glif.lightning import (
-    MLP,
     FairClassifier,
     FairDataModule,
     GLIFCallback,
     SimilarityPenalty,
 )
-from tests.lightning.conftest import TrainerFactory
+from tests.lightning.conftest import TrainerFactory, make_model
 
 pytestmark = pytest.mark.lightning
 
@@ -37,7 +36,7 @@ def run(
     else:
         settings["term"] = SimilarityPenalty(0.2, tau=1.5, distance=distance)
         settings["graph"] = "full" if kind == "full" else "batch"
-    model = GCN(4, 8, 2, 3) if kind == "GNN" else MLP(4, 8, 3)
+    model = GCN(4, 8, 2, 3) if kind == "GNN" else make_model()
     if kind == "GNN":
         ring = torch.arange(100)
         forth = torch.stack([ring, (ring + 1) % 100])

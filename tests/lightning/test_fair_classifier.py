@@ -21,7 +21,7 @@ from torch_geometric.nn import GCN
 from pyg_glif.distances import Mahalanobis
 from pyg_glif.errors import SimilarityWarning
 from pyg_glif.graph import edge_weights, fair_radius_graph
-from pyg_glif.lightning import MLP, FairClassifier, FairDataModule, SimilarityPenalty
+from pyg_glif.lightning import FairClassifier, FairDataModule, SimilarityPenalty
 from pyg_glif.metrics import laplacian_energy
 from pyg_glif.nn import LaplacianLoss
 from tests.lightning.conftest import TrainerFactory, full_batch, make_model
@@ -466,7 +466,7 @@ def test_terms_that_ask_for_too_much_are_refused(
 @pytest.mark.parametrize(
     ("model", "expected"),
     [
-        (MLP(4, 8, 3), 3),
+        (make_model(), 3),
         (nn.Linear(4, 5), 5),
         (nn.Sequential(nn.Linear(4, 2), nn.Sequential(nn.ReLU(), nn.Linear(2, 7))), 7),
     ],
@@ -486,7 +486,7 @@ def test_num_classes_is_read_off_the_model(model: nn.Module, expected: int) -> N
             "(got Sequential)",
         ),
         (
-            {"model": MLP(4, 8, 1)},
+            {"model": make_model(outputs=1)},
             ValueError,
             "'num_classes' must be at least 2 (got 1). For a single logit give 'model' "
             "two outputs",

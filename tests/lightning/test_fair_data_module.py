@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader
 from torch_geometric.data import Data
 
 from pyg_glif.lightning import FairDataModule
-from tests.lightning.conftest import TrainerFactory
+from tests.lightning.conftest import TrainerFactory, make_model
 
 
 def epochs(loader: DataLoader[Any], count: int) -> list[list[list[int]]]:
@@ -238,16 +238,16 @@ def test_several_processes_are_refused(samples: Data) -> None:
 
 @pytest.mark.lightning
 def test_validation_without_a_mask(samples: Data, make_trainer: TrainerFactory) -> None:
-    from pyg_glif.lightning import MLP, FairClassifier
+    from pyg_glif.lightning import FairClassifier
 
     del samples.val_mask
     module = FairDataModule(samples)
     trainer = make_trainer()
-    trainer.fit(FairClassifier(MLP(4, 8, 3)), module)  # no warning
+    trainer.fit(FairClassifier(make_model()), module)  # no warning
     assert trainer.current_epoch == 2
     message = "'data' must have the attribute 'val_mask'"
     with pytest.raises(ValueError, match=re.escape(message)):
-        trainer.validate(FairClassifier(MLP(4, 8, 3)), module, verbose=False)
+        trainer.validate(FairClassifier(make_model()), module, verbose=False)
 
 
 def test_the_whole_data_may_be_the_batch(samples: Data) -> None:

@@ -19,11 +19,11 @@ from pyg_glif.errors import NotFittedError
 from pyg_glif.functional import glif_smooth
 from pyg_glif.graph import edge_weights, fair_radius_graph, suggest_tau
 from pyg_glif.graph.weights import DECAY
-from pyg_glif.lightning import MLP, FairClassifier, FairDataModule, GLIFCallback
+from pyg_glif.lightning import FairClassifier, FairDataModule, GLIFCallback
 from pyg_glif.lightning.resolve import LightningModule
 from pyg_glif.links import Link
 from pyg_glif.solvers import CG, SolveStatus
-from tests.lightning.conftest import TrainerFactory
+from tests.lightning.conftest import TrainerFactory, make_model
 
 pytestmark = pytest.mark.lightning
 
@@ -42,9 +42,7 @@ class Arsinh(Link):
 
 
 def classifier() -> FairClassifier:
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        return FairClassifier(MLP(4, 8, 3))
+    return FairClassifier(make_model())
 
 
 def dense_smooth(x: Tensor, y: Tensor, tau: float, theta: float, lam: float) -> Any:

@@ -14,7 +14,7 @@ from torch_geometric.nn import GCN
 
 from pyg_glif.baselines import Auditor, SenSeIRegularizer, SenSRLoss
 from pyg_glif.distances import CallableDistance, SensitiveSubspace
-from pyg_glif.lightning import MLP, FairClassifier, FairDataModule
+from pyg_glif.lightning import FairClassifier, FairDataModule
 from tests.lightning.conftest import TrainerFactory, make_model as make_network
 
 pytestmark = pytest.mark.lightning
@@ -174,7 +174,7 @@ def test_checkpoint_brings_price_and_distance_back(
     fresh = part(make(kind, make_model(), distance=other, full_lr=0.03))
     given = {"term" if kind == "SenSeI" else "loss": fresh}
     loaded = FairClassifier.load_from_checkpoint(
-        path, model=MLP(4, 16, 3), map_location="cpu", **given
+        path, model=make_model(7), map_location="cpu", **given
     )
     old, new = part(classifier), part(loaded)
     assert torch.equal(new.dual, old.dual)
@@ -208,19 +208,19 @@ def test_only_the_model_is_trained(samples: Data, make_trainer: TrainerFactory) 
             "(got a forward with 'edge_index')",
         ),
         (
-            MLP(4, 8, 3),
+            make_model(),
             {"distance": CallableDistance(torch.cdist)},
             TypeError,
             "'distance' must have an embedding (got CallableDistance)",
         ),
         (
-            MLP(4, 8, 3),
+            make_model(),
             {"full_lr": 0.0},
             ValueError,
             "'full_lr' must be positive (got 0.0)",
         ),
-        (MLP(4, 8, 3), {"eps": -1.0}, ValueError, "'eps' must be positive (got -1.0)"),
-        (MLP(4, 8, 3), {"lr": 0.0}, ValueError, "'lr' must be positive (got 0.0)"),
+        (make_model(), {"eps": -1.0}, ValueError, "'eps' must be positive (got -1.0)"),
+        (make_model(), {"lr": 0.0}, ValueError, "'lr' must be positive (got 0.0)"),
     ],
 )
 def test_rejects(

@@ -13,8 +13,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
+from torch_geometric.nn import MLP
 
-from pyg_glif.lightning import MLP, FairClassifier
+from pyg_glif.lightning import FairClassifier
 from pyg_glif.lightning.resolve import LightningDataModule, Trainer
 
 # Who holds which rows, and which of them have a label.
@@ -30,7 +31,7 @@ CASES = {
 def make_model() -> MLP:
     """The same weights in every process."""
     torch.manual_seed(0)
-    return MLP(4, 8, 3)
+    return MLP([4, 8, 3], norm=None)
 
 
 def make_rows(case: str) -> tuple[Tensor, Tensor]:
