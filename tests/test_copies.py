@@ -117,7 +117,7 @@ def of_rows(*names: str) -> Use:
     x, y = samples()
     group = (x[:, 0] > 0).long()
     edges = graph().edge_index
-    seen = {"x": x, "y": y, "group": group, "attribute": group, "edges": edges}
+    seen = {"x": x, "y": y, "group": group, "sensitive": group, "edges": edges}
     seen["sq_dist"] = graph().sq_dist
 
     def use(metric: Any) -> Any:
