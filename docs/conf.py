@@ -212,7 +212,12 @@ def page(module: ModuleType) -> str:
         return "\n".join([*lines, "   :members:", ""])
     lines += ["   :no-members:", "", *overview(module)]
     if module is not pyg_glif:
-        lines += [entry(module, export) for export in exports(module)]
+        homes = find_homes()  # what two modules export is told in one of them
+        lines += [
+            entry(module, export)
+            for export in exports(module)
+            if homes[id(getattr(module, export))] == name
+        ]
     return "\n".join(lines)
 
 

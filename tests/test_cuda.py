@@ -233,6 +233,9 @@ CASES: dict[str, Callable[[Samples], Any]] = {
     "GLIFConv": lambda p: GLIFConv(lam=0.5).to(p.device)(p.y, p.edges, p.weight),
     "GLIFClassifier": lambda p: _estimator(p, GLIFClassifier, LogisticRegression()),
     "GLIFPostProcessor": lambda p: (*_post(p), *_guarantees(p)),
+    "certify": _guarantees,
+    "sensitivity": _guarantees,
+    "FittedNeighbors": _peers,
     "GLIFRegressor": lambda p: _estimator(p, GLIFRegressor, LinearRegression()),
     "GLIFSmooth": lambda p: GLIFSmooth(0.5)(FairRadiusGraph(TAU)(_data(p))).y_fair,
     "GroupDisparity": lambda p: _metric(

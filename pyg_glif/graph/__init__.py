@@ -1,10 +1,9 @@
 """Similarity graphs: exact neighbor searches, edge weights, annotators."""
 
 from pyg_glif.graph.annotators import annotator_graph
+from pyg_glif.graph.index import KNNIndex, RadiusIndex
 from pyg_glif.graph.knn import fair_knn_graph
-from pyg_glif.graph.knn_index import KNNIndex
 from pyg_glif.graph.radius import fair_radius_graph
-from pyg_glif.graph.radius_index import RadiusIndex
 from pyg_glif.graph.similarity_graph import SimilarityGraph
 from pyg_glif.graph.structural import structural_similarity
 from pyg_glif.graph.suggest import suggest_tau

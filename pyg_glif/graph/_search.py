@@ -1,15 +1,17 @@
 """Exact searches for the pairs within a radius, and for the nearest.
 
-The plain ones form every squared distance by matrix products over tiles. The
-projected ones do so on a few coordinates that bound distances from below, skip tiles
-whose boxes are too far apart, and finish only the candidates.
+Plain searches form every squared distance by matrix products over tiles. Pruned ones
+do so on a few coordinates that bound distances from below, skip tiles whose boxes are
+too far away, and finish only the candidates. Where a function gives the distance, it
+is called on every tile.
 
 A search for the nearest has one radius per point. A few nearby points bound it at the
 start, and it shrinks as pairs are added.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TypeVar
+import math
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,8 +19,13 @@ from torch import Tensor
 from pyg_glif._utils.runtime import Crew, Progress
 from pyg_glif._utils.sparse import csr_tensor
 from pyg_glif.distances import FairDistance
-from pyg_glif.graph._decide import decide
-from pyg_glif.graph._knn_candidates import CandidatePool, kth_smallest, loosened
+from pyg_glif.graph._decide import called_within, decide, exact_squares
+from pyg_glif.graph._knn_candidates import (
+    CandidatePool,
+    Nearest,
+    kth_smallest,
+    loosened,
+)
 from pyg_glif.graph._points import Points
 from pyg_glif.graph._pruning import BLOCK_ENTRIES, Screen, Tile, Workspace
 
@@ -26,9 +33,11 @@ from pyg_glif.graph._pruning import BLOCK_ENTRIES, Screen, Tile, Workspace
 Pairs = tuple[Tensor, Tensor, Tensor]
 #: Pairs ``(i, j, sq, error)`` whose squared distance in ``y`` is known to ``error``.
 Measured = tuple[Tensor, Tensor, Tensor, Tensor]
+#: One squared radius, or one for each point of both sets: a pair then counts if it
+#: may be within either of its two.
+Bound = float | tuple[Tensor, Tensor]
 
-_Tile = TypeVar("_Tile")
-
+CALLABLE_TILE = 512  # rows and columns of a tile that a function is called on
 _ROUND = 8  # tiles that are measured before bounds change
 _SAMPLE = 512  # points from which the first bound on the k-th distance is taken
 
@@ -37,120 +46,199 @@ def callable_tiles(
     x: Tensor,
     distance: FairDistance,
     batch: Tensor | None,
-    tile_size: int,
-    bar: Progress,
+    left: Tensor | None,
+    progress: bool | None,
 ) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
     """Tiles ``(rows, cols, dist, wanted)`` of a distance without an embedding.
 
-    ``wanted`` masks the pairs of one graph, each pair once.
+    ``wanted`` masks the pairs of one graph. Rows are those of ``left``, if there is
+    one; else each pair comes once.
     """
-    order = torch.arange(x.size(0), device=x.device)
+    order = torch.arange(len(x), device=x.device)
     if batch is not None:
         order = batch.argsort(stable=True)
-    tiles = order.split(tile_size)
-    for start, rows in enumerate(tiles):
-        for cols in tiles[start:]:
-            if batch is not None and batch[rows[-1]] < batch[cols[0]]:
-                break
-            dist = distance(x[rows], x[cols])
-            wanted = torch.ones_like(dist, dtype=torch.bool)
-            if cols is rows:
-                wanted = wanted.triu(1)
-            if batch is not None:
-                wanted &= batch[rows].unsqueeze(1) == batch[cols]
-            yield rows, cols, dist, wanted
-        bar.update()
-
-
-def plain_pairs(
-    left: Points, right: Points, tau: float, tile_size: int, progress: bool | None
-) -> Iterator[Pairs]:
-    """Pairs of two sets, or of one, by products over all coordinates."""
-    blocks = _PlainBlocks(left, right, tile_size)
-    with Progress(blocks.num_tiles, "neighbors", progress) as bar:
-        for tile in range(blocks.num_tiles):
-            for measured in blocks.measure(tile, right.bound(tau)):
-                yield decide(left, right, *measured, tau)
+    columns = tiles = order.split(CALLABLE_TILE)
+    if left is not None:
+        tiles = torch.arange(len(left), device=x.device).split(CALLABLE_TILE)
+    with Progress(len(tiles), "neighbors", progress) as bar:
+        for start, rows in enumerate(tiles):
+            for cols in columns if left is not None else columns[start:]:
+                if batch is not None and batch[rows[-1]] < batch[cols[0]]:
+                    break
+                dist = distance((x if left is None else left)[rows], x[cols])
+                wanted = torch.ones_like(dist, dtype=torch.bool)
+                if cols is rows:
+                    wanted = wanted.triu(1)
+                if batch is not None:
+                    wanted &= batch[rows].unsqueeze(1) == batch[cols]
+                yield rows, cols, dist, wanted
             bar.update()
 
 
-def projected_pairs(
-    left: Points, screen: Screen, tau: float, progress: bool | None
+def callable_pairs(
+    x: Tensor,
+    distance: FairDistance,
+    batch: Tensor | None,
+    tau: float,
+    left: Tensor | None = None,
+    progress: bool | None = None,
 ) -> Iterator[Pairs]:
-    """Pairs of the screen's points, or of others and them, by few coordinates first."""
-    right = screen.points
-    tiles = screen.own_tiles() if left is right else screen.tiles_of(left)
-    with Progress(left.num_nodes, "neighbors", progress) as bar:
-        for tile in tiles:
-            for measured in finish(left, right, tile, screen.candidates(tile)):
-                yield decide(left, right, *measured, tau)
-            bar.update(tile.rows.numel())
+    """Pairs within the radius, and their distances, not squared."""
+    for rows, cols, dist, wanted in callable_tiles(x, distance, batch, left, progress):
+        r, c = (wanted & called_within(dist, tau)).nonzero(as_tuple=True)
+        yield rows[r], cols[c], dist[r, c]
 
 
-def plain_nearest(
-    left: Points,
-    right: Points,
-    pool: CandidatePool,
-    tile_size: int,
-    progress: bool | None,
-) -> None:
-    """Fills a pool with pairs of two sets, or of one, by products."""
-    blocks = _PlainBlocks(left, right, tile_size)
-    tiles = range(blocks.num_tiles)
-    with Crew(right.y.device, len(tiles) // _ROUND) as crew:
-        crew.map(lambda tile: blocks.bound(tile, pool), tiles)
-        _fill(
-            pool, tiles, lambda tile: blocks.measure(tile, pool.reach), crew, progress
-        )
+def callable_nearest(
+    x: Tensor,
+    k: int,
+    distance: FairDistance,
+    batch: Tensor | None,
+    tau: float,
+    left: Tensor | None = None,
+    reach: Tensor | None = None,
+    progress: bool | None = None,
+) -> Nearest:
+    """The k nearest rows of each by a function; values are distances, not squared.
+
+    With ``left``, pairs within the ``reach`` of a row of ``x`` come too.
+    """
+    size = len(x if left is None else left)
+    upper = x.new_full((size,), math.inf, dtype=torch.float64)
+    pool = CandidatePool(k, upper, other=reach)
+    for rows, cols, dist, wanted in callable_tiles(x, distance, batch, left, progress):
+        first, second = pool.reach
+        bound = torch.maximum(first[rows].unsqueeze(1), second[cols])
+        wanted &= (dist <= bound) & called_within(dist, tau)
+        r, c = wanted.nonzero(as_tuple=True)
+        value = dist[r, c].double()
+        pool.add(rows[r], cols[c], value, torch.zeros_like(value))
+    return pool.resolve(slack=0.0)
 
 
-def projected_nearest(
-    left: Points, screen: Screen, pool: CandidatePool, progress: bool | None
-) -> None:
-    """Fills a pool with pairs of the screen's points, or of others and them."""
-    right = screen.points
-    own = left is right
-    tiles = list(screen.own_tiles() if own else screen.tiles_of(left))
+class PointSearch:
+    """Exact search among points, pruned on the directions of a basis, if any.
 
-    def next_to(tile: Tile) -> tuple[Tensor, Tensor]:
-        pairs = screen.closest(tile, 2 * pool.k + 2)
-        ((i, _, sq, error),) = finish(left, right, tile, [pairs])
-        return i, sq.add_(error)
-
-    def measure(tile: Tile) -> Iterator[Measured]:
-        return finish(left, right, tile, screen.candidates(tile, pool.reach))
-
-    with Crew(right.y.device, len(tiles) // _ROUND) as crew:
-        parts = zip(*crew.map(next_to, tiles), strict=True)
-        end, most = (torch.cat(part) for part in parts)
-        kth = kth_smallest(end, most, pool.k, left.num_nodes)
-        torch.minimum(pool.upper, loosened(kth), out=pool.upper)
-        _fill(pool, tiles, measure, crew, progress)
-
-
-def _fill(
-    pool: CandidatePool,
-    tiles: Sequence[_Tile],
-    measure: Callable[[_Tile], Iterator[Measured]],
-    crew: Crew,
-    progress: bool | None,
-) -> None:
-    """Adds the measured pairs of tiles to a pool.
-
-    Bounds change between rounds only, so the result does not depend on the number or
-    the order of threads.
+    Args:
+        points: The known points.
+        tau: The radius, in the unit of ``z``.
+        basis: Orthonormal directions ``[D, M]``; :obj:`None` for a plain search.
+        tile_size: Rows handled at once.
     """
 
-    def wanted(tile: _Tile) -> list[Measured]:
-        return [pool.wanted(*pairs) for pairs in measure(tile)]
+    def __init__(
+        self, points: Points, tau: float, basis: Tensor | None, tile_size: int = 256
+    ) -> None:
+        self.points, self.tau, self._tile_size = points, tau, tile_size
+        self.screen: Screen | None = None
+        if basis is not None:
+            self.screen = Screen(points, tau, basis, tile_size)
 
-    with Progress(len(tiles), "nearest neighbors", progress) as bar:
-        for start in range(0, len(tiles), _ROUND):
-            some = tiles[start : start + _ROUND]
-            for measured in crew.map(wanted, some):
-                for pairs in measured:
-                    pool.add(*pairs)
-            bar.update(len(some))
+    @property
+    def slack(self) -> float:
+        """Relative difference of squared distances that rounding alone may cause."""
+        return (self.points.num_features + 4) * torch.finfo(torch.float64).eps
+
+    def place(self, z: Tensor) -> tuple["PointSearch", Points]:
+        """A search whose center and scale suit other points, and these points."""
+        left = self.points.like(z)
+        if left is not None:
+            return self, left
+        # Too far away for the scale of the known points.
+        points, left = self.points.together_with(z)
+        return PointSearch(points, self.tau, None, self._tile_size), left
+
+    def pairs(
+        self, left: Points | None = None, progress: bool | None = None
+    ) -> Iterator[Pairs]:
+        """Pairs of the points, or of others and them, within the radius."""
+        left = self.points if left is None else left
+        blocks = self._blocks(left)
+        with Progress(len(blocks.tiles), "neighbors", progress) as bar:
+            for tile in blocks.tiles:
+                for measured in blocks.measure(tile, self.points.bound(self.tau)):
+                    yield decide(left, self.points, *measured, self.tau)
+                bar.update()
+
+    def nearest(
+        self,
+        k: int,
+        left: Points | None = None,
+        reach: Tensor | None = None,
+        slack: float = 0.0,
+        progress: bool | None = None,
+    ) -> Nearest:
+        """The k nearest points of each, or of others; squares are those of ``y``.
+
+        With ``left``, pairs within the ``reach`` of a known point come too, a square.
+        Bounds change between rounds of tiles only, so the result does not depend on
+        the number or the order of threads.
+        """
+        points, other = self.points, None
+        limit = points.bound(self.tau) * (1.0 + 1e-6)
+        limit = min(limit, torch.finfo(torch.float32).max)
+        if left is not None:
+            own = torch.zeros_like(points.sq_norm) if reach is None else reach.float()
+            other = loosened(own).clamp_(max=limit)
+        first = points if left is None else left
+        upper = torch.full_like(first.sq_norm, limit)
+        pool = CandidatePool(
+            k, upper, lambda i, j: exact_squares(first, points, i, j), other
+        )
+        blocks = self._blocks(first)
+        tiles = blocks.tiles
+
+        def wanted(tile: Any) -> list[Measured]:
+            return [pool.wanted(*pairs) for pairs in blocks.measure(tile, pool.reach)]
+
+        with (
+            Crew(points.y.device, len(tiles) // _ROUND) as crew,
+            Progress(len(tiles), "nearest neighbors", progress) as bar,
+        ):
+            blocks.lower(pool, crew)
+            for start in range(0, len(tiles), _ROUND):
+                some = tiles[start : start + _ROUND]
+                for measured in crew.map(wanted, some):
+                    for pairs in measured:
+                        pool.add(*pairs)
+                bar.update(len(some))
+        return pool.resolve(max(slack, self.slack))
+
+    def _blocks(self, left: Points) -> "_PlainBlocks | _PrunedBlocks":
+        """Tiles of ``left`` beside the points."""
+        if self.screen is None:
+            return _PlainBlocks(left, self.points, self._tile_size)
+        return _PrunedBlocks(left, self.screen)
+
+
+class _PrunedBlocks:
+    """Squared distances of the candidates that a screen leaves, tile by tile."""
+
+    def __init__(self, left: Points, screen: Screen) -> None:
+        self._left, self._screen = left, screen
+        own = left is screen.points
+        self.tiles = list(screen.own_tiles() if own else screen.tiles_of(left))
+
+    def measure(self, tile: Any, bound: Bound) -> Iterator[Measured]:
+        """Pairs of a tile that may be within a squared radius."""
+        upper = None if isinstance(bound, float) else bound
+        candidates = self._screen.candidates(tile, upper)
+        return finish(self._left, self._screen.points, tile, candidates)
+
+    def lower(self, pool: CandidatePool, crew: Crew) -> None:
+        """Lowers the bounds of a pool, by the points next to those of each tile."""
+
+        def next_to(tile: Tile) -> tuple[Tensor, Tensor]:
+            pairs = self._screen.closest(tile, 2 * pool.k + 2)
+            ((i, _, sq, error),) = finish(
+                self._left, self._screen.points, tile, [pairs]
+            )
+            return i, sq.add_(error)
+
+        parts = zip(*crew.map(next_to, self.tiles), strict=True)
+        end, most = (torch.cat(part) for part in parts)
+        kth = kth_smallest(end, most, pool.k, self._left.num_nodes)
+        torch.minimum(pool.upper, loosened(kth), out=pool.upper)
 
 
 def finish(
@@ -183,7 +271,7 @@ def _sampled_products(row: Tensor, col: Tensor, a: Tensor, b: Tensor) -> Tensor:
 
 
 class _PlainBlocks:
-    """Squared distances between tiles of two sets of points, or of one.
+    """Squared distances by products over all coordinates, tile by tile.
 
     Within one set, nodes are sorted by graph, and a row is paired with later columns
     of its graph only.
@@ -191,6 +279,7 @@ class _PlainBlocks:
 
     def __init__(self, left: Points, right: Points, tile_size: int) -> None:
         self._left, self._right, self._tile_size = left, right, tile_size
+        self.tiles = range(-(-left.num_nodes // tile_size))
         self._own = left is right
         self._work = Workspace(right.y.device, max(BLOCK_ENTRIES, tile_size))
         self._width = max(1, BLOCK_ENTRIES // tile_size)
@@ -203,19 +292,8 @@ class _PlainBlocks:
             self._start = torch.searchsorted(label, label)
             self._stop = torch.searchsorted(label, label, right=True)
 
-    @property
-    def num_tiles(self) -> int:
-        """Number of tiles that the rows make up."""
-        return -(-self._left.num_nodes // self._tile_size)
-
-    def measure(
-        self, tile: int, bound: float | tuple[Tensor, Tensor]
-    ) -> Iterator[Measured]:
-        """Pairs of a tile that may be within a squared radius.
-
-        There is one radius for all, or one for each point of both sets; then a pair
-        counts that may be within either of its two.
-        """
+    def measure(self, tile: Any, bound: Bound) -> Iterator[Measured]:
+        """Pairs of a tile that may be within a squared radius."""
         left, right = self._left, self._right
         start, stop, columns = self._ranges(tile)
         rows = self._take(start, stop)
@@ -238,8 +316,12 @@ class _PlainBlocks:
             error = right.error(sq_a[r] + sq_b[c])
             yield _same_graph(left, right, (i, j, sq, error))
 
-    def bound(self, tile: int, pool: CandidatePool) -> None:
-        """Bounds the distances of the k nearest of a tile, from a sample."""
+    def lower(self, pool: CandidatePool, crew: Crew) -> None:
+        """Lowers the bounds of a pool, by a sample of the points."""
+        crew.map(lambda tile: self._lower_tile(tile, pool), self.tiles)
+
+    def _lower_tile(self, tile: int, pool: CandidatePool) -> None:
+        """Bounds on the distances of the k nearest of a tile."""
         left, right = self._left, self._right
         start, stop, columns = self._ranges(tile)
         device = right.y.device

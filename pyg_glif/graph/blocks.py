@@ -17,13 +17,7 @@ import torch
 from torch import Tensor
 
 from pyg_glif.graph._decide import decide
-from pyg_glif.graph._kd_order import (
-    bound_coordinates,
-    bound_errors,
-    compact_order,
-    principal_basis,
-)
-from pyg_glif.graph._memory import PairSample, sample_pairs
+from pyg_glif.graph._estimates import PairSample, choose_width, sample_pairs
 from pyg_glif.graph._points import (
     Points,
     Strategy,
@@ -38,16 +32,15 @@ from pyg_glif.graph._pruning import (
     Reach,
     Screen,
     Tile,
+    bound_coordinates,
+    bound_errors,
     box_coordinates,
+    compact_order,
+    principal_basis,
     sq_box_gap,
     widened,
 )
-from pyg_glif.graph._search import (
-    Pairs,
-    finish,
-    plain_pairs,
-)
-from pyg_glif.graph._strategy import choose_width
+from pyg_glif.graph._search import Pairs, PointSearch, finish
 
 __all__ = [
     "Block",
@@ -185,8 +178,7 @@ class BlockSearch:
         Without a width all tiles are searched, whatever ``every`` is.
         """
         if self._width is None:
-            points = block.points
-            yield from plain_pairs(points, points, self._tau, _TILE, False)
+            yield from self._plain(block).pairs(progress=False)
             return
         screen = self._screen(block)
         tiles = _some(screen.own_tiles(), every)
@@ -195,7 +187,7 @@ class BlockSearch:
     def across(self, left: Block, right: Block) -> Iterator[Pairs]:
         """Pairs of one point of ``left`` and one of ``right``."""
         if self._width is None:
-            yield from plain_pairs(left.points, right.points, self._tau, _TILE, False)
+            yield from self._plain(right).pairs(left.points, progress=False)
             return
         screen = self._screen(right)
         tiles = screen.stored_tiles(self._bounds(left))
@@ -220,6 +212,10 @@ class BlockSearch:
         screen = self._screen(block)
         tiles = _some(screen.own_tiles(), every)
         return statistics.fmean(screen.share_left(tile) for tile in tiles)
+
+    def _plain(self, block: Block) -> PointSearch:
+        """The search among the points of a block without directions."""
+        return PointSearch(block.points, self._tau, None, _TILE)
 
     def _screen(self, block: Block) -> Screen:
         """The screen of a block."""

@@ -7,17 +7,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from pyg_glif._utils.runtime import Progress, without_autocast
+from pyg_glif._utils.runtime import without_autocast
 from pyg_glif._utils.validation import check_count, check_scalar
 from pyg_glif.distances import FairDistance
-from pyg_glif.graph._decide import called_within, decide, exact_squares, sq_dist_error
-from pyg_glif.graph._knn_candidates import (
-    CandidatePool,
-    Nearest,
-    kth_smallest,
-    loosened,
-)
-from pyg_glif.graph._memory import check_nearest, sample_nearest
+from pyg_glif.graph._decide import decide, exact_squares, sq_dist_error
+from pyg_glif.graph._estimates import check_nearest, choose_basis, sample_nearest
+from pyg_glif.graph._knn_candidates import Nearest, kth_smallest
 from pyg_glif.graph._points import (
     Points,
     Strategy,
@@ -25,12 +20,8 @@ from pyg_glif.graph._points import (
     check_search_input,
     coordinates,
 )
-from pyg_glif.graph._pruning import Screen
-from pyg_glif.graph._search import callable_tiles, plain_nearest, projected_nearest
-from pyg_glif.graph._strategy import choose_basis
+from pyg_glif.graph._search import PointSearch, callable_nearest
 from pyg_glif.graph.radius import SearchResult, both_directions
-
-_CALLABLE_TILE = 256
 
 
 @without_autocast()
@@ -136,24 +127,23 @@ def search_nearest(
     if tau is not None:
         cap = check_scalar("tau", tau, minimum=0.0, allow_inf=True)
     num_nodes, empty = x.size(0), x.new_empty(0)
-    if not distance.is_embedding:
-        nearest = _callable_nearest(x, k, distance, batch, cap, progress)
-        keep = _edges(nearest, mutual)
-        pairs = nearest.i[keep], nearest.j[keep], nearest.sq[keep].to(x.dtype)
-        edge_index, dist = both_directions([pairs], num_nodes, empty)
-        scale = nearest.sq_kth.clamp(max=cap)
-        square = dist.square()
-        return SearchResult(edge_index, square, cap, batch, None, dist, scale)
-    z = coordinates(distance, x)
+    z = coordinates(distance, x) if distance.is_embedding else None
     if num_nodes < 2:
         scale = x.new_full((num_nodes,), cap, dtype=torch.float64)
         edges = both_directions([], num_nodes, empty)
-        return SearchResult(*edges, cap, batch, z, None, scale)
+        return SearchResult(*edges, cap, batch, z, empty if z is None else None, scale)
+    if z is None:
+        nearest = callable_nearest(x, k, distance, batch, cap, progress=progress)
+        keep = _edges(nearest, mutual)
+        pairs = nearest.i[keep], nearest.j[keep], nearest.sq[keep].to(x.dtype)
+        edge_index, dist = both_directions([pairs], num_nodes, empty)
+        scale, square = nearest.sq_kth.clamp(max=cap), dist.square()
+        return SearchResult(edge_index, square, cap, batch, None, dist, scale)
     points = Points.from_embedding(z, batch)
     sample = sample_nearest(points, k, cap)
     check_nearest(points, k, sample, memory_budget)
     basis = choose_basis(points, cap, strategy, sample)
-    nearest = _embedded_nearest(points, k, cap, basis, tile_size, progress)
+    nearest = PointSearch(points, cap, basis, tile_size).nearest(k, progress=progress)
     keep = _edges(nearest, mutual)
     i, j, sq, error = (part[keep] for part in nearest[:4])
     decided = decide(points, points, i, j, sq, error, cap)
@@ -197,7 +187,7 @@ def nearest_points(
     """
     distance, x = as_distance(distance), x.detach()
     if not distance.is_embedding:
-        nearest = _callable_nearest(x, k, distance, None, math.inf, progress)
+        nearest = callable_nearest(x, k, distance, None, math.inf, progress=progress)
         point = torch.arange(len(x), device=x.device)
         dist = nearest.sq[nearest.pair]
         return NearestPoints(point, nearest.end, nearest.other, dist)
@@ -221,10 +211,13 @@ def nearest_points(
     sample = sample_nearest(points, k, math.inf)
     check_nearest(points, k, sample, None)
     basis = choose_basis(points, math.inf, nearest=sample)
+    search = PointSearch(points, math.inf, basis)
     # Queries that are another set find themselves among the points, first of all.
-    num = k if others is points else k + 1
-    nearest = _embedded_nearest(
-        points, num, math.inf, basis, progress=progress, slack=slack, others=others
+    nearest = search.nearest(
+        k if others is points else k + 1,
+        None if others is points else others,
+        slack=slack,
+        progress=progress,
     )
     sq = exact_squares(others, points, nearest.i, nearest.j)
     row, col = queries[nearest.end], nearest.other
@@ -258,82 +251,6 @@ def _settled(
     last = kth_smallest(row, dist, k, points.num_nodes) * (1.0 + 1e-9)
     inside = (last < known.tau * points.scale)[row]
     return NearestPoints(point, row[inside], col[inside], dist[inside])
-
-
-def _embedded_nearest(
-    points: Points,
-    k: int,
-    tau: float,
-    basis: Tensor | None,
-    tile_size: int = 256,
-    progress: bool | None = None,
-    slack: float = 0.0,
-    others: Points | None = None,
-) -> Nearest:
-    """The k nearest points of each point, or of others; squares are those of ``y``."""
-    screen = None if basis is None else Screen(points, tau, basis, tile_size)
-    left = points if others is None else others
-    pool = nearest_pool(left, points, k, tau, screen, None, tile_size, progress)
-    return pool.resolve(max(slack, tie_slack(points.num_features)))
-
-
-def nearest_pool(
-    left: Points,
-    points: Points,
-    k: int,
-    tau: float,
-    screen: Screen | None,
-    sq_scale: Tensor | None = None,
-    tile_size: int = 256,
-    progress: bool | None = None,
-) -> CandidatePool:
-    """Pool of the pairs that may be among the k nearest of ``left``.
-
-    If ``left`` is another set than ``points``, pairs within ``sq_scale`` of one of the
-    points are in the pool too.
-    """
-    limit = min(points.bound(tau) * (1.0 + 1e-6), torch.finfo(torch.float32).max)
-    other = None
-    if left is not points:
-        own = torch.zeros_like(points.sq_norm) if sq_scale is None else sq_scale.float()
-        other = loosened(own).clamp_(max=limit)
-    upper = torch.full_like(left.sq_norm, limit)
-    pool = CandidatePool(
-        k, upper, lambda i, j: exact_squares(left, points, i, j), other
-    )
-    if screen is None:
-        plain_nearest(left, points, pool, tile_size, progress)
-    else:
-        projected_nearest(left, screen, pool, progress)
-    return pool
-
-
-def tie_slack(num_features: int) -> float:
-    """Relative difference of squared distances that rounding alone may cause."""
-    return (num_features + 4) * torch.finfo(torch.float64).eps
-
-
-def _callable_nearest(
-    x: Tensor,
-    k: int,
-    distance: FairDistance,
-    batch: Tensor | None,
-    tau: float,
-    progress: bool | None,
-) -> Nearest:
-    """The k nearest samples of each by a function; distances are not squared."""
-    upper = x.new_full((x.size(0),), math.inf, dtype=torch.float64)
-    pool = CandidatePool(k, upper)
-    num_tiles = -(-x.size(0) // _CALLABLE_TILE)
-    with Progress(num_tiles, "nearest neighbors", progress) as bar:
-        tiles = callable_tiles(x, distance, batch, _CALLABLE_TILE, bar)
-        for rows, cols, dist, wanted in tiles:
-            bound = torch.maximum(upper[rows].unsqueeze(1), upper[cols])
-            wanted &= (dist <= bound) & called_within(dist, tau)
-            r, c = wanted.nonzero(as_tuple=True)
-            value = dist[r, c].double()
-            pool.add(rows[r], cols[c], value, torch.zeros_like(value))
-    return pool.resolve(slack=0.0)
 
 
 def _edges(nearest: Nearest, mutual: bool) -> Tensor:  # -> [P]

@@ -6,13 +6,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from pyg_glif._utils.runtime import Progress, without_autocast
+from pyg_glif._utils.runtime import without_autocast
 from pyg_glif._utils.validation import check_scalar
 from pyg_glif.distances import FairDistance
-from pyg_glif.graph._decide import called_within
-from pyg_glif.graph._memory import (
+from pyg_glif.graph._estimates import (
     check_memory,
     check_search,
+    choose_basis,
     free_memory,
     sample_pairs,
 )
@@ -22,16 +22,12 @@ from pyg_glif.graph._points import (
     check_search_input,
     coordinates,
 )
-from pyg_glif.graph._pruning import Screen
 from pyg_glif.graph._search import (
+    CALLABLE_TILE,
     Pairs,
-    callable_tiles,
-    plain_pairs,
-    projected_pairs,
+    PointSearch,
+    callable_pairs,
 )
-from pyg_glif.graph._strategy import choose_basis
-
-_CALLABLE_TILE = 512
 
 
 @without_autocast()
@@ -129,7 +125,8 @@ def search_edges(
     pairs: Iterator[Pairs] = iter(())
     if not distance.is_embedding:
         if x.size(0) > 1:
-            pairs = _callable_pairs(x, tau, distance, batch, memory_budget, progress)
+            _check_callable(x, tau, distance, batch, memory_budget)
+            pairs = callable_pairs(x, distance, batch, tau, progress=progress)
         edge_index, dist = both_directions(pairs, x.size(0), x.new_empty(0))
         return SearchResult(edge_index, dist.square(), tau, batch, None, dist)
     z = coordinates(distance, x)
@@ -137,39 +134,27 @@ def search_edges(
         points = Points.from_embedding(z, batch)
         check_search(points, tau, memory_budget)
         basis = choose_basis(points, tau, strategy)
-        if basis is None:
-            pairs = plain_pairs(points, points, tau, tile_size, progress)
-        else:
-            screen = Screen(points, tau, basis, tile_size)
-            pairs = projected_pairs(points, screen, tau, progress)
+        pairs = PointSearch(points, tau, basis, tile_size).pairs(progress=progress)
     edges = both_directions(pairs, x.size(0), x.new_empty(0))
     return SearchResult(*edges, tau, batch, z, None)
 
 
-def _callable_pairs(
+def _check_callable(
     x: Tensor,
     tau: float,
     distance: FairDistance,
     batch: Tensor | None,
     budget: int | None,
-    progress: bool | None,
-) -> Iterator[Pairs]:
-    """Pairs and their distances, not squared, from a function called on tiles."""
+) -> None:
+    """Raises if the edges by a function that a sample makes likely would not fit."""
 
     def block(rows: Tensor, cols: Tensor) -> Tensor:
         dist: Tensor = distance(x[rows], x[cols])
         return dist
 
-    size = (64, 1024)
-    sample = sample_pairs(x.size(0), block, batch, size, device=x.device)
+    sample = sample_pairs(x.size(0), block, batch, (64, 1024), device=x.device)
     budget = free_memory(x.device) if budget is None else budget
-    check_memory(sample, tau, 16 * _CALLABLE_TILE**2, budget)
-    num_tiles = -(-x.size(0) // _CALLABLE_TILE)
-    with Progress(num_tiles, "radius graph", progress) as bar:
-        tiles = callable_tiles(x, distance, batch, _CALLABLE_TILE, bar)
-        for rows, cols, dist, wanted in tiles:
-            r, c = (wanted & called_within(dist, tau)).nonzero(as_tuple=True)
-            yield rows[r], cols[c], dist[r, c]
+    check_memory(sample, tau, 16 * CALLABLE_TILE**2, budget)
 
 
 def both_directions(

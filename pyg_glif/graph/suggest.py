@@ -15,10 +15,10 @@ from pyg_glif._utils.validation import (
 )
 from pyg_glif.distances import FairDistance
 from pyg_glif.graph._decide import exact_distances
-from pyg_glif.graph._memory import PairSample, sample_pairs
+from pyg_glif.graph._estimates import PairSample, sample_pairs
 from pyg_glif.graph._points import as_distance, coordinates
+from pyg_glif.graph.index import KNNIndex
 from pyg_glif.graph.knn import search_nearest
-from pyg_glif.graph.knn_index import KNNIndex
 from pyg_glif.graph.radius import SearchResult
 
 _ALL_PAIRS = 2048

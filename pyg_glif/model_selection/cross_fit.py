@@ -17,7 +17,7 @@ from pyg_glif.graph import (
     edge_weights,
     local_weights,
 )
-from pyg_glif.graph.knn_index import NearestPairs
+from pyg_glif.graph.index import NearestPairs
 from pyg_glif.laplacian import LaplacianOperator, entries_beside
 from pyg_glif.links import Link
 from pyg_glif.methods.group_balance import solve_balanced

@@ -7,7 +7,7 @@ from hypothesis import given, settings, strategies as st
 
 from pyg_glif.distances import CallableDistance, SensitiveSubspace
 from pyg_glif.graph import RadiusIndex, fair_radius_graph
-from pyg_glif.graph._strategy import choose_basis
+from pyg_glif.graph._estimates import choose_basis
 
 
 def _squares(z_new, z):
@@ -128,7 +128,7 @@ def test_queries_far_from_all_samples(num_near, generator):
     far = 50.0 * torch.eye(64)[:1] + torch.randn(600, 64, generator=generator)
     new = torch.cat([known[:num_near] + 0.01, far])
     index = RadiusIndex(known, 0.3)
-    assert index._screen is not None
+    assert index._search.screen is not None
     _assert_exact(index, new, new, known, 0.3)
 
 
@@ -195,8 +195,8 @@ def test_within_is_the_query_of_a_smaller_index(generator):
 @pytest.mark.parametrize("entries", [1, 1 << 14, 1 << 22])
 def test_a_few_queries_of_different_clusters(num_new, entries, monkeypatch):
     generator = torch.Generator().manual_seed(num_new)
-    monkeypatch.setattr("pyg_glif.graph._batch_query._BLOCK_ENTRIES", entries)
-    monkeypatch.setattr("pyg_glif.graph._batch_query._LEAVES", 4)
+    monkeypatch.setattr("pyg_glif.graph.index._BLOCK_ENTRIES", entries)
+    monkeypatch.setattr("pyg_glif.graph.index._LEAVES", 4)
     centres = 4.0 * torch.randn(12, 80, generator=generator)
     spread = torch.arange(1, 81) ** -1.0
     label = torch.randint(12, (5000 + num_new,), generator=generator)
@@ -205,5 +205,5 @@ def test_a_few_queries_of_different_clusters(num_new, entries, monkeypatch):
     x, x_new = x[num_new:], x[:num_new]
     x_new[-1] = 100.0  # far from all samples
     index = RadiusIndex(x, 1.0)
-    assert index._screen is not None
+    assert index._search.screen is not None
     _assert_exact(index, x_new, x_new, x, 1.0)

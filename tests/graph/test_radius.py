@@ -9,8 +9,8 @@ from scipy.spatial import cKDTree
 from pyg_glif.distances import CallableDistance, Mahalanobis, SensitiveSubspace
 from pyg_glif.errors import MemoryBudgetError
 from pyg_glif.graph import fair_radius_graph
+from pyg_glif.graph._estimates import choose_basis
 from pyg_glif.graph._points import Points
-from pyg_glif.graph._strategy import choose_basis
 from tests.graph.clouds import KINDS, cloud
 from tests.oracles_radius import brute_force_distances, brute_force_edges
 

@@ -362,5 +362,5 @@ def test_bad_input_is_refused():
     post.fit(p.x, p.y, y_std=1.5)
     with pytest.raises(ValueError, match="'y_std' must be given, because the fit has"):
         post.transform(p.x_new, p.y_new)
-    with pytest.raises(ValueError, match="'y_std' must have one entry per person"):
+    with pytest.raises(ValueError, match="'y_std' must have one entry per row"):
         post.fit(p.x, p.y, y_std=torch.ones(3))

@@ -10,6 +10,8 @@ from torch import Tensor
 
 from pyg_glif.distances import CallableDistance, SensitiveSubspace
 from pyg_glif.graph import SimilarityGraph
+from pyg_glif.graph._points import Points
+from pyg_glif.graph._search import PointSearch
 from pyg_glif.metrics import knn_consistency, knn_deviation
 from tests import oracles_metrics as oracle
 from tests.graph.clouds import KINDS, cloud
@@ -94,15 +96,14 @@ def test_only_rows_with_too_few_neighbors_are_searched(
     x[:5] += 100.0 * torch.arange(1, 6).unsqueeze(1)  # isolated
     y = torch.rand(60, generator=generator)
     expected = knn_deviation(x, y, 2)
-    module = import_module("pyg_glif.graph.knn")
-    search, searched = module._embedded_nearest, []
+    search, searched = PointSearch.nearest, []
 
-    def count(points: Any, *args: Any, others: Any, **kwargs: Any) -> Any:
-        searched.append(others.num_nodes)
-        return search(points, *args, others=others, **kwargs)
+    def count(self: PointSearch, k: int, left: Points | None, **kwargs: Any) -> Any:
+        searched.append(60 if left is None else left.num_nodes)
+        return search(self, k, left, **kwargs)
 
     graph, nearest = SimilarityGraph.search(x, 3.0), SimilarityGraph.nearest(x, 2)
-    monkeypatch.setattr(module, "_embedded_nearest", count)
+    monkeypatch.setattr(PointSearch, "nearest", count)
     torch.testing.assert_close(knn_deviation(x, y, 2, graph=graph), expected)
     assert searched == [5]
     # What is no search of these rows within a radius is of no use, and of no harm.

@@ -60,7 +60,7 @@ class Content(NamedTuple):
             tensors[name] = found[: (end - start) // found.itemsize].view(
                 entry["shape"]
             )
-        return cls(json.loads(metadata["pyg_glif"]), tensors)
+        return cls(json.loads(metadata["pyg_glif"].partition(" ")[2]), tensors)
 
     def sealed(self, layout: Callable[[dict[str, Any]], None] | None = None) -> bytes:
         """The file with its checksum; ``layout`` may change where tensors are."""
@@ -81,7 +81,7 @@ class Content(NamedTuple):
             layout(entries)
         seal = hashlib.sha256(total).hexdigest()
         head = json.dumps(
-            {"__metadata__": {"pyg_glif": text, "checksum": seal}, **entries}
+            {"__metadata__": {"pyg_glif": f"{seal} {text}"}, **entries}
         ).encode()
         return struct.pack("<Q", len(head)) + head + body
 

@@ -19,6 +19,8 @@ from numpy.typing import NDArray
 
 from pyg_glif import GLIFPostProcessor, glif_smooth
 from pyg_glif.cli import main
+from pyg_glif.cli._app import command_parser
+from pyg_glif.cli._options import settings_of
 from pyg_glif.distances import Mahalanobis, SensitiveSubspace
 from pyg_glif.graph import RadiusIndex
 from pyg_glif.laplacian import LaplacianOperator
@@ -212,8 +214,9 @@ def _command(case: Case) -> None:
         path.write_bytes(text.encode("utf-8", "surrogateescape"))
         lam, tau = float(case.pick([0.5, 2.0])), float(case.pick([0.5, 1.0, 3.0]))
         words = ["smooth", str(path), f"--outputs={_word(table.output_name)}"]
-        words += [f"--id={_word(table.id_name)}", f"--out={out}", "--no-progress"]
-        words += [f"--tau={tau}", f"--lam={lam}", "--theta=0.5"]
+        words += [f"--id={_word(table.id_name)}", f"--out={out}"]
+        words += [f"--tau={tau}", f"--lam={lam}", f"--config={folder}/config.toml"]
+        Path(folder, "config.toml").write_text("theta = 0.5\n", encoding="utf-8")
         words += ["--json"] if case.chance(0.3) else ["--quiet"]
         kind = f"spoilt: {spoilt}" if spoilt else f"spelling: {spelling}"
         code = _verdict(case, kind, words)
@@ -321,13 +324,22 @@ def _options(case: Case) -> None:
             "DATA": str(path),
             "MATRIX": str(matrix),
         }
-        words = [command, str(path), "--no-progress", "--id=id", "--outputs=score"]
+        words = [command, str(path), "--id=id", "--outputs=score"]
         words += ["--ignore=sex,repaid"] if case.chance(0.7) else []
         words += [f"--out={folder}/fair.csv"] if command == "smooth" else []
         words += ["--labels=repaid"] if command == "tune" else []
+        settings: list[str] = []
         for flag in case.rng.choice(list(_VALUES), size=int(case.rng.integers(1, 4))):
             value = str(case.pick(_VALUES[flag]))
-            words.append(f"{flag}={files.get(value, value)}")
+            value = files.get(value, value)
+            name = flag.removeprefix("--").replace("-", "_")
+            if name in settings_of(command_parser(command)):
+                settings.append(f"{name} = {json.dumps(value)}\n")
+            else:
+                words.append(f"{flag}={value}")
+        if settings:
+            Path(folder, "config.toml").write_text("".join(settings), encoding="utf-8")
+            words.append(f"--config={folder}/config.toml")
         words += [flag for flag in _SWITCHES if case.chance(0.2)]
         shown = " ".join(word.replace(folder, "") for word in words)
         _verdict(case, shown, words)
