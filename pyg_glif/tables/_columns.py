@@ -30,14 +30,14 @@ _INFERRED: dict[str, Kind] = {
     "mixed-integer": "category",
     "empty": "category",
 }
-# More values than this, and more than half of all people with one of their own, are
-# no categories but names, numbers of files or prose.
+# More values than this, and one for more than half of all samples, are no categories
+# but names, numbers of files or prose.
 _FREE_TEXT = 20
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column of people.
+    """A column of a frame.
 
     Args:
         name (str, int or tuple): What it is called.
@@ -67,19 +67,19 @@ class Column:
             raise TypeError(f"{name!r} of {series.dtype}")
         if kind != "category":
             return cls(name, kind, numbers(series, kind))
-        codes, found = factorized(series)
-        categories = tuple(sorted(set(found), key=_place))
-        position = {value: at for at, value in enumerate(categories)}
+        codes, values = factorized(series)
+        # Numbers and truth values come before texts.
+        categories = sorted(set(values), key=lambda v: (isinstance(v, str), v))
         # Missing values have the code -1, and so the last entry.
-        table = np.array([*(position[value] for value in found), np.nan])
-        return cls(name, kind, table[codes], categories)
+        table = np.array([*map(categories.index, values), np.nan])
+        return cls(name, kind, table[codes], tuple(categories))
 
     def is_constant(self) -> bool:
-        """Whether all people have the same value, and none is missing."""
+        """Whether all samples have the same value, and none is missing."""
         return bool((self.values == self.values[0]).all())
 
     def is_free_text(self) -> bool:
-        """Whether nearly everybody has a text of their own."""
+        """Whether nearly every sample has a text of its own."""
         texts = [value for value in self.categories if isinstance(value, str)]
         return len(texts) > max(_FREE_TEXT, int((~self.missing).sum()) / 2)
 
@@ -106,14 +106,14 @@ def read_as(frame: Any, name: Any, kind: Kind) -> Any:
     series = _series(frame, name)
     if kind == "category":
         return factorized(series)
-    found = _kind_of(series)
+    current = _kind_of(series)
     # JSON has neither dates nor types of columns without values; and truth values
     # are numbers to those who have written them as 0 and 1.
-    as_other = found == "category" and (
+    as_other = current == "category" and (
         kind == "date" or series.dtype == bool or series.isna().all()
     )
     try:
-        if found == kind or as_other:
+        if current == kind or as_other:
             return numbers(series, kind)
     except ValueError:  # text that is no date
         pass
@@ -135,11 +135,11 @@ def numbers(series: Any, kind: Kind) -> NDArray[np.float64]:
 
 
 def factorized(series: Any) -> tuple[NDArray[np.intp], list[Any]]:
-    """For each person the position of their value, -1 if missing, and all values."""
+    """The position of the value of each sample, -1 if missing, and all values."""
     import pandas
 
-    codes, found = pandas.factorize(series)
-    return codes, [plain_value(value) for value in found.tolist()]
+    codes, values = pandas.factorize(series)
+    return codes, [plain_value(value) for value in values.tolist()]
 
 
 def plain_value(value: Any) -> Any:
@@ -190,17 +190,12 @@ def _kind_of(series: Any) -> Kind | None:
         return "date"
     if types.is_timedelta64_dtype(dtype):
         return "duration"
-    found = types.infer_dtype(series, skipna=True)
-    if found == "mixed" and all(
+    inferred = types.infer_dtype(series, skipna=True)
+    if inferred == "mixed" and all(
         isinstance(value, (str, bool, int, float)) for value in series.dropna()
     ):
         return "category"
-    return _INFERRED.get(found)
-
-
-def _place(value: Any) -> tuple[bool, Any]:
-    """Sorts numbers and truth values before texts."""
-    return isinstance(value, str), value
+    return _INFERRED.get(inferred)
 
 
 def frame_names(df: Any, *, empty: bool = False, called: str = "df") -> tuple[Any, ...]:
@@ -230,21 +225,19 @@ def read_columns(df: Any, names: Sequence[Any], called: str = "df") -> list[Colu
     if bad:
         msg = f"'{called}' must hold numbers, truth values, dates, text or categories"
         raise TypeError(f"{msg} (got {', '.join(bad)}). {REMEDY}")
-    empty = [one.name for one in columns if one.missing.all()]
+    empty = [column.name for column in columns if column.missing.all()]
     if empty:
         msg = f"'{called}' must not have columns without values (got {listed(empty)})"
         raise ValueError(f"{msg}. {REMEDY}")
-    infinite = [one.name for one in columns if np.isinf(one.values).any()]
+    infinite = [c.name for c in columns if np.isinf(c.values).any()]
     if infinite:
         got = f"infinity in {listed(infinite)}"
         raise ValueError(f"'{called}' must hold finite numbers (got {got})")
-    texts = [one for one in columns if one.is_free_text()]
+    texts = [column for column in columns if column.is_free_text()]
     if texts:
         msg = f"'{called}' must not have columns of free text"
-        got = ", ".join(
-            f"{len(one.categories)} values in {one.name!r}" for one in texts
-        )
-        raise ValueError(f"{msg} (got {got} for {len(df)} people). {REMEDY}")
+        got = ", ".join(f"{len(c.categories)} values in {c.name!r}" for c in texts)
+        raise ValueError(f"{msg} (got {got} for {len(df)} samples). {REMEDY}")
     return columns
 
 

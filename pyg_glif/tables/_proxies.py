@@ -1,4 +1,4 @@
-r"""Removes from coordinates what tells other columns, and as little else as possible.
+r"""Removal of what predicts other columns from coordinates, and of little else.
 
 Least-squares concept erasure (`Belrose et al., 2023
 <https://arxiv.org/abs/2306.03819>`_). With :math:`\Sigma` the covariance of the
@@ -16,9 +16,8 @@ among the samples it was fitted to. Of all linear maps that remove these directi
 one moves samples least, in the mean square. The result lies in the complement of
 :math:`K` directions and has :math:`D - K` coordinates
 (:mod:`pyg_glif._utils.complement`), in whole multiples of a unit far above rounding
-errors and far below all differences: what they should not tell, such as which
-category somebody has where all have the same coordinates, cannot be read
-off their last digits.
+errors and far below all differences. Their last digits thus hold no attribute, such
+as the category of samples that all have the same coordinates.
 
 :class:`~pyg_glif.metric_learning.LogisticSubspace` removes the direction in which a
 regression looks. The other directions are correlated with it, and another regression
@@ -41,19 +40,19 @@ from pyg_glif.tables._columns import check_array
 
 Matrix = NDArray[np.float64]
 
-_LEAST_TOLD = 0.01  # share of an attribute's variance that is worth a direction
+_LEAST_EXPLAINED = 0.01  # share of an attribute's variance that is worth a direction
 _RTOL = 1e-10  # of eigenvalues that count as zero
 _BITS = 40  # that coordinates keep, of the 53 of float64
 
 
 @dataclass(frozen=True, eq=False)
 class Erasure:
-    """A linear map that removes what tells attributes.
+    """A linear map that removes what predicts attributes.
 
     Args:
         mean (numpy.ndarray): Of the coordinates, :math:`(D)`.
-        read (numpy.ndarray): What tells the attributes, :math:`(D, K)`.
-        write (numpy.ndarray): What it tells is written along these, :math:`(K, D)`.
+        read (numpy.ndarray): Combinations that predict them, :math:`(D, K)`.
+        write (numpy.ndarray): Directions that are removed, :math:`(K, D)`.
         share (float): Share of the variance that is removed.
         unit (float): Unit of the new coordinates.
 
@@ -82,7 +81,7 @@ class Erasure:
         _, whiten_attributes = _roots(attributes.T @ attributes / len(z))
         cross = whiten @ (z.T @ attributes / len(z)) @ whiten_attributes
         directions, correlations, _ = np.linalg.svd(cross, full_matrices=False)
-        directions = directions[:, correlations**2 > _LEAST_TOLD]
+        directions = directions[:, correlations**2 > _LEAST_EXPLAINED]
         read, write = whiten @ directions, directions.T @ root
         share = float(np.square(z @ read @ write).sum() / np.square(z).sum())
         if share >= 1 - _RTOL:
@@ -93,7 +92,7 @@ class Erasure:
         return cls(mean, read, write, share, float(unit))
 
     def __call__(self, z: Matrix) -> Matrix:
-        """The coordinates without it, :math:`(N, D - K)`."""
+        """Coordinates without the attributes, :math:`(N, D - K)`."""
         z = z - ((z - self.mean) @ self.read) @ self.write
         kept, read, write = (part.numpy() for part in self._complement)
         out: Matrix = z[:, kept] - (z @ read) @ write
@@ -101,7 +100,7 @@ class Erasure:
 
     @cached_property
     def _complement(self) -> tuple[Tensor, ...]:
-        """Coordinates of where the result lies."""
+        """Coordinates in the complement of the removed directions."""
         rows = torch.from_numpy(self.read.T.copy())
         return complement(orthonormalize(rows, _RTOL))
 

@@ -24,12 +24,12 @@ _ROUNDING = 1e-13
 
 
 class ScaledColumn(NamedTuple):
-    """A column of new people.
+    """A column of new samples.
 
     Args:
         table (numpy.ndarray): Coordinates, :math:`(N, D)`.
-        unseen (list): Values that nobody of the fit had; :obj:`None` for missing ones.
-        num_missing (int): People without a value.
+        unseen (list): Values that the fit has not seen; :obj:`None` if missing.
+        num_missing (int): Samples without a value.
     """
 
     table: Table
@@ -39,7 +39,7 @@ class ScaledColumn(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Scaled:
-    r"""What the values of one column become.
+    r"""Coordinates for the values of one column.
 
     Args:
         name (str, int or tuple): The column.
@@ -54,9 +54,9 @@ class Scaled:
             has seen one.
         unseen (numpy.ndarray): Coordinates of values the fit has not seen.
         labels (list of str): What the coordinates are called.
-        reach (float): Largest distance between two people of the fit in this column.
+        reach (float): Largest distance between samples of the fit in this column.
         share (float): Share of this column in the variance of all coordinates.
-        num_missing (int): People of the fit without a value.
+        num_missing (int): Samples of the fit without a value.
         note (str): What else should be known.
     """
 
@@ -104,11 +104,11 @@ class Scaled:
     def described(
         self, column: Column, groups: list[list[int]], share: float
     ) -> "Scaled":
-        """The same with what a summary tells about the people of the fit."""
+        """The same with what a summary says about the samples of the fit."""
         from scipy.spatial.distance import pdist
 
         notes = [
-            f"equivalent: {listed([column.categories[at] for at in group])}"
+            f"equivalent: {listed([column.categories[k] for k in group])}"
             for group in groups
         ]
         if column.is_constant():
@@ -128,21 +128,21 @@ class Scaled:
         )
 
     def of_fit(self, column: Column) -> Table:
-        """Coordinates of the people of the fit, :math:`(N, D)`."""
+        """Coordinates of the samples of the fit, :math:`(N, D)`."""
         if self.kind == "category":
             positions = np.where(column.missing, -1, column.values).astype(np.intp)
             return self._rows_with_ends[positions]
         return self._of_numbers(column.values)
 
     def __call__(self, frame: Any) -> "ScaledColumn":
-        """Coordinates of new people; raises on values of another kind."""
+        """Coordinates of new samples; raises on values of another kind."""
         unseen = []
         if self.kind == "category":
-            codes, found = read_as(frame, self.name, "category")
+            codes, values = read_as(frame, self.name, "category")
             # The two rows after the categories: unseen, missing.
-            positions = np.array([*(self._place.get(v, -2) for v in found), -1])
+            positions = np.array([*(self._positions.get(v, -2) for v in values), -1])
             table = self._rows_with_ends[positions[codes]]
-            unseen = [value for value in found if value not in self._place]
+            unseen = [value for value in values if value not in self._positions]
             num_missing = int((codes < 0).sum())
         else:
             values = read_as(frame, self.name, self.kind)
@@ -157,29 +157,28 @@ class Scaled:
 
     def to_config(self) -> dict[str, Any]:
         """Plain data; :meth:`from_config` builds an equal object from it."""
-        held = ((f.name, getattr(self, f.name)) for f in fields(self))
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
         return {
             name: value.tolist() if isinstance(value, np.ndarray) else value
-            for name, value in held
+            for name, value in values.items()
         }
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> "Scaled":
         """The object that :meth:`to_config` described."""
-        held = dict(config)
-        width = len(held["labels"])
+        values = dict(config)
         for name in ("table", "missing", "unseen"):
-            if held[name] is not None:
-                held[name] = np.array(held[name], dtype=np.float64)
-        held["table"] = held["table"].reshape(-1, width)
-        if isinstance(held["name"], list):  # as JSON has tuples
-            held["name"] = tuple(held["name"])
-        return cls(**held)
+            if values[name] is not None:
+                values[name] = np.array(values[name], dtype=np.float64)
+        values["table"] = values["table"].reshape(-1, len(values["labels"]))
+        if isinstance(values["name"], list):  # as JSON has tuples
+            values["name"] = tuple(values["name"])
+        return cls(**values)
 
     @cached_property
-    def _place(self) -> dict[Any, int]:
+    def _positions(self) -> dict[Any, int]:
         """The position of each category."""
-        return {value: at for at, value in enumerate(self.points)}
+        return {value: k for k, value in enumerate(self.points)}
 
     @cached_property
     def _rows_with_ends(self) -> Table:
@@ -192,14 +191,14 @@ class Scaled:
         if self.unit is not None:
             out: Table = (values[:, None] - self.points[0]) / self.unit * self.table
         else:
-            curves = [np.interp(values, self.points, one) for one in self.table.T]
+            curves = [np.interp(values, self.points, curve) for curve in self.table.T]
             out = np.column_stack(curves)
         out[np.isnan(values)] = self.unseen if self.missing is None else self.missing
         return out
 
 
 def in_units(column: Column, unit: float | None, groups: list[list[int]]) -> Scaled:
-    """Values in units, whatever a model makes of them.
+    """Values in units, whatever their effect on a model.
 
     Args:
         column (Column): The values.
@@ -217,7 +216,7 @@ def in_units(column: Column, unit: float | None, groups: list[list[int]]) -> Sca
     scaler = StandardScaler().fit(column.values[:, None])
     labels, missing = [str(column.name)], None
     if column.missing.any():
-        # At the mean, and one apart in a coordinate of their own.
+        # At the mean, and at 1 in a coordinate for missing values.
         labels.append(f"{column.name}=missing")
         missing = np.array([0.0, 1.0])
     return Scaled(
@@ -238,11 +237,11 @@ def _one_hot(column: Column, how: str, size: float, groups: list[list[int]]) -> 
 
     Missing ones have their own; unseen ones none.
     """
-    together = {at: group[0] for group in groups for at in group}
-    first = [together.get(at, at) for at in range(len(column.categories))]
+    leader = {k: group[0] for group in groups for k in group}
+    leaders = [leader.get(k, k) for k in range(len(column.categories))]
     members: dict[int, list[str]] = {}
-    for at, value in zip(first, column.categories, strict=True):
-        members.setdefault(at, []).append(str(value))
+    for k, value in zip(leaders, column.categories, strict=True):
+        members.setdefault(k, []).append(str(value))
     labels = [f"{column.name}={'|'.join(names)}" for names in members.values()]
     labels += [f"{column.name}=missing"] if column.missing.any() else []
     rows = size * np.eye(len(labels))
@@ -251,7 +250,7 @@ def _one_hot(column: Column, how: str, size: float, groups: list[list[int]]) -> 
         kind=column.kind,
         how=how,
         points=list(column.categories),
-        table=rows[[list(members).index(at) for at in first]],
+        table=rows[[list(members).index(k) for k in leaders]],
         unit=None,
         missing=rows[-1] if column.missing.any() else None,
         unseen=np.zeros(len(labels)),
@@ -262,7 +261,7 @@ def _one_hot(column: Column, how: str, size: float, groups: list[list[int]]) -> 
 def by_effect(
     grid: EffectGrid, how: str, effects: Table, groups: list[list[int]]
 ) -> Scaled:
-    """Effects of the points of a grid, less their mean over people.
+    """Effects of the points of a grid, less their mean over samples.
 
     Args:
         grid (EffectGrid): The points.
@@ -272,7 +271,7 @@ def by_effect(
     """
     column, effects = grid.column, effects.copy()
     for group in groups:
-        counts = [(column.values == at).sum() for at in group]
+        counts = [(column.values == k).sum() for k in group]
         effects[group] = np.average(effects[group], axis=0, weights=counts)
     width = effects.shape[1]
     name = str(column.name)

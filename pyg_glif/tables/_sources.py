@@ -1,4 +1,4 @@
-"""Where effects come from: a model, or trees fitted to what it gave."""
+"""Sources of effects: a model, or trees fitted to its outputs."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from pyg_glif.tables._effects import Effects, Inquiry, Rows
 
 Outputs = Literal["probabilities", "values"]
 
-# Nothing is certain beyond this, whatever the model says.
+# No probability is closer to 0 or 1 than this.
 _CLOSEST = 1e-6
 _ROUNDING = 1e-6  # of probabilities in single precision
 _NUM_FOLDS = 5
@@ -33,7 +33,7 @@ _MAX_CATEGORIES = 255  # that histogram gradient boosting takes
 
 @dataclass(frozen=True)
 class Unit:
-    """How outputs become effects.
+    """Unit of effects, and the way to it from outputs.
 
     Args:
         name (str): ``"log-odds"``, ``"log-probability"`` or ``"output"``.
@@ -70,7 +70,7 @@ class Unit:
     def effects(
         self, raw: Effects, eps: float
     ) -> Effects:  # [..., C] -> [..., num_outputs]
-        """Outputs as they are, their log-odds, or their centred log-probabilities."""
+        """Outputs as they are, their log-odds, or their centered log-probabilities."""
         if self.name == "output":
             return raw
         out: Effects = raw.clip(eps, 1 - eps)
@@ -84,28 +84,28 @@ class Unit:
 
 
 def distance_kept(raw: list[Effects]) -> float:
-    """How far outputs are kept from 0 and 1: half of what all but these two keep."""
-    gaps = [np.minimum(one, 1 - one) for one in raw]
+    """Distance of outputs from 0 and 1: half of the least among the others."""
+    gaps = [np.minimum(values, 1 - values) for values in raw]
     least = min((float(g[g > 0].min()) for g in gaps if (g > 0).any()), default=0.0)
     return max(least / 2, _CLOSEST)
 
 
 def as_rows(name: str, value: Any, num_rows: int) -> Effects:
-    """Outputs of people as :math:`(N, C)`; raises on other shapes, NaN and infinity."""
+    """Outputs as :math:`(N, C)`; raises on other shapes, NaN and infinity."""
     raw = to_tensor(name, value)
     check_rank(name, raw, 1, 2)
     if len(raw) != num_rows or raw.numel() == 0:
-        msg = f"'{name}' must give one row per person"
-        got = f"shape {tuple(raw.shape)} for {num_rows} people"
+        msg = f"'{name}' must give one row per sample"
+        got = f"shape {tuple(raw.shape)} for {num_rows} samples"
         raise ValueError(f"{msg} (got {got})")
     check_finite(name, raw)
     return raw.double().reshape(num_rows, -1).cpu().numpy()
 
 
 class Source:
-    """Where effects come from: a model, which is asked about people."""
+    """A model whose outputs give effects."""
 
-    score: float | None = None  # of a stand-in
+    score: float | None = None  # of a surrogate
 
     def __init__(
         self,
@@ -123,30 +123,31 @@ class Source:
         self.num_columns = len(df.columns)
         self.outputs = outputs
         first = as_rows("predict", predict(take(df, background)), len(background))
-        # Before anything that takes long; what all answers are is known at the end.
+        # Before anything that takes long; the unit of all outputs is known at the end.
         self.width, self.unit = first.shape[1], Unit.of("predict", first, outputs)
 
-    def ask(self, name: Any, people: Rows, holders: Rows) -> Effects:
-        """Outputs for people whose value of a column is that of as many holders."""
-        frame = with_column(take(self.df, people), name, self.df, holders)
-        out = as_rows("predict", self.predict(frame), len(people))
+    def ask(self, name: Any, samples: Rows, holders: Rows) -> Effects:
+        """Outputs for samples whose value of a column is that of as many holders."""
+        frame = with_column(take(self.df, samples), name, self.df, holders)
+        out = as_rows("predict", self.predict(frame), len(samples))
         if out.shape[1] != self.width:
             msg = "'predict' must give as many columns at each call"
             raise ValueError(f"{msg} (got {out.shape[1]} after {self.width})")
         return out
 
     def effects(self, raw: list[Effects]) -> list[Effects]:
-        """The effects behind all answers."""
+        """The effects behind all outputs."""
         self.unit = Unit.of("predict", np.concatenate(raw), self.outputs)
         eps = distance_kept(raw) if self.eps is None else self.eps
-        return [self.unit.effects(one, eps) for one in raw]
+        return [self.unit.effects(values, eps) for values in raw]
 
 
 class Surrogate(Source):
-    """Where only outputs are known: boosted trees fitted to them.
+    """Boosted trees fitted to outputs, where these are all that is known.
 
-    One set of trees for each fold, of the people outside it. Everybody is answered for
-    by the trees that have not seen them, so a mean over people is one over all sets.
+    There is one set of trees for each fold, fitted to the samples outside it. Outputs
+    of a sample come from the trees that have not seen it, so a mean over samples is
+    one over all sets.
     """
 
     def __init__(
@@ -177,7 +178,7 @@ class Surrogate(Source):
             self.fold[test] = len(self.models)
             models = _trees(columns, self.x[train], target[train], random)
             self.models.append(models)
-        held_out = self._answers(self.x, self.fold)
+        held_out = self._predict(self.x, self.fold)
         score = r2_score(target, held_out, multioutput="variance_weighted")
         self.score = float(score)
         if score < _LEAST_EXPLAINED:
@@ -187,25 +188,26 @@ class Surrogate(Source):
             remedy = "Pass the model as 'predict', or use 'scale=\"standard\"'"
             warn_caller(f"{msg}, {least}. {remedy}", SimilarityWarning)
 
-    def ask(self, name: Any, people: Rows, holders: Rows) -> Effects:
-        """Effects for people whose value of a column is that of as many holders."""
-        at = self.names.index(name)
-        x = self.x[people]
-        x[:, at] = self.x[holders, at]
-        return self._answers(x, self.fold[people])
+    def ask(self, name: Any, samples: Rows, holders: Rows) -> Effects:
+        """Effects for samples whose value of a column is that of as many holders."""
+        column = self.names.index(name)
+        x = self.x[samples]
+        x[:, column] = self.x[holders, column]
+        return self._predict(x, self.fold[samples])
 
     def effects(self, raw: list[Effects]) -> list[Effects]:
-        """The answers, which are effects."""
+        """The outputs of the trees, which are effects."""
         return raw
 
-    def _answers(self, x: Effects, fold: Rows) -> Effects:
-        """What the trees of each row's fold say, :math:`(N, C)`."""
+    def _predict(self, x: Effects, fold: Rows) -> Effects:
+        """Effects by the trees of each row's fold, :math:`(N, C)`."""
         out = np.empty((len(x), self.unit.num_outputs))
         for k, models in enumerate(self.models):
             rows = np.flatnonzero(fold == k)
             if len(rows):
-                found = [model.predict(x[rows]) for model in models]
-                out[rows] = np.column_stack(found)
+                out[rows] = np.column_stack(
+                    [model.predict(x[rows]) for model in models]
+                )
         return out
 
 
@@ -214,14 +216,17 @@ def measured(inquiries: Sequence[Inquiry], source: Source) -> list[Effects]:
     size = max(1, _MAX_CELLS // source.num_columns)
     raw = []
     with Progress(len(inquiries), "effects") as bar:
-        for one in inquiries:
-            name, people = one.grid.column.name, one.people
-            batches = [slice(k, k + size) for k in range(0, len(people), size)]
-            answers = [source.ask(name, people[b], one.holders[b]) for b in batches]
-            raw.append(np.concatenate(answers))
+        for inquiry in inquiries:
+            name, num = inquiry.grid.column.name, len(inquiry.samples)
+            batches = [slice(k, k + size) for k in range(0, num, size)]
+            outputs = [
+                source.ask(name, inquiry.samples[b], inquiry.holders[b])
+                for b in batches
+            ]
+            raw.append(np.concatenate(outputs))
             bar.update()
-    effects = source.effects(raw)
-    return [one.reduce(found) for one, found in zip(inquiries, effects, strict=True)]
+    effects = zip(inquiries, source.effects(raw), strict=True)
+    return [inquiry.reduce(values) for inquiry, values in effects]
 
 
 def _trees(

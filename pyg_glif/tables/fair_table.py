@@ -1,7 +1,7 @@
-"""From a frame of people to coordinates in the model's own units.
+"""Frames of samples to coordinates in the units of a model.
 
-Longer than most modules: it is the one door to this part, and most of it is what that
-takes, documentation, checks of parameters and plain data.
+Longer than most modules: one public class with its documentation, the checks of its
+parameters and its form as plain data.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -58,21 +58,21 @@ _FEWEST_COLUMNS, _DOMINANT = 3, 0.95
 class FairTable(ParamsMixin):
     r"""Puts the columns of a table on a scale in which distances mean something.
 
-    Who is similar is a question about the task. With ``scale="effect"``, the default,
+    Similarity is a question about the task. With ``scale="effect"``, the default,
     each value :math:`v` of a column :math:`k` becomes its partial dependence: the
-    model's mean log-odds :math:`\eta` over some people who are given that value,
+    model's mean log-odds :math:`\eta` over some samples with that value in its place,
 
     .. math::
         z_k(v) = \frac{1}{B} \sum_{b=1}^{B} \eta(x_b \text{ with } x_{bk} = v) - c_k ,
 
-    less the mean :math:`c_k` over the people of the fit. Sensitive columns are left
+    less the mean :math:`c_k` over the samples of the fit. Sensitive columns are left
     out. At a distance of 0.3, effects of columns differ by 0.3 log-odds as the root of
     the sum of their squares; the model's log-odds may differ by more or less.
 
     Args:
-        sensitive (sequence): Columns that must not count for who is similar. They are
-            left out of the coordinates; new people need not have them. :obj:`None`
-            means none. (default: :obj:`()`)
+        sensitive (sequence): Columns that must not count for similarity. They are left
+            out of the coordinates; new samples need not have them. :obj:`None` means
+            none. (default: :obj:`()`)
         scale (str or dict): How values become coordinates. ``"effect"``: the partial
             dependence of the model's outputs. ``"conditional"``: their accumulated
             local effects, for columns that are strongly correlated. ``"standard"``:
@@ -85,14 +85,14 @@ class FairTable(ParamsMixin):
             get the mean of their effects, weighted by their frequency.
             (default: :obj:`None`)
         ignore (sequence): Columns that do not count either, such as names and
-            numbers of files. New people need not have them. (default: :obj:`()`)
-        proxies (bool): Whether to remove from the coordinates what tells the sensitive
-            columns, linearly and in the samples of the fit; there are then fewer
-            coordinates. (default: :obj:`False`)
+            numbers of files. New samples need not have them. (default: :obj:`()`)
+        proxies (bool): Whether to remove from the coordinates what predicts the
+            sensitive columns, linearly and in the samples of the fit; there are then
+            fewer coordinates. (default: :obj:`False`)
         outputs (str, optional): What the model gives: ``"probabilities"`` or
             ``"values"`` of any size. (default: probabilities if all that are seen
             could be some)
-        num_background (int): People over whom effects are averaged.
+        num_background (int): Samples over which effects are averaged.
             (default: :obj:`400`)
         num_grid (int): Numbers of a column at which its effect is measured; it
             is linear between them and constant beyond. (default: :obj:`32`)
@@ -106,19 +106,19 @@ class FairTable(ParamsMixin):
             ``"log-probability"`` (more than two classes), ``"output"`` (values),
             ``"standard deviations"`` or ``"units"``.
         surrogate_score_ (float, optional): Share of the variance of ``y_hat`` that the
-            surrogate explains, for people it has not seen.
+            surrogate explains, for samples it has not seen.
         feature_names_in_ (numpy.ndarray): Columns of the fit.
         n_features_in_ (int): Their number.
 
     Frames are of pandas or polars. Columns may hold numbers, dates (as numbers of
     days), truth values, text and categories, and missing values, which count as a value
-    of their own. Several classes give one coordinate each per column: centred
-    log-probabilities. ParamsMixin follow scikit-learn, whose ``clone`` works. No method
-    but ``fit`` changes the object.
+    of their own. Several classes give one coordinate each per column: centered
+    log-probabilities. Parameters follow scikit-learn's conventions, so its ``clone``
+    works. No method but ``fit`` changes the object.
 
     Example:
         >>> import pandas
-        >>> people = pandas.DataFrame({
+        >>> df = pandas.DataFrame({
         ...     "income": [20.0, 30.0, 40.0, 50.0],
         ...     "job": ["clerk", "clerk", "nurse", None],
         ...     "sex": ["f", "m", "f", "m"],
@@ -127,8 +127,8 @@ class FairTable(ParamsMixin):
         ...     score = 0.1 * df["income"] + 0.5 * (df["sex"] == "m") - 4
         ...     return 1 / (1 + (-score).map(math.exp))
         >>> import math
-        >>> table = FairTable(sensitive=["sex"]).fit(people, predict)
-        >>> table.transform(people)
+        >>> table = FairTable(sensitive=["sex"]).fit(df, predict)
+        >>> table.transform(df)
         tensor([[-1.5000,  0.0000],
                 [-0.5000,  0.0000],
                 [ 0.5000,  0.0000],
@@ -183,7 +183,7 @@ class FairTable(ParamsMixin):
         """Finds the scale of every column.
 
         Args:
-            df (DataFrame): People, a row each, with all columns that the model takes.
+            df (DataFrame): Samples, a row each, with all columns that the model takes.
             predict (callable, optional): The model, from such a frame to its outputs:
                 probabilities or values :math:`(N)`, or a column per class or output.
                 (default: :obj:`None`)
@@ -212,7 +212,7 @@ class FairTable(ParamsMixin):
         ]
         variances = np.array([part.var(axis=0).sum() for part in parts])
         if not variances.any():
-            msg = "Everybody has the same coordinates: no column that counts matters"
+            msg = "All samples have the same coordinates: no column that counts matters"
             warn_caller(msg, SimilarityWarning)
         shares = variances / (variances.sum() or 1.0)
         if self.scale in ("effect", "conditional"):
@@ -233,22 +233,22 @@ class FairTable(ParamsMixin):
         return self
 
     def check(self, df: Any) -> None:
-        """Raises what :meth:`fit` would raise on these people, whatever the model.
+        """Raises what :meth:`fit` would raise on these samples, whatever the model.
 
         Args:
-            df (DataFrame): People, a row each.
+            df (DataFrame): Samples, a row each.
         """
         self._read(df)
 
     def transform(self, df: Any) -> Tensor:
-        """Coordinates of people, float64, :math:`(N, D)`.
+        """Coordinates of samples, float64, :math:`(N, D)`.
 
         Columns are matched by name, in any order; sensitive and ignored ones may be
         absent. A category that the fit has not seen, or a missing value where it saw
         none, has the mean effect (no coordinate, if one-hot), with a warning.
 
         Args:
-            df (DataFrame): People, a row each.
+            df (DataFrame): Samples, a row each.
         """
         readings = self._readings("transform", df)
         unseen = [
@@ -266,7 +266,7 @@ class FairTable(ParamsMixin):
     def fit_transform(
         self, df: Any, predict: Callable[[Any], Any] | None = None, *, y_hat: Any = None
     ) -> Tensor:
-        """Fits, and returns the coordinates of the people of the fit."""
+        """Fits, and returns the coordinates of the samples of the fit."""
         return self.fit(df, predict, y_hat=y_hat).transform(df)
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
@@ -275,11 +275,11 @@ class FairTable(ParamsMixin):
         return np.array([name for one in columns for name in one.labels], dtype=object)
 
     def summary(self, df: Any = None) -> TableSummary:
-        """What became of every column.
+        """Scale, reach and share of every column.
 
         Args:
-            df (DataFrame, optional): New people; missing and unseen values are
-                theirs then, and not those of the fit. (default: :obj:`None`)
+            df (DataFrame, optional): New samples, whose missing and unseen values are
+                counted in place of those of the fit. (default: :obj:`None`)
         """
         columns = {one.name: one for one in self._require_fit("summary")}
         readings = {} if df is None else self._readings("summary", df)
@@ -456,7 +456,7 @@ class FairTable(ParamsMixin):
         return names, columns, equivalent_positions(self.equivalent or {}, columns)
 
     def _readings(self, method: str, df: Any) -> dict[Any, ScaledColumn]:
-        """The columns of new people; one message names all that cannot be read."""
+        """The columns of new samples; one message names all that cannot be read."""
         columns = self._require_fit(method)
         # Left out are those of the fit, whatever parameters are now.
         left_out = {*self._names} - {one.name for one in columns}
@@ -534,7 +534,7 @@ class FairTable(ParamsMixin):
         return source.unit.name, scaled, source.score
 
     def _without_proxies(self, df: Any, z: NDArray[np.float64]) -> Erasure:
-        """The map that removes what tells the sensitive columns."""
+        """The map that removes what predicts the sensitive columns."""
         columns = read_columns(df, self._sensitive, self.frame_name)
         attributes = [in_units(one, None, []).of_fit(one) for one in columns]
         return Erasure.of(z, np.hstack(attributes))
@@ -545,7 +545,7 @@ def _check_shares(names: Sequence[Any], shares: NDArray[np.float64]) -> None:
     if len(names) >= _FEWEST_COLUMNS and shares.max() >= _DOMINANT:
         name, share = names[int(shares.argmax())], shares.max()
         msg = f"{name!r} makes up {share:.0%} of the effects on the model"
-        remedy = "If it tells the outcome, train the model without it"
+        remedy = "If it gives the outcome away, train the model without it"
         msg = f"{msg}, the other {len(names) - 1} columns hardly count. {remedy}"
         warn_caller(msg, SimilarityWarning)
 

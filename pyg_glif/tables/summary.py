@@ -1,4 +1,4 @@
-"""What became of the columns of a table."""
+"""Summary of the columns of a table."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -18,10 +18,10 @@ class ColumnSummary:
         kind (str): ``"number"``, ``"date"``, ``"duration"`` or ``"category"``; of
             columns that are left out, ``"sensitive"`` or ``"ignored"``.
         scaled_by (str): How values became coordinates.
-        reach (float): Largest distance between two people of the fit in this column.
+        reach (float): Largest distance between samples of the fit in this column.
         share (float): Share in the variance of all coordinates.
-        missing (int): People without a value.
-        unseen (tuple): Values that no one of the fit had; :obj:`None` is a missing one.
+        missing (int): Samples without a value.
+        unseen (tuple): Values that the fit has not seen; :obj:`None` is a missing one.
         note (str): What else should be known.
     """
 
@@ -37,7 +37,7 @@ class ColumnSummary:
 
 @dataclass(frozen=True)
 class TableSummary:
-    """What became of the columns of a table, as :meth:`FairTable.summary` tells it.
+    """Columns of a table and their scales, from :meth:`FairTable.summary`.
 
     Args:
         unit (str): What a distance of one means.
@@ -45,13 +45,13 @@ class TableSummary:
         surrogate_score (float, optional): How much of the outputs the surrogate
             explains, if there was one.
         removed (float, optional): Share of the variance that was removed because it
-            tells the sensitive columns. Reaches and shares are those before.
+            predicts the sensitive columns. Reaches and shares are those before.
 
     Example:
         >>> import pandas
         >>> from pyg_glif.tables import FairTable
-        >>> people = pandas.DataFrame({"age": [30, 50], "sex": ["f", "m"]})
-        >>> table = FairTable(["sex"], scale={"age": 10}).fit(people)
+        >>> df = pandas.DataFrame({"age": [30, 50], "sex": ["f", "m"]})
+        >>> table = FairTable(["sex"], scale={"age": 10}).fit(df)
         >>> print(table.summary())
         Distances are in units.
         <BLANKLINE>
@@ -89,15 +89,15 @@ class TableSummary:
         return "\n\n".join([*map(escaped, self._words()), table]) + "\n"
 
     def _words(self) -> list[str]:
-        """What is said before the table."""
+        """The lines before the table."""
         words = [f"Distances are in {self.unit}."]
         if self.surrogate_score is not None:
             share = f"{self.surrogate_score:.0%}"
             words.append(f"The surrogate explains {share} of the outputs' variance.")
         if self.removed is not None:
-            told = [c.column for c in self.columns if c.kind == "sensitive"]
+            names = [c.column for c in self.columns if c.kind == "sensitive"]
             removed = f"{self.removed:.0%} of the variance"
-            words.append(f"Then {removed} is removed, which tells {', '.join(told)}.")
+            words.append(f"Then {removed} is removed: it predicts {', '.join(names)}.")
         return words
 
     def _cells(self) -> list[list[str]]:

@@ -23,7 +23,7 @@ from pyg_glif import GLIFPostProcessor
 from pyg_glif.errors import NotFittedError, SimilarityWarning
 from pyg_glif.tables import FairTable
 from tests import oracles_tables as oracle
-from tests.tables.people import AGE, HOURS, JOB, people, predict, score
+from tests.tables.frames import AGE, HOURS, JOB, predict, samples, score
 
 EXACT = {
     "rtol": 0.0,
@@ -31,14 +31,14 @@ EXACT = {
 }  # log-odds of probabilities near 0 or 1 lose digits
 
 
-def centred(values: Any) -> np.ndarray:
+def centered(values: Any) -> np.ndarray:
     values = np.asarray(values, dtype=float)
     return values - values.mean(axis=0)
 
 
 @pytest.mark.parametrize("scale", ["effect", "conditional"])
 def test_effects_of_a_sum_are_its_terms(scale: Any) -> None:
-    df = people()
+    df = samples()
     table = FairTable(["sex"], scale=scale).fit(df, predict)
     z = table.transform(df).numpy()
     assert z.dtype == np.float64
@@ -46,12 +46,12 @@ def test_effects_of_a_sum_are_its_terms(scale: Any) -> None:
     jobs = [JOB[None if pd.isna(job) else job] for job in df["job"]]
     hours = (HOURS * df["hours"]).fillna(1.5)
     for at, term in enumerate((AGE * df["age"], hours, jobs)):
-        np.testing.assert_allclose(z[:, at], centred(term), **EXACT)
+        np.testing.assert_allclose(z[:, at], centered(term), **EXACT)
     assert table.unit_ == "log-odds"
 
 
-def test_effect_is_the_mean_over_people_with_that_value() -> None:
-    df = people(40)
+def test_effect_is_the_mean_over_samples_with_that_value() -> None:
+    df = samples(40)
 
     def interact(d: pd.DataFrame) -> np.ndarray:
         nurse = (d["job"] == "nurse").to_numpy()
@@ -65,7 +65,7 @@ def test_effect_is_the_mean_over_people_with_that_value() -> None:
     for at, name in enumerate(("age", "hours", "job")):
         values = [None if pd.isna(v) else v for v in df[name]]
         expected = oracle.partial_dependence(interact, df, name, values)
-        np.testing.assert_allclose(z[:, at], centred(expected), **EXACT)
+        np.testing.assert_allclose(z[:, at], centered(expected), **EXACT)
 
 
 def test_partial_dependence_is_that_of_scikit_learn() -> None:
@@ -80,11 +80,11 @@ def test_partial_dependence_is_that_of_scikit_learn() -> None:
         found = partial_dependence(model, df, [name], method="brute")
         values, effects = found["grid_values"][0], found["average"][0]
         expected = effects[np.searchsorted(values, df[name])]
-        np.testing.assert_allclose(z[:, at], centred(expected), rtol=0, atol=1e-9)
+        np.testing.assert_allclose(z[:, at], centered(expected), rtol=0, atol=1e-9)
 
 
-def test_background_is_a_sample_of_people() -> None:
-    df = people(50)
+def test_background_is_drawn_from_the_samples() -> None:
+    df = samples(50)
     seen = []
 
     def spy(d: pd.DataFrame) -> np.ndarray:
@@ -102,12 +102,12 @@ def test_background_is_a_sample_of_people() -> None:
         7 * 4,
     ]
     assert ages[0] == min(32, df["age"].nunique())
-    pd.testing.assert_frame_equal(df, people(50))  # and nobody is changed
+    pd.testing.assert_frame_equal(df, samples(50))  # the input is unchanged
 
 
 @pytest.mark.filterwarnings("ignore:'age' makes up:UserWarning")
 def test_frames_for_the_model_are_like_the_given_one() -> None:
-    df = people(30).astype({"job": "category", "age": "Int64", "hours": "Float64"})
+    df = samples(30).astype({"job": "category", "age": "Int64", "hours": "Float64"})
     df["when"] = pd.date_range("2020-01-01", periods=30, tz="UTC")
     df["flag"] = pd.array([True, None, False] * 10, dtype="boolean")
 
@@ -118,8 +118,8 @@ def test_frames_for_the_model_are_like_the_given_one() -> None:
     FairTable(["sex"]).fit(df, check)
 
 
-def test_large_questions_are_asked_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    df = people()
+def test_large_frames_are_predicted_in_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    df = samples()
     expected = FairTable(["sex"]).fit(df, predict).transform(df)
     monkeypatch.setattr("pyg_glif.tables._sources._MAX_CELLS", 4 * 100)
     sizes = []
@@ -143,14 +143,14 @@ def test_between_points_of_the_grid_effects_are_linear() -> None:
     assert points[-1] == 99**2
     z = table.transform(df).numpy()[:, 0]
     expected = np.interp(df["x"], points, np.sqrt(points))
-    np.testing.assert_allclose(z, centred(expected), **EXACT)
+    np.testing.assert_allclose(z, centered(expected), **EXACT)
     assert (np.diff(z) > 0).all()  # monotone, as the model is
     beyond = table.transform(pd.DataFrame({"x": [-5.0, 0.0, 99.0**2, 1e9]}))[:, 0]
     assert beyond[0] == beyond[1]
     assert beyond[2] == beyond[3]
 
 
-def test_grid_sees_the_few_who_differ_from_the_many() -> None:
+def test_grid_has_rare_values() -> None:
     gains = np.concatenate([np.zeros(950), np.arange(1.0, 51.0)])
     df = pd.DataFrame({"gain": gains})
     table = FairTable(outputs="values").fit(df, lambda d: d["gain"] ** 2)
@@ -160,7 +160,7 @@ def test_grid_sees_the_few_who_differ_from_the_many() -> None:
 
 
 @pytest.mark.parametrize("kind", ["predict", "y_hat"])
-def test_several_classes_give_centred_log_probabilities(kind: str) -> None:
+def test_several_classes_give_centered_log_probabilities(kind: str) -> None:
     random = np.random.RandomState(1)
     df = pd.DataFrame({"x": random.randint(0, 9, 300), "s": random.randint(0, 2, 300)})
     weight = np.array([0.0, 0.3, -0.2])
@@ -178,13 +178,13 @@ def test_several_classes_give_centred_log_probabilities(kind: str) -> None:
     z = table.transform(df).numpy()
     assert table.unit_ == "log-probability"
     assert table.get_feature_names_out().tolist() == ["x[0]", "x[1]", "x[2]"]
-    expected = centred(df["x"].to_numpy()[:, None] * (weight - weight.mean()))
+    expected = centered(df["x"].to_numpy()[:, None] * (weight - weight.mean()))
     atol = 1e-10 if kind == "predict" else 0.05
     np.testing.assert_allclose(z, expected, rtol=0, atol=atol)
 
 
 def test_two_columns_of_probabilities_are_one_log_odds() -> None:
-    df = people()
+    df = samples()
     both = FairTable(["sex"]).fit(
         df, lambda d: np.column_stack([1 - predict(d), predict(d)])
     )
@@ -201,16 +201,16 @@ def test_probabilities_of_zero_and_one_are_kept_from_the_ends() -> None:
         return table.transform(df).numpy()[:, 0]
 
     kept = oracle.log_odds(p.clip(0.01, 0.99))
-    np.testing.assert_allclose(found(), centred(kept), **EXACT)
+    np.testing.assert_allclose(found(), centered(kept), **EXACT)
     kept = oracle.log_odds(p.clip(0.001, 0.999))
-    np.testing.assert_allclose(found(eps=0.001), centred(kept), **EXACT)
+    np.testing.assert_allclose(found(eps=0.001), centered(kept), **EXACT)
     p[1] = 1e-9
     kept = oracle.log_odds(p.clip(1e-6, 1 - 1e-6))
-    np.testing.assert_allclose(found(), centred(kept), **EXACT)
+    np.testing.assert_allclose(found(), centered(kept), **EXACT)
 
 
-def test_a_forest_can_be_asked() -> None:
-    df = people(200)[["age", "sex"]]
+def test_effects_of_a_forest() -> None:
+    df = samples(200)[["age", "sex"]]
     y = df["age"] + 10 * (df["sex"] == "m") > 45
     x = df.assign(sex=df["sex"] == "m")
     model = RandomForestClassifier(20, random_state=0).fit(x, y)
@@ -224,8 +224,8 @@ def test_a_forest_can_be_asked() -> None:
 def test_a_regression_within_zero_and_one_must_say_so() -> None:
     df = pd.DataFrame({"x": np.linspace(0.1, 0.9, 9)})
     table = FairTable(outputs="values").fit(df, lambda d: d["x"])
-    np.testing.assert_allclose(table.transform(df)[:, 0], centred(df["x"]), **EXACT)
-    # One that leaves that range only for people who are not there is none either.
+    np.testing.assert_allclose(table.transform(df)[:, 0], centered(df["x"]), **EXACT)
+    # One that leaves that range only for samples outside the frame is none either.
     df = pd.DataFrame({"a": [0.0, 0.9], "b": [0.9, 0.0]})
     assert FairTable().fit(df, lambda d: d["a"] + d["b"]).unit_ == "output"
 
@@ -240,17 +240,17 @@ def test_local_effects_of_a_product_with_equal_columns() -> None:
     local = FairTable(scale="conditional", outputs="values", num_grid=33)
     z = local.fit(df, product).transform(df).numpy()[:, 0]
     np.testing.assert_allclose(
-        z, centred(oracle.local_effects(product, df, "a", x)), **EXACT
+        z, centered(oracle.local_effects(product, df, "a", x)), **EXACT
     )
-    # In the limit of many people v^2 / 2, where partial dependence has v / 2.
-    np.testing.assert_allclose(z, centred(x**2 / 2), rtol=0, atol=0.02)
+    # In the limit of many samples v^2 / 2, where partial dependence has v / 2.
+    np.testing.assert_allclose(z, centered(x**2 / 2), rtol=0, atol=0.02)
     z = FairTable(outputs="values", num_grid=33).fit(df, product).transform(df)[:, 0]
-    np.testing.assert_allclose(z, centred(x / 2), **EXACT)
+    np.testing.assert_allclose(z, centered(x / 2), **EXACT)
 
 
-def test_local_effects_of_categories_follow_the_chain_of_similar_people() -> None:
+def test_local_effects_of_categories_follow_the_chain_of_similar_samples() -> None:
     random = np.random.RandomState(0)
-    order = list("daceb")  # the further apart, the less their people overlap
+    order = list("daceb")  # the further apart, the less their samples overlap
     kind = np.repeat(list("abcde"), 40)
     df = pd.DataFrame({"kind": kind})
     df["other"] = [order.index(k) + 6 * random.rand() for k in kind]
@@ -264,10 +264,10 @@ def test_local_effects_of_categories_follow_the_chain_of_similar_people() -> Non
     z = table.transform(df).numpy()[:, 0]
     effects = oracle.chain_effects(effect, df, "kind", order)
     expected = dict(zip(order, effects, strict=True))
-    np.testing.assert_allclose(z, centred([expected[k] for k in kind]), **EXACT)
+    np.testing.assert_allclose(z, centered([expected[k] for k in kind]), **EXACT)
 
 
-def test_local_effect_of_a_missing_number_is_that_of_those_who_miss_it() -> None:
+def test_local_effect_of_a_missing_number_is_that_of_samples_without_it() -> None:
     df = pd.DataFrame({"x": [1.0, 2.0, 3.0, np.nan, np.nan], "w": [0, 0, 0, 5, 7]})
 
     def effect(d: pd.DataFrame) -> np.ndarray:
@@ -276,11 +276,11 @@ def test_local_effect_of_a_missing_number_is_that_of_those_who_miss_it() -> None
     table = FairTable(scale="conditional", outputs="values").fit(df, effect)
     z = table.transform(df).numpy()[:, 0]
     missing = 2 + np.mean([(10 - 2) * 6, (10 - 2) * 8])
-    np.testing.assert_allclose(z, centred([1, 2, 3, missing, missing]), **EXACT)
+    np.testing.assert_allclose(z, centered([1, 2, 3, missing, missing]), **EXACT)
 
 
 def test_equivalent_values_have_the_mean_effect() -> None:
-    df = people()
+    df = samples()
     equivalent = {"job": [("nurse", "smith")]}
     table = FairTable(["sex"], equivalent=equivalent).fit(df, predict)
     counts = df["job"].value_counts()
@@ -290,7 +290,7 @@ def test_equivalent_values_have_the_mean_effect() -> None:
     effects = {**JOB, "nurse": common, "smith": common}
     jobs = [effects[None if pd.isna(job) else job] for job in df["job"]]
     z = table.transform(df)
-    np.testing.assert_allclose(z[:, 2], centred(jobs), **EXACT)
+    np.testing.assert_allclose(z[:, 2], centered(jobs), **EXACT)
     assert "equivalent: 'nurse', 'smith'" in str(table.summary())
     # One-hot, they are one category.
     table = FairTable(["sex"], scale="standard", equivalent=equivalent).fit(df)
@@ -305,7 +305,7 @@ def test_equivalent_values_have_the_mean_effect() -> None:
 
 
 def test_standard_is_what_scikit_learn_encodes() -> None:
-    df = people().drop(columns="hours")
+    df = samples().drop(columns="hours")
     df["flag"] = df["age"] > 40
     table = FairTable(["sex"], scale="standard").fit(df)
     encoder = make_column_transformer(
@@ -350,16 +350,16 @@ def test_a_unit_is_the_difference_that_counts_one() -> None:
         FairTable(scale={"age": 0})
 
 
-def test_without_proxies_no_regression_tells_the_sensitive_columns() -> None:
+def test_without_proxies_no_regression_finds_the_sensitive_columns() -> None:
     random = np.random.RandomState(0)
     sex, race = random.randint(0, 2, 2000), random.randint(0, 3, 2000)
     df = pd.DataFrame({f"x{k}": random.randn(2000) * (k + 1) for k in range(6)})
     df["x0"] += 2 * sex
     df["x1"] += 2 * (sex - race)
-    df["x2"] += 2 * (race == 1)  # which tells less than a tenth
+    df["x2"] += 2 * (race == 1)  # which explains less than a tenth
     df["sex"], df["race"] = np.array(["f", "m"])[sex], race.astype(str)
 
-    def told(z: torch.Tensor, label: np.ndarray) -> tuple[float, float]:
+    def gain_and_accuracy(z: torch.Tensor, label: np.ndarray) -> tuple[float, float]:
         """What a softmax regression gains over the shares: likelihood, accuracy."""
         model = LogisticRegression(max_iter=1000).fit(z, label)
         shares = np.bincount(label) / len(label)
@@ -372,20 +372,20 @@ def test_without_proxies_no_regression_tells_the_sensitive_columns() -> None:
     table = FairTable(**options, proxies=True).fit(df)
     z = table.transform(df.drop(columns=["sex", "race"]))
     for label in (sex, race):
-        gain, accuracy = told(plain, label)
+        gain, accuracy = gain_and_accuracy(plain, label)
         assert gain > 0.1
         assert accuracy > 0.15
-        gain, accuracy = told(z, label)
+        gain, accuracy = gain_and_accuracy(z, label)
         assert gain < 0.005  # half of the 1% that may be left
         assert accuracy < 0.03
         # Nothing linear explains more than 1% of an indicator. What was removed is
         # there as rounding, from which a regression must not conclude.
         for value in set(label):
-            indicator = centred(label == value)
-            weights = np.linalg.lstsq(centred(z), indicator, rcond=1e-9)[0]
-            explained = (centred(z) @ weights).var() / indicator.var()
+            indicator = centered(label == value)
+            weights = np.linalg.lstsq(centered(z), indicator, rcond=1e-9)[0]
+            explained = (centered(z) @ weights).var() / indicator.var()
             assert explained <= 0.01 + 1e-9
-    assert "removed, which tells sex, race" in str(table.summary())
+    assert "removed: it predicts sex, race" in str(table.summary())
 
 
 def test_erasure_is_the_least_change_that_makes_group_means_equal() -> None:
@@ -399,11 +399,11 @@ def test_erasure_is_the_least_change_that_makes_group_means_equal() -> None:
     covariance = np.cov(x.T, bias=True)
     cross = np.cov(x.T, sex, bias=True)[:-1, -1]
     read = np.linalg.solve(covariance, cross)
-    expected = centred(x) - np.outer(centred(x) @ read, cross) / (cross @ read)
-    # The same place of everybody to everybody, in the three coordinates that are left.
+    expected = centered(x) - np.outer(centered(x) @ read, cross) / (cross @ read)
+    # The same distances between samples, in the three coordinates that are left.
     assert z.shape == (400, 3)
     np.testing.assert_allclose(
-        centred(z) @ centred(z).T, expected @ expected.T, rtol=0, atol=1e-8
+        centered(z) @ centered(z).T, expected @ expected.T, rtol=0, atol=1e-8
     )
     np.testing.assert_allclose(z[sex == 0].mean(0), z[sex == 1].mean(0), atol=1e-9)
 
@@ -430,8 +430,8 @@ def test_proxies_must_leave_something() -> None:
         FairTable(proxies=True)
 
 
-def test_outputs_alone_give_the_effects_of_a_surrogate() -> None:
-    df = people(800)
+def test_outputs_without_a_model_give_the_effects_of_a_surrogate() -> None:
+    df = samples(800)
     table = FairTable(["sex"]).fit(df, y_hat=predict(df))
     assert table.surrogate_score_ is not None
     assert table.surrogate_score_ > 0.97
@@ -446,7 +446,7 @@ def test_outputs_alone_give_the_effects_of_a_surrogate() -> None:
 
 
 def test_surrogate_that_explains_little_warns() -> None:
-    df = people(200)
+    df = samples(200)
     noise = np.random.RandomState(0).rand(200)
     message = r"explain .*% of the variance of 'y_hat'"
     with pytest.warns(SimilarityWarning, match=message) as caught:
@@ -467,7 +467,7 @@ def polars_of(df: pd.DataFrame) -> pl.DataFrame:
 
 @pytest.mark.parametrize("scale", ["effect", "conditional", "standard"])
 def test_polars_frames_give_the_same(scale: Any) -> None:
-    df = people()
+    df = samples()
     df["flag"] = (df["age"] > 40).where(df["age"] > 25, None)
     df["day"] = pd.date_range("2020-01-01", periods=len(df))
 
@@ -488,7 +488,7 @@ def test_polars_frames_give_the_same(scale: Any) -> None:
 
 @pytest.mark.parametrize("engine", ["category", "string", "object"])
 def test_kinds_of_columns_do_not_matter(engine: str) -> None:
-    df = people()
+    df = samples()
     expected = FairTable(["sex"]).fit(df, predict).transform(df)
     other = df.astype({"job": engine, "age": "Int16", "hours": "Float32"})
     table = FairTable(["sex"]).fit(other, predict)
@@ -499,7 +499,7 @@ def test_kinds_of_columns_do_not_matter(engine: str) -> None:
 
 
 def test_categories_may_be_intervals_numbers_and_mixed() -> None:
-    df = people()
+    df = samples()
     df["band"] = pd.cut(df["age"], [0, 30, 50, 90])
     df["code"] = pd.Categorical(df["age"] // 10)
     df["mixed"] = [1, "one", True, 2.5] * 15
@@ -530,7 +530,7 @@ def test_dates_count_in_days() -> None:
 
 
 def test_columns_are_matched_by_name_and_sensitive_ones_may_be_absent() -> None:
-    df = people().assign(id=range(60))
+    df = samples().assign(id=range(60))
     table = FairTable(["sex"], ignore=["id"]).fit(df, predict)
     expected = table.transform(df)
     assert torch.equal(table.transform(df[["job", "hours", "age"]]), expected)
@@ -543,7 +543,7 @@ def test_columns_are_matched_by_name_and_sensitive_ones_may_be_absent() -> None:
 
 
 def test_unseen_values_count_as_average_with_a_warning() -> None:
-    df = people().assign(age=people()["age"].astype(float))
+    df = samples().assign(age=samples()["age"].astype(float))
     table = FairTable(["sex"]).fit(df, predict)
     new = df.head(3).assign(job=["pilot", "nurse", "judge"], age=[30.0, np.nan, 40.0])
     message = r"not seen: a missing value in 'age'; 'pilot', 'judge' in 'job'\. They"
@@ -567,8 +567,8 @@ def test_unseen_values_count_as_average_with_a_warning() -> None:
         table.transform(many)
 
 
-def test_one_person_has_the_coordinates_of_the_batch() -> None:
-    df = people()
+def test_one_sample_has_the_coordinates_of_the_batch() -> None:
+    df = samples()
     table = FairTable(["sex"]).fit(df, predict)
     z = table.transform(df)
     for row in range(12):
@@ -582,8 +582,8 @@ def test_one_person_has_the_coordinates_of_the_batch() -> None:
         assert torch.equal(table.transform(pd.DataFrame([records[row]])), z[[row]])
 
 
-def test_nobody_has_no_coordinates() -> None:
-    df = people()
+def test_no_sample_has_no_coordinates() -> None:
+    df = samples()
     for scale in ("effect", "standard"):
         table = FairTable(["sex"], scale=scale).fit(df, predict)  # type: ignore[arg-type]
         width = len(table.get_feature_names_out())
@@ -592,7 +592,7 @@ def test_nobody_has_no_coordinates() -> None:
 
 
 def test_same_seed_same_coordinates() -> None:
-    df = people(300)
+    df = samples(300)
 
     def product(d: pd.DataFrame) -> np.ndarray:
         return 1 / (1 + np.exp(-score(d) * d["age"].to_numpy() / 40))
@@ -640,7 +640,7 @@ def test_plain_data_round_trip(data: Any, scale: Any, proxies: bool) -> None:
 
     try:
         z = table.fit(df, model).transform(df)
-    except ValueError:  # nothing to measure in these people
+    except ValueError:  # nothing to measure in these samples
         reject()
     text = json.dumps(table.to_config(), allow_nan=False)
     loaded = FairTable.from_config(json.loads(text))
@@ -654,7 +654,7 @@ def test_plain_data_round_trip(data: Any, scale: Any, proxies: bool) -> None:
 
 
 def test_table_saves_with_a_post_processor(tmp_path: Any) -> None:
-    df = people()
+    df = samples()
     equivalent = {"job": [("nurse", "smith")]}
     table = FairTable(["sex"], equivalent=equivalent).fit(df, predict)
     z, y = table.transform(df), torch.from_numpy(predict(df))
@@ -670,11 +670,11 @@ def test_table_saves_with_a_post_processor(tmp_path: Any) -> None:
 
 
 def test_columns_may_be_named_by_numbers_and_tuples() -> None:
-    df = people().rename(columns={"age": 0, "hours": 1, "job": 2, "sex": 3})
+    df = samples().rename(columns={"age": 0, "hours": 1, "job": 2, "sex": 3})
     table = FairTable([3], scale={0: 1.0, 1: 2.0, 2: 1.0}).fit(df)
     loaded = FairTable.from_config(json.loads(json.dumps(table.to_config())))
     assert torch.equal(loaded.transform(df), table.transform(df))
-    nested = people()
+    nested = samples()
     nested.columns = pd.MultiIndex.from_product([["a"], nested.columns])
     table = FairTable([("a", "sex")], scale="standard").fit(nested)
     loaded = FairTable.from_config(json.loads(json.dumps(table.to_config())))
@@ -682,7 +682,7 @@ def test_columns_may_be_named_by_numbers_and_tuples() -> None:
 
 
 def test_names_and_values_may_be_of_numpy() -> None:
-    df = people().assign(code=np.arange(60) % 3)
+    df = samples().assign(code=np.arange(60) % 3)
     df["code"] = df["code"].astype("category")
     df.columns = pd.Index(range(5))
     table = FairTable(
@@ -696,7 +696,7 @@ def test_names_and_values_may_be_of_numpy() -> None:
 
 
 def test_a_fit_that_fails_leaves_the_one_before() -> None:
-    df = people()
+    df = samples()
     table = FairTable(["sex"], scale="standard", proxies=True).fit(df)
     z = table.transform(df)
     few = df[["age", "sex"]]
@@ -716,9 +716,9 @@ def test_parameters_follow_scikit_learn() -> None:
     assert copy.set_params(scale="standard").scale == "standard"
     assert table.scale == "effect"
     with pytest.raises(NotFittedError, match=r"'FairTable.transform' needs a fit"):
-        copy.transform(people())
+        copy.transform(samples())
     # A change of parameters is for the next fit.
-    df = people()
+    df = samples()
     table.fit(df, predict)
     z, config = table.transform(df), table.to_config()
     table.set_params(sensitive=["age"])
@@ -798,7 +798,7 @@ BAD: list[tuple[dict[str, Any], Any, str]] = [
     (
         {},
         named,
-        r"free text \(got 60 values in 'name' for 60 people\). Name .* in 'ignore'",
+        r"free text \(got 60 values in 'name' for 60 samples\). Name .* in 'ignore'",
     ),
     ({}, empty, r"columns without values \(got 'a', 'b'\)"),
     ({}, infinite, "infinity in 'a'"),
@@ -812,19 +812,19 @@ def test_bad_tables_are_refused(options: Any, change: Any, message: str) -> None
     def never(df: Any) -> Any:
         raise AssertionError("asked before the table was looked at")
 
-    df = people() if change is None else change(people())
+    df = samples() if change is None else change(samples())
     with pytest.raises((TypeError, ValueError), match=message):
         FairTable(**options).fit(df, never)
     with pytest.raises((TypeError, ValueError), match=message):
         FairTable(**options).check(df)
-    assert FairTable().check(people()) is None  # type: ignore[func-returns-value]
+    assert FairTable().check(samples()) is None  # type: ignore[func-returns-value]
 
 
 @pytest.mark.parametrize("proxies", [False, True])
 def test_a_model_that_uses_no_column_warns(proxies: bool) -> None:
-    df = people()
+    df = samples()
     table = FairTable(["sex"], proxies=proxies)
-    with pytest.warns(SimilarityWarning, match="Everybody has the same coordinates"):
+    with pytest.warns(SimilarityWarning, match="All samples have the same coordinates"):
         table.fit(df, lambda d: np.where(d["sex"] == "m", 0.3, 0.1))
     assert bool((table.transform(df) == 0).all())
     assert {one.share for one in table.summary().columns} == {0.0}
@@ -832,7 +832,7 @@ def test_a_model_that_uses_no_column_warns(proxies: bool) -> None:
 
 @pytest.mark.filterwarnings("ignore:'age' makes up:UserWarning")
 def test_certain_outputs_may_be_called_probabilities() -> None:
-    df = people()
+    df = samples()
     table = FairTable(["sex"], outputs="probabilities", eps=0.1)
     z = table.fit(df, lambda d: (d["age"] > 40).astype(float)).transform(df)[:, 0]
     reach = 2 * np.log(0.9 / 0.1)
@@ -847,8 +847,8 @@ def test_certain_outputs_may_be_called_probabilities() -> None:
         (3, r"'predict' must be callable \(got int\)"),
         (lambda d: 0.5, "'predict' must be 1-dimensional or 2-dimensional"),
         (lambda d: np.ones((len(d), 2, 2)), "'predict' must be 1-dimensional or"),
-        (lambda d: [0.5, 0.6], r"one row per person \(got shape \(2,\) for 60 people"),
-        (lambda d: np.ones((len(d), 0)), "one row per person"),
+        (lambda d: [0.5, 0.6], r"one row per sample \(got shape \(2,\) for 60 samples"),
+        (lambda d: np.ones((len(d), 0)), "one row per sample"),
         (lambda d: np.full(len(d), np.nan), r"'predict' must be finite \(got nan"),
         (lambda d: d["age"] > 40, r"probabilities or scores \(got 0 and 1 only\)"),
         (lambda d: ["yes"] * len(d), "'predict' must hold numbers"),
@@ -857,11 +857,11 @@ def test_certain_outputs_may_be_called_probabilities() -> None:
 )
 def test_bad_models_are_refused(predict: Any, message: str) -> None:
     with pytest.raises((TypeError, ValueError), match=message):
-        FairTable(["sex"]).fit(people(), predict)
+        FairTable(["sex"]).fit(samples(), predict)
 
 
 def test_outputs_that_change_or_are_not_what_was_said_are_refused() -> None:
-    df = people()
+    df = samples()
     with pytest.raises(ValueError, match=r"'predict' must give probabilities \(got"):
         FairTable(["sex"], outputs="probabilities").fit(df, score)
     widths = iter([1, 2, 3, 4])
@@ -871,7 +871,7 @@ def test_outputs_that_change_or_are_not_what_was_said_are_refused() -> None:
         FairTable(["sex"]).fit(df, predict, y_hat=predict(df))
     with pytest.raises(ValueError, match=r"'y_hat' must vary"):
         FairTable(["sex"]).fit(df, y_hat=np.full(60, 0.3))
-    with pytest.raises(ValueError, match=r"one row per person \(got shape \(59,\)"):
+    with pytest.raises(ValueError, match=r"one row per sample \(got shape \(59,\)"):
         FairTable(["sex"]).fit(df, y_hat=predict(df)[1:])
 
 
@@ -897,8 +897,8 @@ def test_bad_parameters_are_refused(options: Any, message: str) -> None:
         FairTable(**options)
 
 
-def test_bad_new_people_are_refused() -> None:
-    df = people()
+def test_bad_new_samples_are_refused() -> None:
+    df = samples()
     table = FairTable(["sex"]).fit(df, predict)
     bad = df.assign(age="old", hours=pd.Timestamp(0))
     message = r"kinds as the fit \(got 'age' of .*, which was a number, 'hours' of"
@@ -915,7 +915,7 @@ def test_bad_new_people_are_refused() -> None:
 
 
 def test_constant_columns_are_kept_and_noted() -> None:
-    df = people().assign(town="x", year=2020)
+    df = samples().assign(town="x", year=2020)
     for scale in ("effect", "conditional", "standard"):
         table = FairTable(["sex"], scale=scale)  # type: ignore[arg-type]
         z = table.fit(df, predict).transform(df)
@@ -934,8 +934,8 @@ def test_constant_columns_are_kept_and_noted() -> None:
     assert table.transform(df).shape == (60, 15)
 
 
-def test_summary_tells_reach_and_share() -> None:
-    df = people()
+def test_summary_has_reach_and_share() -> None:
+    df = samples()
     table = FairTable(["sex"]).fit(df, predict)
     z = table.transform(df)
     rows = table.summary().to_frame().set_index("column")
@@ -952,7 +952,7 @@ def test_summary_tells_reach_and_share() -> None:
 
 
 def test_reach_of_several_coordinates_is_the_largest_distance() -> None:
-    df = people().drop(columns="hours")
+    df = samples().drop(columns="hours")
     table = FairTable(["sex"], scale={"age": 7, "job": 2}).fit(df)
     rows = table.summary().to_frame().set_index("column")
     assert rows.loc["age", "reach"] == pytest.approx((df.age.max() - df.age.min()) / 7)
@@ -960,7 +960,7 @@ def test_reach_of_several_coordinates_is_the_largest_distance() -> None:
 
 
 def test_nothing_warns_where_all_is_well() -> None:
-    df = people()
+    df = samples()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for scale in ("effect", "conditional", "standard"):
@@ -968,7 +968,7 @@ def test_nothing_warns_where_all_is_well() -> None:
 
 
 @pytest.mark.parametrize("scale", ["effect", "conditional", "standard"])
-def test_a_column_that_makes_up_nearly_everything_is_named(scale: Any) -> None:
+def test_a_column_that_makes_up_nearly_all_is_named(scale: Any) -> None:
     random = np.random.default_rng(0)
     df = pd.DataFrame(random.normal(size=(200, 4)), columns=["a", "leak", "c", "sex"])
 

@@ -19,8 +19,6 @@ from numpy.typing import NDArray
 
 from pyg_glif import GLIFPostProcessor, glif_smooth
 from pyg_glif.cli import main
-from pyg_glif.cli._app import command_parser
-from pyg_glif.cli._options import settings_of
 from pyg_glif.distances import Mahalanobis, SensitiveSubspace
 from pyg_glif.graph import RadiusIndex
 from pyg_glif.laplacian import LaplacianOperator
@@ -215,8 +213,7 @@ def _command(case: Case) -> None:
         lam, tau = float(case.pick([0.5, 2.0])), float(case.pick([0.5, 1.0, 3.0]))
         words = ["smooth", str(path), f"--outputs={_word(table.output_name)}"]
         words += [f"--id={_word(table.id_name)}", f"--out={out}"]
-        words += [f"--tau={tau}", f"--lam={lam}", f"--config={folder}/config.toml"]
-        Path(folder, "config.toml").write_text("theta = 0.5\n", encoding="utf-8")
+        words += [f"--tau={tau}", f"--lam={lam}", _config(folder, theta="0.5")]
         words += ["--json"] if case.chance(0.3) else ["--quiet"]
         kind = f"spoilt: {spoilt}" if spoilt else f"spelling: {spelling}"
         code = _verdict(case, kind, words)
@@ -227,6 +224,14 @@ def _command(case: Case) -> None:
             code == 0, "a fair table is refused", f"{context}: {_call(words)[2]}"
         ):
             _compare(case, table, out, tau, lam, context)
+
+
+def _config(folder: str, **settings: str) -> str:
+    """The option of a file of settings, whose values are written as they are."""
+    path = Path(folder) / "settings.toml"
+    lines = [f"{name} = {value}" for name, value in settings.items()]
+    path.write_text("\n".join(lines), encoding="utf-8")
+    return f"--config={path}"
 
 
 def _word(name: str) -> str:
@@ -264,41 +269,43 @@ def _compare(
     )
 
 
-#: Odd values of options, by flag.
+#: Odd values of options; those without dashes go to the file of settings.
 _VALUES = {
     "--tau": ["nan", "inf", "-1", "0", "1e200", "x", "1,5", ""],
     "--lam": ["nan", "inf", "-1", "0", "1e300", "x"],
-    "--theta": ["nan", "-1", "1e300", "0"],
+    "theta": ["nan", "-1", "1e300", "0"],
     "--target-degree": ["0", "-1", "1e9", "nan", "0.5"],
     "--features": ["age", "no such", "score", "*", "", ",", "age,age", "a*"],
     "--outputs": ["score", "age", "no such", "", "score,score", "s*"],
     "--id": ["id", "no such", "score", "sex"],
-    "--attributes": ["sex", "no such", "age", "sex,sex"],
-    "--group": ["sex", "no such", "id"],
+    "--sensitive": ["sex", "no such", "age", "sex,sex"],
+    "--scale": ["effect", "standard", "none", "no such"],
+    "variants": ["'sex'", "'no such'", "'id'", "7"],
     "--labels": ["repaid", "sex", "no such", "age"],
-    "--positive": ["1", "f", "no such"],
+    "positive": ["'1'", "'f'", "'no such'", "1"],
     "--threshold": ["nan", "0.5", "-inf"],
     "--metric": ["euclidean", "mahalanobis", "svd", "face", "logistic", "subspace"],
-    "--matrix": ["MISSING", "DATA", "MATRIX"],
-    "--directions": ["MISSING", "DATA", "MATRIX"],
-    "--side-rows": ["MISSING", "MATRIX"],
-    "--num-components": ["0", "1", "-1", "99", "1.5"],
-    "--num-factors": ["0", "1", "99"],
-    "--ridge": ["0", "-1", "nan", "1e300"],
+    "matrix": ["'MISSING'", "'DATA'", "'MATRIX'"],
+    "directions": ["'MISSING'", "'DATA'", "'MATRIX'"],
+    "side_rows": ["'MISSING'", "'MATRIX'"],
+    "num_components": ["0", "1", "-1", "99", "1.5"],
+    "num_factors": ["0", "1", "99"],
+    "ridge": ["0", "-1", "nan", "1e300"],
     "--link": ["logit", "softmax", "log"],
-    "--eps": ["0", "0.5", "-1", "1e-3", "nan"],
-    "--normalization": ["none", "density", "nrw", "rw"],
-    "--nearest": ["0", "1", "-1", "999"],
-    "--worst": ["0", "-1", "999"],
+    "eps": ["0", "0.5", "-1", "1e-3", "nan"],
+    "normalization": ["'none'", "'density'", "'nrw'", "'rw'", "[]"],
+    "num_nearest": ["0", "1", "-1", "999"],
+    "num_worst": ["0", "-1", "999"],
     "--taus": ["1,2", "nan", "-1", "", "inf", "0"],
     "--lams": ["1,2", "nan", "-1", "", "0"],
     "--max-loss": ["0", "-1", "nan"],
-    "--mask": ["repaid", "sex", "no such"],
+    "mask": ["'repaid'", "'sex'", "'no such'"],
+    "joint": ["true", "false", "1"],
     "--pairs": ["MISSING", "DATA", "MATRIX"],
     "--after": ["MISSING", "DATA", "MATRIX"],
     "--post": ["MISSING", "DATA"],
 }
-_SWITCHES = ["--standardize", "--joint", "--quiet", "--json"]
+_SWITCHES = ["--quiet", "--json"]
 
 
 def _options(case: Case) -> None:
@@ -328,20 +335,18 @@ def _options(case: Case) -> None:
         words += ["--ignore=sex,repaid"] if case.chance(0.7) else []
         words += [f"--out={folder}/fair.csv"] if command == "smooth" else []
         words += ["--labels=repaid"] if command == "tune" else []
-        settings: list[str] = []
-        for flag in case.rng.choice(list(_VALUES), size=int(case.rng.integers(1, 4))):
-            value = str(case.pick(_VALUES[flag]))
-            value = files.get(value, value)
-            name = flag.removeprefix("--").replace("-", "_")
-            if name in settings_of(command_parser(command)):
-                settings.append(f"{name} = {json.dumps(value)}\n")
+        settings = {}
+        for option in case.rng.choice(list(_VALUES), size=int(case.rng.integers(1, 4))):
+            value = str(case.pick(_VALUES[option]))
+            for name, file in files.items():
+                value = value.replace(name, file)
+            if option.startswith("--"):
+                words.append(f"{option}={value}")
             else:
-                words.append(f"{flag}={value}")
-        if settings:
-            Path(folder, "config.toml").write_text("".join(settings), encoding="utf-8")
-            words.append(f"--config={folder}/config.toml")
+                settings[str(option)] = value
+        words += [_config(folder, **settings)] if settings else []
         words += [flag for flag in _SWITCHES if case.chance(0.2)]
-        shown = " ".join(word.replace(folder, "") for word in words)
+        shown = " ".join(word.replace(folder, "") for word in [*words, str(settings)])
         _verdict(case, shown, words)
 
 
@@ -365,8 +370,8 @@ def _report(case: Case) -> None:
                 )
             )
         words = ["smooth", str(path), "--outputs=score", "--id=id", "--tau=2"]
-        words += [f"--attributes={_word(name)}", f"--out={Path(folder) / 'o.csv'}"]
-        words += [f"--audit={out}", "--quiet", "--nearest=1"]
+        words += [f"--sensitive={_word(name)}", f"--out={Path(folder) / 'o.csv'}"]
+        words += [f"--audit={out}", "--quiet", _config(folder, num_nearest="1")]
         code = _verdict(case, "report", words)
         if code != 0 or not out.exists():
             case.check(code == 2, "a report is refused", f"{name!r}: {_call(words)[2]}")

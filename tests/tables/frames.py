@@ -1,4 +1,4 @@
-"""Tables of people with columns of every kind, and models with known effects."""
+"""Frames with columns of every kind, and models with known effects."""
 
 import numpy as np
 import pandas as pd
@@ -8,18 +8,18 @@ JOB = {"clerk": 0.0, "nurse": 0.7, "smith": -0.4, None: 0.3}
 SEX = {"f": 0.0, "m": 0.9}
 
 
-def people(num_people: int = 60, seed: int = 0) -> pd.DataFrame:
+def samples(num_samples: int = 60, seed: int = 0) -> pd.DataFrame:
     """Numbers, a number with holes, text with holes, and a sensitive column."""
     random = np.random.RandomState(seed)
-    hours = random.randint(10, 60, num_people).astype(float)
+    hours = random.randint(10, 60, num_samples).astype(float)
     hours[::7] = np.nan
     jobs = np.array(["clerk", "nurse", "smith", None], dtype=object)
     return pd.DataFrame(
         {
-            "age": random.randint(18, 70, num_people),
+            "age": random.randint(18, 70, num_samples),
             "hours": hours,
-            "job": jobs[random.randint(0, 4, num_people)],
-            "sex": np.array(["f", "m"])[random.randint(0, 2, num_people)],
+            "job": jobs[random.randint(0, 4, num_samples)],
+            "sex": np.array(["f", "m"])[random.randint(0, 2, num_samples)],
         }
     )
 
