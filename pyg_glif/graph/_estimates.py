@@ -218,10 +218,9 @@ def choose_basis(
     strategy: Strategy = "auto",
     nearest: NearestSample | None = None,
 ) -> Tensor | None:
-    """Basis of the cheaper search, for all pairs within ``tau`` or for the nearest.
+    """Basis ``[D, M]`` of the cheaper search; :obj:`None` if that is the plain one.
 
-    Returns:
-        The basis ``[D, M]`` of the projected search, or ``None`` for the plain one.
+    The search is for all pairs within ``tau``, or with a sample of them the nearest.
     """
     width = points.num_features
     small = points.num_nodes <= _SMALL
@@ -260,7 +259,9 @@ def choose_width(
     if not isinstance(reach, float) and shares[0] > _HOPELESS:
         tiles_left = 1.0  # boxes of a few coordinates will rule nothing out
     costs = [
-        _projected_cost(points, m, share, tiles_left)
+        4.0 * width * m / points.num_nodes  # setting it up
+        + tiles_left * (m + _SCAN)
+        + share * (_FINISH_TERM * width + _FINISH)
         for m, share in zip(widths, shares, strict=True)
     ]
     plain = width + _SCAN + edges * _FINISH
@@ -290,13 +291,3 @@ def _candidate_shares(
         within = dist <= (reach if isinstance(reach, float) else reach[:cut])
         shares.append(float(within.float().mean()))
     return shares
-
-
-def _projected_cost(
-    points: Points, num_directions: int, share: float, tiles_left: float
-) -> float:
-    """Work per pair of the projected search."""
-    width = points.num_features
-    setup = 4.0 * width * num_directions / points.num_nodes
-    scan = tiles_left * (num_directions + _SCAN)
-    return setup + scan + share * (_FINISH_TERM * width + _FINISH)

@@ -56,21 +56,12 @@ def fair_knn_graph(
     Args:
         x (torch.Tensor): Features, float32 or float64.
         k (int): Number of nearest neighbors.
-        distance (FairDistance, optional): Fair distance. (default: Euclidean)
-        batch (torch.Tensor, optional): Graph number of each node, any non-negative
-            whole numbers in any order; no edge joins two graphs.
-            (default: :obj:`None`)
         mutual (bool, optional): Whether both must be among the nearest of the other.
             (default: :obj:`False`)
         tau (float, optional): Largest distance of an edge, inclusive: samples further
             from all others stay isolated. (default: no limit)
-        strategy (str, optional): As in :func:`~pyg_glif.fair_radius_graph`.
-            (default: ``"auto"``)
-        tile_size (int, optional): Rows handled at once. (default: 256)
-        memory_budget (int, optional): Bytes that edges and workspace may take.
-            (default: four fifths of what is free)
-        progress (bool, optional): Whether to show a progress bar; :obj:`None` shows
-            it on a terminal if the search takes seconds. (default: :obj:`None`)
+        distance, batch, strategy, tile_size, memory_budget, progress: As in
+            :func:`~pyg_glif.fair_radius_graph`.
 
     Shapes:
         - **input:** features :math:`(N, F)`, batch :math:`(N)`
@@ -79,9 +70,7 @@ def fair_knn_graph(
     Both directions of every edge are returned, sorted by (row, column), without
     self-loops. Each sample has at least :math:`k` neighbors, unless ``tau``,
     ``mutual`` or the number of samples prevents it, and may have many more: a hub is
-    among the nearest of many. Raises
-    :class:`~pyg_glif.errors.MemoryBudgetError` before any long work if the graph
-    would not fit, as where many are tied.
+    among the nearest of many.
 
     Example:
         >>> x = torch.tensor([[0.0], [1.0], [3.0]])
