@@ -60,8 +60,13 @@ def fair_knn_graph(
             (default: :obj:`False`)
         tau (float, optional): Largest distance of an edge, inclusive: samples further
             from all others stay isolated. (default: no limit)
-        distance, batch, strategy, tile_size, memory_budget, progress: As in
-            :func:`~pyg_glif.fair_radius_graph`.
+        distance (FairDistance, optional): Fair distance. (default: Euclidean)
+        batch (torch.Tensor, optional): This, and what follows, is as in
+            :func:`~pyg_glif.fair_radius_graph`. (default: :obj:`None`)
+        strategy (str, optional): How pairs are ruled out. (default: ``"auto"``)
+        tile_size (int, optional): Rows handled at once. (default: 256)
+        memory_budget (int, optional): Bytes. (default: four fifths of what is free)
+        progress (bool, optional): Whether to show a bar. (default: on a terminal)
 
     Shapes:
         - **input:** features :math:`(N, F)`, batch :math:`(N)`
