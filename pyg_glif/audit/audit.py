@@ -228,7 +228,6 @@ def audit(
             torch.cat(list(y), dim=1).to(x.device),
             num_nearest,
             distance=data.distance,
-            graph=graph,
             progress=data.progress,
         )
         value = 1.0 - deviation.view(num, len(y), -1).mean(2)  # [N, T]
