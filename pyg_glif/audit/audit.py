@@ -269,7 +269,7 @@ def audit(
             "difference": disagreement.difference,
             "num_nearest": num_nearest,
         },
-        made=provenance(x, *data.outputs),
+        made=provenance({"x": x, "y": torch.stack(data.outputs)}),
         certificate={},
         bins=bins_of(y, pairs, num_neighbors, described, decision),
         level=level,
