@@ -40,9 +40,9 @@ def group_std(y: Array, group: Ints) -> Array:
     return np.mean(parts, axis=0)
 
 
-def group_gap(y: Array, attribute: Ints) -> Array:
+def group_gap(y: Array, sensitive: Ints) -> Array:
     """Second mean minus first, or largest minus smallest."""
-    means = [y[rows].mean(axis=0) for _, rows in sorted(members(attribute).items())]
+    means = [y[rows].mean(axis=0) for _, rows in sorted(members(sensitive).items())]
     if len(means) == 2:
         return np.asarray(means[1] - means[0])
     return np.asarray(np.max(means, axis=0) - np.min(means, axis=0))

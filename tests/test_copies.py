@@ -117,7 +117,7 @@ def of_rows(*names: str) -> Use:
     x, y = samples()
     group = (x[:, 0] > 0).long()
     edges = graph().edge_index
-    seen = {"x": x, "y": y, "group": group, "attribute": group, "edges": edges}
+    seen = {"x": x, "y": y, "group": group, "sensitive": group, "edges": edges}
     seen["sq_dist"] = graph().sq_dist
 
     def use(metric: Any) -> Any:
@@ -190,7 +190,7 @@ OBJECTS: dict[str, Callable[[], tuple[Any, Use]]] = {
         metrics.LipschitzViolations(1.0),
         of_rows("x", "y"),
     ),
-    "GroupGap": lambda: (metrics.GroupGap(), of_rows("y", "attribute")),
+    "GroupGap": lambda: (metrics.GroupGap(), of_rows("y", "sensitive")),
     "LaplacianEnergy": lambda: (metrics.LaplacianEnergy(), of_rows("y", "edges")),
     "LocalLipschitz": lambda: (
         metrics.LocalLipschitz(),

@@ -19,7 +19,7 @@ from pyg_glif._utils.validation import (
 )
 
 
-def group_gap(y: Tensor, attribute: Tensor) -> Tensor:
+def group_gap(y: Tensor, sensitive: Tensor) -> Tensor:
     r"""Difference of average outputs between groups.
 
     .. math::
@@ -31,7 +31,7 @@ def group_gap(y: Tensor, attribute: Tensor) -> Tensor:
 
     Args:
         y (torch.Tensor): Outputs, float32 or float64.
-        attribute (torch.Tensor): Non-negative label of each row's group, or a
+        sensitive (torch.Tensor): Non-negative label of each row's group, or a
             truth value.
 
     Shapes:
@@ -48,9 +48,9 @@ def group_gap(y: Tensor, attribute: Tensor) -> Tensor:
         tensor(0.6000)
     """
     y = check_outputs("y", y)
-    attribute = check_labels("attribute", attribute, y.size(0)).to(y.device)
-    index, count = number_groups(attribute)
-    check_two_values("attribute", attribute.unique())
+    sensitive = check_labels("sensitive", sensitive, y.size(0)).to(y.device)
+    index, count = number_groups(sensitive)
+    check_two_values("sensitive", sensitive.unique())
     mean = group_means(y, index, count)
     gap = mean[1] - mean[0] if len(mean) == 2 else mean.amax(0) - mean.amin(0)
     return gap.to(y.dtype)

@@ -1,10 +1,12 @@
 """The metrics of this package as :mod:`torchmetrics` classes.
 
 They are kept apart from the functions that compute them because torchmetrics takes
-longer to load than torch, and smoothing or an audit needs none of it. The classes
-follow one pattern and most of their lines are documentation, hence one long module.
+longer to load than torch, and smoothing or an audit needs none of it. Keywords that
+are not documented are those of every :class:`torchmetrics.Metric`. ``update`` takes
+tensors of the shapes that the function takes, and ``compute`` returns what it returns.
 """
 
+from collections.abc import Callable
 from typing import Any, Literal
 
 import torch
@@ -44,26 +46,27 @@ class _Rows(Metric):
     """Base of metrics that keep all rows until :meth:`compute`."""
 
     full_state_update = False
+    _states: tuple[str, ...]
 
-    def __init__(self, *names: str, **kwargs: Any) -> None:
+    def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        for name in names:
+        for name in self._states:
             self.add_state(name, [], dist_reduce_fx="cat")
 
-    def _all(self, name: str) -> Tensor:
-        """The rows of all batches."""
-        rows: Tensor = dim_zero_cat(getattr(self, name))
-        return rows
+    def _all(self) -> list[Tensor]:
+        """The rows of all batches, for each state."""
+        return [dim_zero_cat(getattr(self, name)) for name in self._states]
 
 
 class _SampleRows(_Rows):
     """Features and outputs of all batches, for metrics of pairs across batches."""
 
+    _states = ("x", "y")
     x: list[Tensor]
     y: list[Tensor]
 
-    def __init__(self, distance: FairDistance | None, **kwargs: Any) -> None:
-        super().__init__("x", "y", **kwargs)
+    def __init__(self, distance: FairDistance | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
         if distance is not None:
             check_kind("distance", distance, FairDistance)
         self.distance = distance
@@ -82,13 +85,6 @@ class GroupGap(_Rows):
 
     :func:`group_gap` over all batches: a batch need not hold every group.
 
-    Args:
-        **kwargs: What every :class:`torchmetrics.Metric` takes.
-
-    Shapes:
-        - **update:** outputs :math:`(N)` or :math:`(N, C)`, labels :math:`(N)`
-        - **compute:** a number or :math:`(C)`, in the unit of the outputs
-
     Calling the metric returns the value of one batch and needs two groups in it; use
     ``update`` if there may be one only.
 
@@ -104,34 +100,25 @@ class GroupGap(_Rows):
     is_differentiable = True
     higher_is_better = None
 
+    _states = ("y", "sensitive")
     y: list[Tensor]
-    attribute: list[Tensor]
+    sensitive: list[Tensor]
 
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__("y", "attribute", **kwargs)
-
-    def update(self, y: Tensor, attribute: Tensor) -> None:
+    def update(self, y: Tensor, sensitive: Tensor) -> None:
         """Adds outputs and their groups."""
         y = check_outputs("y", y)
-        self.attribute.append(check_labels("attribute", attribute, y.size(0)))
+        self.sensitive.append(check_labels("sensitive", sensitive, y.size(0)))
         self.y.append(y)
 
     def compute(self) -> Tensor:
         """The gap over everything added."""
-        return group_gap(self._all("y"), self._all("attribute"))
+        return group_gap(*self._all())
 
 
 class GroupStd(_Rows):
     r"""Standard deviation of outputs within groups of comparable samples.
 
     :func:`group_std` over all batches: a group may be spread over several of them.
-
-    Args:
-        **kwargs: What every :class:`torchmetrics.Metric` takes.
-
-    Shapes:
-        - **update:** outputs :math:`(N)` or :math:`(N, C)`, groups :math:`(N)`
-        - **compute:** a number or :math:`(C)`, in the unit of the outputs
 
     ``update(y)`` without groups puts the rows into group 0.
 
@@ -147,11 +134,9 @@ class GroupStd(_Rows):
     higher_is_better = False
     plot_lower_bound = 0.0
 
+    _states = ("y", "group")
     y: list[Tensor]
     group: list[Tensor]
-
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__("y", "group", **kwargs)
 
     def update(self, y: Tensor, group: Tensor | None = None) -> None:
         """Adds outputs and the groups they belong to."""
@@ -163,7 +148,7 @@ class GroupStd(_Rows):
 
     def compute(self) -> Tensor:
         """The standard deviation over everything added."""
-        return group_std(self._all("y"), self._all("group"))
+        return group_std(*self._all())
 
 
 class KNNConsistency(_SampleRows):
@@ -175,11 +160,6 @@ class KNNConsistency(_SampleRows):
     Args:
         k (int, optional): Number of nearest others. (default: 5)
         distance (FairDistance, optional): Fair distance. (default: Euclidean)
-        **kwargs: What every :class:`torchmetrics.Metric` takes.
-
-    Shapes:
-        - **update:** features :math:`(N, F)`, outputs :math:`(N)` or :math:`(N, C)`
-        - **compute:** a number, at most 1
 
     Example:
         >>> metric = KNNConsistency(k=1)
@@ -201,7 +181,7 @@ class KNNConsistency(_SampleRows):
 
     def compute(self) -> Tensor:
         """The consistency over everything added."""
-        x, y = self._all("x"), self._all("y")
+        x, y = self._all()
         return knn_consistency(x, y, self.k, distance=self.distance)
 
 
@@ -216,12 +196,6 @@ class GroupDisparity(Metric):
             (default: :obj:`2`)
         definition (str): What a group's energy is divided by.
             (default: ``"members"``)
-        **kwargs: What every :class:`torchmetrics.Metric` takes.
-
-    Shapes:
-        - **update:** outputs :math:`(N)` or :math:`(N, C)`, edges :math:`(2, E)`,
-          groups :math:`(N)`, weights :math:`(E)`
-        - **compute:** a number, at least 1
 
     Example:
         >>> metric = GroupDisparity()
@@ -280,12 +254,6 @@ class LaplacianEnergy(Metric):
         normalization (str, optional): Form of the Laplacian. (default: :obj:`None`)
         unit_variance (bool): Whether the energy of each graph is divided by the
             variance of its outputs. (default: :obj:`False`)
-        **kwargs: What every :class:`torchmetrics.Metric` takes.
-
-    Shapes:
-        - **update:** outputs :math:`(N)` or :math:`(N, C)`, edges :math:`(2, E)`,
-          weights :math:`(E)`
-        - **compute:** a number, in the squared unit of the outputs, or without unit
 
     Example:
         >>> metric = LaplacianEnergy()
@@ -344,11 +312,6 @@ class LipschitzViolations(_SampleRows):
         distance (FairDistance, optional): Fair distance. (default: Euclidean)
         rtol (float, optional): Excess that is forgiven, as a share of
             :math:`L d`. (default: 0)
-        **kwargs: What every :class:`torchmetrics.Metric` takes.
-
-    Shapes:
-        - **update:** features :math:`(N, F)`, outputs :math:`(N)` or :math:`(N, C)`
-        - **compute:** a share from 0 to 1
 
     Example:
         >>> metric = LipschitzViolations(lipschitz=1.0)
@@ -377,12 +340,9 @@ class LipschitzViolations(_SampleRows):
 
     def compute(self) -> Tensor:
         """The share over everything added."""
+        x, y = self._all()
         violations = lipschitz_violations(
-            self._all("x"),
-            self._all("y"),
-            self.lipschitz,
-            distance=self.distance,
-            rtol=self.rtol,
+            x, y, self.lipschitz, distance=self.distance, rtol=self.rtol
         )
         return torch.tensor(violations.share, dtype=torch.float32, device=self.device)
 
@@ -396,12 +356,6 @@ class LocalLipschitz(_Rows):
     Args:
         quantile (float, optional): Share :math:`q` of edges that should not exceed
             the result; 1 gives the largest ratio. (default: 1.0)
-        **kwargs: What every :class:`torchmetrics.Metric` takes.
-
-    Shapes:
-        - **update:** outputs :math:`(N)` or :math:`(N, C)`, edges :math:`(2, E)`,
-          squared distances :math:`(E)`
-        - **compute:** a number, in units of output per distance
 
     Example:
         >>> metric = LocalLipschitz()
@@ -416,10 +370,11 @@ class LocalLipschitz(_Rows):
     higher_is_better = False
     plot_lower_bound = 0.0
 
+    _states = ("ratio",)
     ratio: list[Tensor]
 
     def __init__(self, quantile: float = 1.0, **kwargs: Any) -> None:
-        super().__init__("ratio", **kwargs)
+        super().__init__(**kwargs)
         self.quantile = check_share("quantile", quantile)
 
     def update(self, y: Tensor, edge_index: Tensor, sq_dist: Tensor) -> None:
@@ -428,7 +383,8 @@ class LocalLipschitz(_Rows):
 
     def compute(self) -> Tensor:
         """The quantile over all edges added."""
-        return edge_quantiles(self._all("ratio").sort().values, [self.quantile])[0]
+        (ratio,) = self._all()
+        return edge_quantiles(ratio.sort().values, [self.quantile])[0]
 
 
 class PredictionConsistency(_Rows):
@@ -436,13 +392,6 @@ class PredictionConsistency(_Rows):
 
     :func:`prediction_consistency` over all batches: a group may be spread over
     several of them.
-
-    Args:
-        **kwargs: What every :class:`torchmetrics.Metric` takes.
-
-    Shapes:
-        - **update:** scores :math:`(N, C)` or labels :math:`(N)`, groups :math:`(N)`
-        - **compute:** a share from 0 to 1
 
     Calling the metric returns the value of one batch and needs a whole group in it;
     use ``update`` if there may be none.
@@ -460,11 +409,9 @@ class PredictionConsistency(_Rows):
     plot_lower_bound = 0.0
     plot_upper_bound = 1.0
 
+    _states = ("label", "group")
     label: list[Tensor]
     group: list[Tensor]
-
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__("label", "group", **kwargs)
 
     def update(self, y: Tensor, group: Tensor) -> None:
         """Adds predictions and the groups they belong to."""
@@ -474,7 +421,7 @@ class PredictionConsistency(_Rows):
 
     def compute(self) -> Tensor:
         """The share over everything added."""
-        return prediction_consistency(self._all("label"), self._all("group"))
+        return prediction_consistency(*self._all())
 
 
 class _Ranking(_SampleRows):
@@ -483,6 +430,7 @@ class _Ranking(_SampleRows):
     is_differentiable = False
     higher_is_better = True
     plot_lower_bound, plot_upper_bound = 0.0, 1.0
+    _measure: Callable[..., Tensor]
 
     def __init__(
         self,
@@ -491,10 +439,15 @@ class _Ranking(_SampleRows):
         outputs: Literal["euclidean", "cosine"] = "euclidean",
         **kwargs: Any,
     ) -> None:
-        super().__init__(None, **kwargs)
+        super().__init__(**kwargs)
         self.k = check_count("k", k)
         check_choice("outputs", outputs, ("euclidean", "cosine"))
         self.outputs = outputs
+
+    def compute(self) -> Tensor:
+        """The value over everything added."""
+        x, y = self._all()
+        return type(self)._measure(y, x, k=self.k, outputs=self.outputs)
 
 
 class RankingNDCG(_Ranking):
@@ -505,11 +458,6 @@ class RankingNDCG(_Ranking):
     Args:
         k (int): Places that count. (default: :obj:`10`)
         outputs (str): How outputs are compared. (default: ``"euclidean"``)
-        **kwargs: What every :class:`torchmetrics.Metric` takes.
-
-    Shapes:
-        - **update:** features :math:`(N, F)`, outputs :math:`(N)` or :math:`(N, C)`
-        - **compute:** a number from 0 to 1
 
     Example:
         >>> metric = RankingNDCG(k=1)
@@ -519,25 +467,13 @@ class RankingNDCG(_Ranking):
         tensor(1.)
     """
 
-    def compute(self) -> Tensor:
-        """The value over everything added."""
-        x, y = self._all("x"), self._all("y")
-        return ranking_ndcg(y, x, k=self.k, outputs=self.outputs)
+    _measure = staticmethod(ranking_ndcg)
 
 
 class RankingERR(_Ranking):
     r"""ERR@k of similar samples, ranked by output.
 
-    :func:`ranking_err` over all batches, similarity being the cosine of features.
-
-    Args:
-        k (int): Places that count. (default: :obj:`10`)
-        outputs (str): How outputs are compared. (default: ``"euclidean"``)
-        **kwargs: What every :class:`torchmetrics.Metric` takes.
-
-    Shapes:
-        - **update:** features :math:`(N, F)`, outputs :math:`(N)` or :math:`(N, C)`
-        - **compute:** a number from 0 to 1
+    :func:`ranking_err` over all batches, with the arguments of :class:`RankingNDCG`.
 
     Example:
         >>> metric = RankingERR(k=1)
@@ -546,7 +482,4 @@ class RankingERR(_Ranking):
         tensor(0.5000)
     """
 
-    def compute(self) -> Tensor:
-        """The value over everything added."""
-        x, y = self._all("x"), self._all("y")
-        return ranking_err(y, x, k=self.k, outputs=self.outputs)
+    _measure = staticmethod(ranking_err)

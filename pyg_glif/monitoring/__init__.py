@@ -1,4 +1,4 @@
-"""Watches how people are treated after deployment."""
+"""Monitoring of disparities and of drift after deployment."""
 
 from pyg_glif.monitoring.drift import DriftReference
 from pyg_glif.monitoring.treatment_monitor import TreatmentMonitor

@@ -1,4 +1,4 @@
-"""What was counted, on disk: an id and what it changed, both or neither."""
+"""Journal of a monitor: ids and the state they led to, in one transaction."""
 
 import contextlib
 import json
@@ -18,15 +18,14 @@ CREATE TABLE IF NOT EXISTS about (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS streams (name TEXT PRIMARY KEY, state BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS seen (id BLOB PRIMARY KEY) WITHOUT ROWID;
 """
-# What SQLite says of tables and cells that are not ours, as if it were the disk.
+# Messages of SQLite about foreign tables and cells, raised like those of the disk.
 _FOREIGN = ("no such", "table ", "Could not decode")
 
 
 class Journal:
-    """A file of SQLite that any number of processes may write to.
+    """SQLite file that any number of processes may write to.
 
-    A transaction is written ahead, so that a process that is killed leaves all of it or
-    nothing.
+    A transaction is written ahead, so that a killed process leaves all or nothing.
     """
 
     def __init__(self, path: str | PathLike[str]) -> None:
@@ -39,7 +38,7 @@ class Journal:
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
-        """Everything inside, or nothing if it raises or the process ends."""
+        """All changes inside, or none after an error or the end of the process."""
         with self._worded():
             try:
                 self._open()
@@ -47,11 +46,11 @@ class Journal:
                 yield
                 self._execute("COMMIT")
             except BaseException:
-                self.close()  # which takes back what was not committed
+                self.close()  # rolls back
                 raise
 
     def _open(self) -> None:
-        """Connects this process; a connection that was inherited is not used."""
+        """Connects this process; an inherited connection is not used."""
         if self._link is None or self._owner != os.getpid():
             self._link = sqlite3.connect(
                 self.path, timeout=60.0, isolation_level=None, check_same_thread=False
@@ -74,7 +73,7 @@ class Journal:
 
     @contextlib.contextmanager
     def content(self) -> Iterator[None]:
-        """Errors about what is read, in terms of the file."""
+        """Errors about the content that was read, in terms of the file."""
         try:
             yield
         except (ValueError, TypeError, LookupError, AttributeError) as error:
@@ -86,33 +85,33 @@ class Journal:
 
     def read(self, name: str) -> Any:
         """Plain data by name, ``None`` if there is none."""
-        rows = self._execute("SELECT value FROM about WHERE name = ?", name)
-        row = rows.fetchone()
+        query = "SELECT value FROM about WHERE name = ?"
+        row = self._execute(query, name).fetchone()
         with self.content():
             return None if row is None else json.loads(row[0])
 
     def write(self, name: str, value: Any) -> None:
-        """Keeps plain data under a name."""
+        """Stores plain data under a name."""
         self._execute("REPLACE INTO about VALUES (?, ?)", name, json.dumps(value))
 
     def is_new(self, key: bytes) -> bool:
-        """Whether an id was never seen; it is from now on."""
+        """Whether an id is new; it is recorded."""
         return self._execute("INSERT OR IGNORE INTO seen VALUES (?)", key).rowcount > 0
 
     def load(self, state: State) -> None:
-        """Brings a state up to date, if it is of another moment than the file."""
+        """Brings a state up to date, if its version is not that of the file."""
         tally = self.read("tally")
         with self.content():
             if tally["version"] == state.tally["version"]:
                 return
         rows = self._execute("SELECT name, state FROM streams").fetchall()
         with self.content():
-            state.fill(tally, {name: np.frombuffer(one) for name, one in rows})
+            state.fill(tally, {name: np.frombuffer(blob) for name, blob in rows})
 
     def save(self, state: State) -> None:
-        """Writes the tally, and the streams that moved."""
+        """Writes the tally, and the streams that changed."""
         state.tally["version"] += 1
-        for name in state.moved:
+        for name in state.changed:
             numbers = state.streams[name].state.tobytes()
             self._execute("REPLACE INTO streams VALUES (?, ?)", name, numbers)
         self.write("tally", state.tally)

@@ -1,4 +1,4 @@
-"""The picture of a monitor."""
+"""Plot of a monitor."""
 
 import math
 from collections.abc import Mapping
@@ -11,16 +11,16 @@ from pyg_glif.monitoring._stream import Stream
 if TYPE_CHECKING:
     from pyg_glif.monitoring.treatment_monitor import TreatmentMonitor
 
-# Okabe and Ito's, which everybody can tell apart.
+# Okabe and Ito's palette, safe for color blindness.
 _COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 
 
-def drawn(
+def plot_monitor(
     monitor: "TreatmentMonitor",
     moments: Mapping[str, Array],
     streams: Mapping[str, Stream],
 ) -> Any:
-    """Means and intervals above, evidence below; drift beside it if it is watched."""
+    """Means and intervals above, evidence below; drift beside them if it is tested."""
     matplotlib = require("matplotlib.figure", "TreatmentMonitor.plot", "plots")
     parts = {"disparity": [n for n in moments if not n.startswith("drift")]}
     drift = [n for n in moments if n.startswith("drift")]
@@ -38,15 +38,15 @@ def drawn(
             if title == "drift" or name == "all":
                 above.axhline(limit, color=color, linestyle=":")
             if len(num):
-                below.set_xscale("log")  # the first people are not all of the picture
+                below.set_xscale("log")  # else the first samples fill the panel
             needed = -math.log(streams[name].level)
             below.plot(num, log_capital / needed, color=color)
-            at = streams[name].alarm_at
-            if at is not None:
-                below.axvline(at, color=color, linestyle="--", linewidth=1)
+            alarm_at = streams[name].alarm_at
+            if alarm_at is not None:
+                below.axvline(alarm_at, color=color, linestyle="--", linewidth=1)
         below.axhline(1.0, color="black", linestyle=":")
         above.set_title(_title(title, monitor), fontsize="medium")
-        above.set_ylabel("mean" if title == "drift" else "mean disparity to peers")
+        above.set_ylabel("mean" if title == "drift" else "mean disparity to neighbors")
         above.legend(fontsize="small")
         below.set_ylabel("evidence (1: alarm)")
         below.set_xlabel("people of the stream")
@@ -54,7 +54,7 @@ def drawn(
 
 
 def _title(part: str, monitor: "TreatmentMonitor") -> str:
-    """What a panel shows, and whether there is an alarm."""
+    """Title of a panel, with its alarms."""
     names = [n for n in monitor.alarms if n.startswith("drift") == (part == "drift")]
     what = {
         "disparity": f"allowed: {monitor.epsilon:g} (dotted)",

@@ -1,4 +1,4 @@
-"""Served people as they come in: checked before any of them is counted."""
+"""Records of served samples, checked before any of them is counted."""
 
 import hashlib
 import math
@@ -12,56 +12,60 @@ from pyg_glif._utils.validation import check_known, check_scalar
 _ROUNDING = 1e-6
 
 
-class Served(NamedTuple):
-    """One served person."""
+class ServedSample(NamedTuple):
+    """One served sample."""
 
-    disparity: float | None  # none: no peers
+    disparity: float | None  # none: isolated
     group: str | None
-    key: bytes | None  # of the id
-    nearest: float | None  # fair distance to the nearest peer, if it is known
+    key: bytes | None  # hash of the id
+    nearest: float | None  # fair distance to the nearest neighbor, if it is known
     time: float | None
 
 
-def served_people(
+def served_samples(
     disparity: Any,
     group: Any,
     id: Any,
     nearest: Any,
     time: Any,
     known_groups: Collection[str],
-) -> list[Served]:
-    """People from numbers, or from one sequence of each kind."""
-    alone = not hasattr(disparity, "__len__") or getattr(disparity, "ndim", None) == 0
-    gaps = [disparity] if alone else _listed(disparity)
-    columns = {"group": group, "id": id, "nearest": nearest, "time": time}
-    lists = {}
-    for name, value in columns.items():
+) -> list[ServedSample]:
+    """Records from one value of each kind, or from one sequence of each kind."""
+    is_single = getattr(disparity, "ndim", None) == 0
+    is_single = is_single or not hasattr(disparity, "__len__")
+    gaps = [disparity] if is_single else _listed(disparity)
+    options = {"group": group, "id": id, "nearest": nearest, "time": time}
+    columns = []
+    for name, value in options.items():
+        column = [value] if is_single else _listed(value)
         if value is None:
-            lists[name] = [None] * len(gaps)
-            continue
-        lists[name] = [value] if alone else _listed(value)
-        if (isinstance(value, str) and not alone) or len(lists[name]) != len(gaps):
-            got = "one" if isinstance(value, str) else len(lists[name])
-            msg = f"'{name}' must have one entry per person"
+            column = [None] * len(gaps)
+        elif (isinstance(value, str) and not is_single) or len(column) != len(gaps):
+            got = "one" if isinstance(value, str) else len(column)
+            msg = f"'{name}' must have one entry per sample"
             raise ValueError(f"{msg} (got {got} for {len(gaps)})")
+        columns.append(column)
     return [
-        Served(
-            _gap(gap, k),
-            _group(lists["group"][k], known_groups),
-            _key(lists["id"][k]),
-            _distance(lists["nearest"][k]),
-            _time(lists["time"][k]),
+        ServedSample(
+            _checked_gap(gap, index),
+            _checked_group(group, known_groups),
+            _hashed(id),
+            _checked_distance(near),
+            _seconds(time),
         )
-        for k, gap in enumerate(gaps)
+        for index, (gap, group, id, near, time) in enumerate(
+            zip(gaps, *columns, strict=True)
+        )
     ]
 
 
 def _listed(value: Any) -> list[Any]:
     """A list of plain values, from a tensor, an array, a series or a sequence."""
-    return list(value.tolist() if hasattr(value, "tolist") else value)
+    value = value.tolist() if hasattr(value, "tolist") else value
+    return [] if value is None else list(value)
 
 
-def _gap(value: Any, index: int) -> float | None:
+def _checked_gap(value: Any, index: int) -> float | None:
     """A disparity, from 0 to 1."""
     if value is None:
         return None
@@ -71,7 +75,7 @@ def _gap(value: Any, index: int) -> float | None:
         raise TypeError(f"'disparity' must be a number (got {value!r})") from None
     if math.isnan(number):
         msg = f"'disparity' must be a number (got NaN at index {index})"
-        raise ValueError(f"{msg}. Pass 'None' for a person without peers")
+        raise ValueError(f"{msg}. Pass 'None' for an isolated sample")
     if not 0.0 <= number <= 1.0 + _ROUNDING:
         msg = f"'disparity' must be between 0 and 1 (got {number:g} at index {index})"
         remedy = "Compare probabilities, or decisions by a 'threshold'"
@@ -79,38 +83,37 @@ def _gap(value: Any, index: int) -> float | None:
     return min(number, 1.0)
 
 
-def _group(value: Any, known: Collection[str]) -> str | None:
-    """The name of a group that was declared; ``None`` stands for unknown."""
+def _checked_group(value: Any, known: Collection[str]) -> str | None:
+    """The name of a declared group; ``None`` stands for unknown."""
     if value is None:
         return None
-    name = str(value)
     if not known:
-        msg = f"'group' must not be given without 'groups' (got {name!r})"
+        msg = f"'group' must not be given without 'groups' (got {str(value)!r})"
         raise ValueError(f"{msg}. Name them all when the monitor is made")
-    check_known("group", [name], known)
-    return name
+    check_known("group", [str(value)], known)
+    return str(value)
 
 
-def _key(value: Any) -> bytes | None:
+def _hashed(id: Any) -> bytes | None:
     """Sixteen bytes that stand for an id; 7 and ``"7"`` are the same id."""
-    if value is None:
+    if id is None:
         return None
-    if isinstance(value, float) and not value.is_integer():
-        raise ValueError(f"'id' must be a text or a whole number (got {value})")
-    text = str(int(value)) if isinstance(value, float) else str(value)
+    if isinstance(id, float) and not id.is_integer():
+        raise ValueError(f"'id' must be a text or a whole number (got {id})")
+    text = str(int(id)) if isinstance(id, float) else str(id)
     if not text:
         raise ValueError("'id' must not be empty (got ''). Pass 'None' for no id")
     return hashlib.blake2b(text.encode(), digest_size=16).digest()
 
 
-def _distance(value: Any) -> float | None:
-    """A distance to the nearest peer, infinite without one."""
+def _checked_distance(value: Any) -> float | None:
+    """A distance to the nearest neighbor, infinite for an isolated sample."""
     if value is None:
         return None
     return check_scalar("nearest", value, minimum=0.0, allow_inf=True)
 
 
-def _time(value: Any) -> float | None:
+def _seconds(value: Any) -> float | None:
     """A moment in seconds."""
     if isinstance(value, datetime):
         return value.timestamp()

@@ -1,4 +1,4 @@
-"""What a monitor has counted, and what of it can be believed when it is read."""
+"""Counts and streams of a monitor, checked when they are read."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from pyg_glif._utils.validation import check_count, check_kind, check_scalar
 from pyg_glif.guarantees.betting import Array
 from pyg_glif.monitoring._stream import Stream
 
-#: Of settings, tally and streams, wherever they are kept.
+#: Version of the format of settings, tally and streams.
 FORMAT = 1
 _TALLY = {
     "version": 0,
@@ -23,31 +23,31 @@ _TALLY = {
 
 @dataclass
 class State:
-    """Counts, and the streams by name; ``moved`` are those that a draft has changed."""
+    """Counts, and the streams by name; ``changed`` are those with new samples."""
 
     streams: dict[str, Stream]
     tally: dict[str, Any] = field(default_factory=lambda: dict(_TALLY))
-    moved: set[str] = field(default_factory=set)
+    changed: set[str] = field(default_factory=set)
 
     def copy(self) -> "State":
-        """A draft, whose changes do not reach this one."""
-        streams = {name: one.copy() for name, one in self.streams.items()}
+        """An independent copy, without changes."""
+        streams = {name: stream.copy() for name, stream in self.streams.items()}
         return State(streams, dict(self.tally))
 
     def restart(self, streams: dict[str, Stream]) -> None:
-        """Starts the next run, with streams that nothing has come through yet."""
+        """Starts the next run, with empty streams."""
         runs, version = self.tally["runs"] + 1, self.tally["version"]
         self.tally = {**_TALLY, "runs": runs, "version": version}
-        self.streams, self.moved = streams, set(streams)
+        self.streams, self.changed = streams, set(streams)
 
     def step(self, name: str, value: float) -> None:
         """Counts a value in a stream, if there is one of that name."""
         if name in self.streams:
             self.streams[name].step(value)
-            self.moved.add(name)
+            self.changed.add(name)
 
     def fill(self, tally: object, streams: Mapping[str, Array]) -> None:
-        """Takes over counts and numbers that were kept; raises on what cannot be."""
+        """Restores stored counts and numbers; raises on impossible ones."""
         self.tally = _checked_tally(tally)
         for name, stream in self.streams.items():
             if name not in streams:
@@ -59,33 +59,33 @@ class State:
 
 
 def _checked_tally(tally: object) -> dict[str, Any]:
-    """Counts as they were kept."""
+    """Stored counts."""
     check_kind("tally", tally, Mapping)
     assert isinstance(tally, Mapping)
     if set(tally) != set(_TALLY):
         wrong = min(set(tally) ^ set(_TALLY), key=str)
         msg = f"'tally' must hold {', '.join(_TALLY)}"
         raise ValueError(f"{msg} (got '{wrong}' missing or too many)")
-    found = dict(tally)
+    counts = dict(tally)
     for name, start in _TALLY.items():
         if start is not None:
-            check_count(f"tally {name}", found[name], minimum=start)
-    if found["last_time"] is not None:
-        check_scalar("tally last_time", found["last_time"])
-    if found["num_isolated"] > found["num"]:
-        got = f"{found['num_isolated']} of {found['num']}"
+            check_count(f"tally {name}", counts[name], minimum=start)
+    if counts["last_time"] is not None:
+        check_scalar("tally last_time", counts["last_time"])
+    if counts["num_isolated"] > counts["num"]:
+        got = f"{counts['num_isolated']} of {counts['num']}"
         raise ValueError(f"'tally num_isolated' must be at most 'num' (got {got})")
-    return found
+    return counts
 
 
 def checked_recent(keys: object) -> list[bytes]:
-    """The last ids as they were kept: sixteen bytes each, written as text."""
+    """Stored hashes of the last ids: sixteen bytes each, written as text."""
     check_kind("state recent", keys, list)
     assert isinstance(keys, list)
     try:
-        found = [bytes.fromhex(key) for key in keys]
+        hashes = [bytes.fromhex(key) for key in keys]
     except (TypeError, ValueError):
-        found = [b""]
-    if any(len(key) != 16 for key in found):
+        hashes = [b""]
+    if any(len(key) != 16 for key in hashes):
         raise ValueError("'state recent' must hold hashes of 16 bytes (got others)")
-    return found
+    return hashes

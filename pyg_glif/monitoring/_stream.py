@@ -1,4 +1,4 @@
-"""One number per person, watched: the evidence, the interval, and how they went."""
+"""Sequential test of a mean, with its interval and its history."""
 
 import math
 from typing import Any
@@ -7,31 +7,31 @@ import numpy as np
 
 from pyg_glif.guarantees.betting import Array, Capital, MeanSequence
 
-# Moments that are remembered; when they are full, every other one is dropped.
+# Moments that are kept; when they are full, every other one is dropped.
 _MOMENTS = 128
-#: What is remembered of a moment.
+#: Columns of the history.
 COLUMNS = ("num", "mean", "low", "high", "log_capital")
 
 
 class Stream:
-    """The test that a mean is at most ``limit``, and an interval for the mean.
+    """Test that a mean is at most ``limit``, and an interval for the mean.
 
     Args:
-        limit (float): The largest mean that is all right, in :math:`(0, 1)`.
-        level (float): Chance of a false alarm, ever; and of an interval that does not
-            hold at some time.
+        limit (float): The largest acceptable mean, in :math:`(0, 1)`.
+        level (float): Chance of a false alarm, ever, and of an interval that fails at
+            some time.
     """
 
     def __init__(self, limit: float, level: float) -> None:
         self.limit, self.level = limit, level
         self._capital = Capital(limit)
         self._sequence = MeanSequence(level)
-        # When the alarm was raised (0: not), moments remembered, people between them.
+        # Number at the alarm (0: none), moments kept, samples between them.
         self._marks: Array = np.array([0.0, 0.0, 1.0])
         self._moments: Array = np.zeros((_MOMENTS, len(COLUMNS)))
 
     def step(self, x: float) -> None:
-        """One more person."""
+        """Counts one more sample."""
         self._capital.step(x)
         self._sequence.step(x)
         num, (alarm, _, between) = self.num, self._marks.tolist()
@@ -41,7 +41,7 @@ class Stream:
             self._remember()
 
     def _remember(self) -> None:
-        """Notes this moment; the memory for moments stays as large as it is."""
+        """Keeps this moment; the memory for moments stays constant."""
         size = int(self._marks[1])
         if size == _MOMENTS:
             size //= 2
@@ -57,12 +57,12 @@ class Stream:
 
     @property
     def num(self) -> int:
-        """People so far."""
+        """Number of samples."""
         return int(self._sequence.num[0])
 
     @property
     def mean(self) -> float:
-        """Their mean, NaN without anybody."""
+        """Mean of the samples, NaN if there are none."""
         total = float(self._sequence.total[0])
         return total / self.num if self.num else math.nan
 
@@ -78,12 +78,12 @@ class Stream:
 
     @property
     def alarm_at(self) -> int | None:
-        """The number of the person with whom the alarm was raised."""
+        """Number of samples at which the alarm was raised."""
         return int(self._marks[0]) or None
 
     @property
     def moments(self) -> Array:  # [T, 5]
-        """Remembered moments and the present one, with columns ``COLUMNS``."""
+        """Kept moments and the present one, with columns ``COLUMNS``."""
         known = self._moments[: int(self._marks[1])]
         if self.num and (not len(known) or known[-1, 0] != self.num):
             return np.concatenate([known, [self._now()]])
@@ -96,25 +96,24 @@ class Stream:
 
     @property
     def state(self) -> Array:
-        """Everything that changes, as one vector."""
+        """All that changes, as one vector."""
         return np.concatenate(self._parts)
 
     @state.setter
     def state(self, value: Array) -> None:
         if value.shape != self.state.shape:
-            want = self.state.size
-            msg = f"'state' must hold {want} numbers per stream (got {value.size})"
-            raise ValueError(msg)
+            msg = f"'state' must hold {self.state.size} numbers per stream"
+            raise ValueError(f"{msg} (got {value.size})")
         for part in self._parts:
             part[:], value = value[: part.size], value[part.size :]
         self._check()
 
     def copy(self) -> "Stream":
-        """The same stream, to go on with apart from this one."""
-        found = Stream(self.limit, self.level)
-        for part, own in zip(found._parts, self._parts, strict=True):
+        """An independent copy."""
+        out = Stream(self.limit, self.level)
+        for part, own in zip(out._parts, self._parts, strict=True):
             part[:] = own
-        return found
+        return out
 
     def _check(self) -> None:
         """Raises on numbers that no sequence of samples leads to."""
@@ -133,14 +132,13 @@ class Stream:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
-        log_capital = float(self._capital.log_value[0])
         return {
             "limit": self.limit,
             "level": self.level,
             "num": self.num,
             "mean": self.mean,
             "interval": list(self.interval),
-            "log_capital": log_capital,
+            "log_capital": float(self._capital.log_value[0]),
             "p_value": self.p_value,
             "alarm": self.alarm_at is not None,
             "alarm_at": self.alarm_at,

@@ -1,14 +1,13 @@
-"""Watches how served people are treated beside their peers.
+"""Sequential test of disparities between served samples and their neighbors.
 
-One class, and long for what it says about its arguments: checks, tests, the file and
-the picture are in ``_people``, ``_stream``, ``_journal`` and ``_figure``.
+Checks of input, the test of one stream, the file and the plot have modules of their
+own: ``_records``, ``_stream``, ``_journal`` and ``_plot``.
 """
 
 import contextlib
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,8 +26,8 @@ from pyg_glif._utils.validation import (
 from pyg_glif._utils.warn import warn_caller
 from pyg_glif.errors import ClockWarning
 from pyg_glif.monitoring._journal import Journal
-from pyg_glif.monitoring._plot import drawn
-from pyg_glif.monitoring._records import Served, served_people
+from pyg_glif.monitoring._plot import plot_monitor
+from pyg_glif.monitoring._records import ServedSample, served_samples
 from pyg_glif.monitoring._state import FORMAT, State, checked_recent
 from pyg_glif.monitoring._stream import Stream
 from pyg_glif.monitoring.drift import DriftReference
@@ -39,47 +38,44 @@ if TYPE_CHECKING:
 
 
 class TreatmentMonitor:
-    r"""Raises an alarm if served people are treated unlike their peers, at any time.
+    r"""Alarm for disparities between served samples and their neighbors, at any time.
 
-    Everybody who is served has a disparity to their peers in :math:`[0, 1]`
-    (:meth:`Peers.disparity <pyg_glif.fit.Peers.disparity>`). As long as no
-    person's expected disparity, given all before them, exceeds ``epsilon``, an alarm is
-    ever raised with probability at most ``alpha``, however often anybody looks. If the
-    expected disparity is one and the same number throughout, :attr:`interval` holds it
-    at all times at once with probability at least ``1 - alpha``
-    (:doc:`/guarantees`).
+    Each served sample has a disparity to its neighbors in :math:`[0, 1]`
+    (:meth:`FittedNeighbors.disparity <pyg_glif.fit.FittedNeighbors.disparity>`). As
+    long as no expected disparity, given all samples before, exceeds ``epsilon``, an
+    alarm is ever raised with probability at most ``alpha``, however often it is looked
+    at. If the expected disparity is constant, :attr:`interval` holds it at all times at
+    once with probability at least ``1 - alpha`` (:doc:`/guarantees`).
 
     Args:
-        epsilon (float): The largest mean disparity that is all right, in
-            :math:`(0, 1)`.
+        epsilon (float): The largest acceptable mean disparity, in :math:`(0, 1)`.
         alpha (float): Chance of a false alarm, ever. (default: :obj:`0.05`)
-        groups (sequence, optional): Names of all groups to watch one by one as well.
-            Everybody together and every group then have the level
-            ``alpha / (1 + number of groups)``, for alarms and intervals, so that all of
-            them hold at once. (default: none)
-        drift (DriftReference, optional): What fitted people say about newcomers; the
-            test whether newcomers are farther away than that has a level of its own,
-            ``drift.alpha``. (default: :obj:`None`, no such test)
-        threshold (float, optional): Where disparities are computed here, compares
-            decisions instead of outputs. (default: :obj:`None`)
-        journal (str or Path, optional): A file in which every id and the present state
-            are kept, see below. (default: :obj:`None`)
-        window (int): Without a journal, how many of the last ids are remembered.
+        groups (sequence, optional): Names of all groups that are tested one by one as
+            well. All samples together and every group then have the level
+            ``alpha / (1 + number of groups)``, for alarms and intervals, so that all
+            hold at once. (default: none)
+        drift (DriftReference, optional): Expected distances of new samples. The test
+            whether they are farther away has a level of its own, ``drift.alpha``.
+            (default: :obj:`None`, no such test)
+        threshold (float, optional): Compares decisions instead of outputs where
+            disparities are computed here. (default: :obj:`None`)
+        journal (str or Path, optional): A file for all ids and the present state, see
+            below. (default: :obj:`None`)
+        window (int): Without a journal, number of last ids that are kept.
             (default: :obj:`10000`)
 
-    **Order.** People count in the order in which they come. Times are kept to be shown;
+    **Order.** Samples count in the order in which they come. Times are for display;
     clocks that go back are counted and warned of once
     (:class:`~pyg_glif.errors.ClockWarning`), and change nothing else.
 
-    **Nobody twice, nobody lost.** An ``id`` names one served decision: a second call
-    with it is not counted. Without a journal this holds among the last ``window`` ids,
-    and a restart goes on from :meth:`state_dict`. With a journal it holds among all ids
-    ever: the file takes up an id and what it changed in one transaction, so that a
-    process killed at any moment leaves both or neither. Whoever calls :meth:`update`
-    again until it returns is counted exactly once. After a power cut the last
-    transactions may be missing, each as a whole. Several processes may share a journal.
-    Memory stays constant; the file grows by about 30 bytes a person. Of an id it holds
-    a hash of 16 bytes.
+    **Exactly once.** An ``id`` names one served decision: a second call with it is not
+    counted. Without a journal this holds among the last ``window`` ids, and a restart
+    goes on from :meth:`state_dict`. With a journal it holds among all ids ever: the
+    file takes an id and its effect in one transaction, so that a process killed at any
+    moment leaves both or neither, and calling :meth:`update` again until it returns
+    counts exactly once. After a power cut the last transactions may be missing, each
+    as a whole. Several processes may share a journal. Memory stays constant; the file
+    grows by about 30 bytes a sample and holds a hash of 16 bytes of each id.
 
     Example:
         >>> monitor = TreatmentMonitor(epsilon=0.05)
@@ -128,12 +124,8 @@ class TreatmentMonitor:
 
     @classmethod
     def open(cls, journal: str | PathLike[str]) -> "TreatmentMonitor":
-        """The monitor that a journal belongs to, with its settings.
-
-        Args:
-            journal (str or Path): A file that another monitor was given.
-        """
-        if not Path(journal).is_file():  # it would be made
+        """The monitor of a journal, with its settings."""
+        if not Path(journal).is_file():  # SQLite would create it
             raise ValueError(f"'{journal}' must be the journal of a monitor (got none)")
         file = Journal(journal)
         with file.transaction():
@@ -148,14 +140,14 @@ class TreatmentMonitor:
         return monitor
 
     def __repr__(self) -> str:
-        alarms = ", ".join(f"{name} at {at}" for name, at in self.alarms.items())
+        alarms = ", ".join(f"{name} at {num}" for name, num in self.alarms.items())
         return (
             f"{type(self).__name__}(epsilon={self.epsilon:g}, alpha={self.alpha:g}, "
             f"num={self.num}, alarms: {alarms or 'none'})"
         )
 
     def _fresh(self) -> dict[str, Stream]:
-        """Streams that nobody has come through yet, by name."""
+        """Empty streams by name."""
         level = self.alpha / (1 + len(self.groups))
         out = {"all": Stream(self.epsilon, level)}
         for group in self.groups:
@@ -176,86 +168,75 @@ class TreatmentMonitor:
         nearest: Any = None,
         time: Any = None,
     ) -> int:
-        """Counts one or more served people, and says how many of them were new.
+        """Counts served samples and returns the number of new ones.
 
-        Either all people of a call are acceptable, or none of them is counted.
+        Either all samples of a call are acceptable, or none of them is counted.
 
         Args:
-            disparity (float or array-like): Disparity to their peers, from 0 to 1;
-                :obj:`None` for somebody without peers, who counts for drift only.
-            group (optional): Which of ``groups``, one per person; :obj:`None` if that
-                is not known. (default: :obj:`None`)
-            id (optional): A text or whole number that names the decision, one per
-                person. (default: :obj:`None`, always counted)
-            nearest (float or array-like, optional): Fair distance to the nearest peer,
-                for drift. (default: :obj:`None`)
-            time (optional): Seconds or a :class:`~datetime.datetime`, one per person.
+            disparity (float or array-like): Disparity to the neighbors, from 0 to 1;
+                :obj:`None` for an isolated sample, which counts for drift only.
+            group (optional): One of ``groups`` per sample; :obj:`None` if unknown.
+                (default: :obj:`None`)
+            id (optional): A text or whole number per sample that names the decision.
+                (default: :obj:`None`, always counted)
+            nearest (float or array-like, optional): Fair distance to the nearest
+                neighbor, for drift. (default: :obj:`None`)
+            time (optional): Seconds or a :class:`~datetime.datetime` per sample.
                 (default: :obj:`None`)
         """
-        people = served_people(disparity, group, id, nearest, time, self.groups)
-        touched: dict[bytes, None] = {}
-        is_new: Callable[[bytes], bool] = partial(self._is_new, touched)
+        samples = served_samples(disparity, group, id, nearest, time, self.groups)
+        latest: dict[bytes, None] = {}  # ids of this call, the latest last
+
+        def is_new(key: bytes) -> bool:
+            is_known = key in latest or key in self._recent
+            latest.pop(key, None)
+            latest[key] = None
+            return not is_known
+
         if self._journal is not None:
             is_new = self._journal.is_new
         with self._changing() as draft:
             before = draft.tally["num"]
-            self._count(draft, people, is_new)
-            self._remember(touched)
+            self._count(draft, samples, is_new)
+            for key in latest:
+                self._recent[key] = None
+                self._recent.move_to_end(key)
+            while len(self._recent) > self.window:
+                self._recent.popitem(last=False)
         return int(draft.tally["num"] - before)
 
-    def watch(
-        self,
-        y_fair: Any,
-        info: "TransformInfo",
-        *,
-        group: Any = None,
-        id: Any = None,
-        time: Any = None,
-    ) -> int:
-        """Counts the people of a transform: the hook for whoever serves them.
+    def watch(self, y_fair: Any, info: "TransformInfo", **options: Any) -> int:
+        """Counts transformed samples: the hook for a service.
 
         Args:
-            y_fair (array-like): What ``transform`` returned.
+            y_fair (array-like): Outputs that were served.
             info (TransformInfo): Result of ``transform_info``.
-            group (sequence, optional): See :meth:`update`.
-            id (sequence, optional): See :meth:`update`.
-            time (sequence, optional): See :meth:`update`.
+            **options: ``group``, ``id`` and ``time`` of :meth:`update`.
         """
         if info.neighbors is None:
             msg = "'info' must have neighbors (got None)"
             raise ValueError(f"{msg}. Take it from 'transform_info'")
-        found = info.neighbors.disparity(y_fair, self.threshold).tolist()
-        gaps = [None if math.isnan(gap) else gap for gap in found]
-        nearest = info.neighbors.nearest()
-        return self.update(gaps, group, id, nearest=nearest, time=time)
+        disparity = info.neighbors.disparity(y_fair, self.threshold).tolist()
+        gaps = [None if math.isnan(gap) else gap for gap in disparity]
+        return self.update(gaps, nearest=info.neighbors.nearest(), **options)
 
     def observe(
-        self,
-        post: "GLIFPostProcessor",
-        x: Any,
-        y_hat: Any,
-        *,
-        group: Any = None,
-        id: Any = None,
-        time: Any = None,
+        self, post: "GLIFPostProcessor", x: Any, y_hat: Any, **options: Any
     ) -> Any:
-        """Serves people and counts them; returns what ``post.transform`` returns.
+        """Transforms new samples and counts them; returns the outputs.
 
         Args:
             post (GLIFPostProcessor): The fit that serves.
-            x (array-like): Features of newcomers.
+            x (array-like): Features of new samples.
             y_hat (array-like): Outputs of the model for them.
-            group (sequence, optional): See :meth:`update`.
-            id (sequence, optional): See :meth:`update`.
-            time (sequence, optional): See :meth:`update`.
+            **options: ``group``, ``id`` and ``time`` of :meth:`update`.
         """
         info = post.transform_info(x, y_hat)
-        y_fair = info.value
-        self.watch(y_fair, info, group=group, id=id, time=time)
-        return y_fair
+        self.watch(info.value, info, **options)
+        return info.value
 
     def reset(self) -> None:
-        """Starts again with nobody, after an alarm was looked into; ids stay known.
+        """Starts again from zero, after an alarm was looked into; ids stay known.
 
         The new run has a chance of ``alpha`` of its own.
         """
@@ -264,41 +245,40 @@ class TreatmentMonitor:
 
     @property
     def num(self) -> int:
-        """People counted, those without peers included."""
+        """Number of counted samples, isolated ones included."""
         return int(self._state.tally["num"])
 
     @property
     def alarm(self) -> bool:
-        """Whether mean disparity was found above ``epsilon``, of all or of a group."""
+        """Whether the mean disparity of all or of a group exceeds ``epsilon``."""
         return any(not name.startswith("drift") for name in self.alarms)
 
     @property
     def drift_alarm(self) -> bool:
-        """Whether newcomers were found to be farther away than fitted people."""
+        """Whether new samples are farther away than fitted ones."""
         return any(name.startswith("drift") for name in self.alarms)
 
     @property
     def alarms(self) -> dict[str, int]:
-        """What raised an alarm, and after how many people of its stream."""
-        streams = self._state.streams.items()
-        found = {name: stream.alarm_at for name, stream in streams}
-        return {name: at for name, at in found.items() if at is not None}
+        """Streams with an alarm, and their number of samples when it was raised."""
+        numbers = {name: s.alarm_at for name, s in self._state.streams.items()}
+        return {name: num for name, num in numbers.items() if num is not None}
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Bounds for the mean disparity of everybody, valid at all times at once."""
+        """Bounds for the mean disparity of all samples, valid at all times at once."""
         return self._state.streams["all"].interval
 
     @property
     def intervals(self) -> dict[str, tuple[float, float]]:
-        """The same for everybody and every group, all of them at once."""
+        """Bounds for all samples and for every group, all of them at once."""
         streams = self._state.streams.items()
         return {n: s.interval for n, s in streams if not n.startswith("drift")}
 
     def to_dict(self) -> dict[str, Any]:
-        """What is known by now, as plain data, ready for JSON."""
+        """Present results as plain data, ready for JSON."""
         state = self._state
-        streams = {name: one.to_dict() for name, one in state.streams.items()}
+        streams = {name: s.to_dict() for name, s in state.streams.items()}
         tally = {k: v for k, v in state.tally.items() if k != "version"}
         out: dict[str, Any] = plain(
             {
@@ -317,22 +297,22 @@ class TreatmentMonitor:
     def plot(self) -> Any:
         """A matplotlib figure: means with their intervals, and the evidence."""
         streams = self._state.streams
-        moments = {name: one.moments for name, one in streams.items()}
-        return drawn(self, moments, streams)
+        moments = {name: stream.moments for name, stream in streams.items()}
+        return plot_monitor(self, moments, streams)
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that has to be kept to go on after a restart, but the journal."""
+        """State to go on from after a restart, without the journal."""
         with self._lock:
             streams = self._state.streams.items()
             return {
                 "settings": self._settings(),
                 "tally": dict(self._state.tally),
-                "streams": {name: torch.from_numpy(one.state) for name, one in streams},
+                "streams": {name: torch.from_numpy(s.state) for name, s in streams},
                 "recent": [key.hex() for key in self._recent],
             }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Goes on from what :meth:`state_dict` returned, of a monitor like this one."""
+        """Goes on from the :meth:`state_dict` of a monitor with the same settings."""
         if self._journal is not None:
             msg = "'load_state_dict' must not be called with a journal"
             raise ValueError(f"{msg} (got {self._journal.path!r}), which has the state")
@@ -347,14 +327,14 @@ class TreatmentMonitor:
             name: check_tensor(f"state streams['{name}']", value).double().numpy()
             for name, value in state["streams"].items()
         }
-        found = State(self._fresh())
-        found.fill(state["tally"], streams)
+        restored = State(self._fresh())
+        restored.fill(state["tally"], streams)
         recent = checked_recent(state["recent"])
         with self._lock:
-            self._state, self._recent = found, OrderedDict.fromkeys(recent)
+            self._state, self._recent = restored, OrderedDict.fromkeys(recent)
 
     def refresh(self) -> None:
-        """Takes over what other processes have written to the journal."""
+        """Reads what other processes have written to the journal."""
         with self._changing():
             pass
 
@@ -365,10 +345,10 @@ class TreatmentMonitor:
 
     @contextlib.contextmanager
     def _changing(self) -> Iterator[State]:
-        """A draft that becomes the state if all that is done to it succeeds.
+        """A draft that becomes the state unless an error is raised.
 
-        With a journal it starts from what is written there, and is written before it
-        becomes the state.
+        With a journal it starts from the file, and is written before it becomes the
+        state.
         """
         with self._lock:
             draft = self._state.copy()
@@ -384,67 +364,32 @@ class TreatmentMonitor:
             self._state = draft
 
     def _count(
-        self, draft: State, people: list[Served], is_new: Callable[[bytes], bool]
+        self, draft: State, samples: list[ServedSample], is_new: Callable[[bytes], bool]
     ) -> None:
-        """Counts those not seen before."""
-        tally = draft.tally
-        for one in people:
-            if one.key is not None and not is_new(one.key):
-                tally["num_repeated"] += 1
+        """Counts samples that were not seen before."""
+        for sample in samples:
+            if sample.key is not None and not is_new(sample.key):
+                draft.tally["num_repeated"] += 1
                 continue
-            tally["num"] += 1
-            tally["num_isolated"] += one.disparity is None
-            self._clock(tally, one.time)
-            for name, value in self._numbers(one).items():
-                draft.step(name, value)
-
-    def _numbers(self, one: Served) -> dict[str, float]:
-        """What a person adds to which stream."""
-        out = {}
-        if one.disparity is not None:
-            out["all"] = one.disparity
-            if one.group is not None:
-                out[f"group {one.group}"] = one.disparity
-        if self.drift is not None:
-            alone = one.disparity is None
-            nearest = math.inf if alone and one.nearest is None else one.nearest
-            if nearest is not None:
-                alone = math.isinf(nearest)
-                out["drift nearest"] = self.drift.scaled(nearest)
-            out["drift isolated"] = float(alone)
-        return out
-
-    def _is_new(self, touched: dict[bytes, None], key: bytes) -> bool:
-        """Whether an id is not among the last ones, nor among those of this call."""
-        known = key in touched or key in self._recent
-        touched.pop(key, None)
-        touched[key] = None  # the latest comes last
-        return not known
-
-    def _remember(self, touched: Iterable[bytes]) -> None:
-        """Keeps the last ids."""
-        for key in touched:
-            self._recent[key] = None
-            self._recent.move_to_end(key)
-        while len(self._recent) > self.window:
-            self._recent.popitem(last=False)
-
-    def _clock(self, tally: dict[str, Any], time: float | None) -> None:
-        """Keeps the latest time; one that is earlier is counted."""
-        if time is None:
-            return
-        last = tally["last_time"]
-        if last is not None and time < last:
-            if not tally["num_steps_back"]:
-                msg = f"'time' went back by {last - time:g} seconds"
-                msg = f"{msg}: people count in the order in which they come"
-                warn_caller(msg, ClockWarning)
-            tally["num_steps_back"] += 1
-            return
-        tally["last_time"] = time
+            draft.tally["num"] += 1
+            draft.tally["num_isolated"] += sample.disparity is None
+            if sample.time is not None:
+                _set_clock(draft.tally, sample.time)
+            if sample.disparity is not None:
+                draft.step("all", sample.disparity)
+                if sample.group is not None:
+                    draft.step(f"group {sample.group}", sample.disparity)
+            if self.drift is not None:
+                is_isolated, nearest = sample.disparity is None, sample.nearest
+                if is_isolated and nearest is None:
+                    nearest = math.inf
+                if nearest is not None:
+                    is_isolated = math.isinf(nearest)
+                    draft.step("drift nearest", self.drift.scaled(nearest))
+                draft.step("drift isolated", float(is_isolated))
 
     def _settings(self) -> dict[str, Any]:
-        """What two monitors must agree on to share a state."""
+        """Settings that two monitors with one state share."""
         return {
             "format": FORMAT,
             "epsilon": self.epsilon,
@@ -454,13 +399,13 @@ class TreatmentMonitor:
             "threshold": self.threshold,
         }
 
-    def _check_settings(self, name: str, given: Mapping[str, Any]) -> None:
-        check_kind(f"{name} settings", given, Mapping)
-        check_choice(f"{name} format", given.get("format"), (FORMAT,))
+    def _check_settings(self, name: str, settings: Mapping[str, Any]) -> None:
+        check_kind(f"{name} settings", settings, Mapping)
+        check_choice(f"{name} format", settings.get("format"), (FORMAT,))
         for key, value in self._settings().items():
-            if given.get(key) != value:
+            if settings.get(key) != value:
                 msg = f"'{name}' must be of a monitor with {key}={value!r}"
-                raise ValueError(f"{msg} (got {given.get(key)!r})")
+                raise ValueError(f"{msg} (got {settings.get(key)!r})")
 
     def _join(self, journal: Journal) -> None:
         """Goes on where a journal ends, or starts it."""
@@ -468,9 +413,22 @@ class TreatmentMonitor:
             known = journal.read("settings")
             if known is None:
                 journal.write("settings", self._settings())
-                self._state.moved.update(self._state.streams)
+                self._state.changed.update(self._state.streams)
                 journal.save(self._state)
             else:
                 self._check_settings("journal", known)
                 journal.load(self._state)
         self._journal = journal
+
+
+def _set_clock(tally: dict[str, Any], time: float) -> None:
+    """Keeps the latest time; an earlier one is counted."""
+    last = tally["last_time"]
+    if last is None or time >= last:
+        tally["last_time"] = time
+        return
+    if not tally["num_steps_back"]:
+        msg = f"'time' went back by {last - time:g} seconds"
+        msg = f"{msg}: samples count in the order in which they come"
+        warn_caller(msg, ClockWarning)
+    tally["num_steps_back"] += 1

@@ -5,10 +5,10 @@ import pytest
 import torch
 
 from pyg_glif.laplacian import LaplacianOperator
-from pyg_glif.metrics import GroupDisparity, group_disparity
+from pyg_glif.metrics import group_disparity
 
 
-def _people(seed=0, n=30, num_groups=3):
+def _samples(seed=0, n=30, num_groups=3):
     rng = np.random.default_rng(seed)
     weight = np.triu(rng.random((n, n)) * (rng.random((n, n)) < 0.2), 1)
     weight += weight.T
@@ -32,7 +32,7 @@ def _published(weight, group, y, label):
 
 
 def test_group_disparity_is_the_ratio_of_energies_per_member():
-    weight, group, y = _people()
+    weight, group, y = _samples()
     energy = []
     for label in range(3):
         total = 0.0
@@ -46,14 +46,14 @@ def test_group_disparity_is_the_ratio_of_energies_per_member():
 
 
 def test_published_definition_of_guide():
-    weight, group, y = _people(num_groups=2)
+    weight, group, y = _samples(num_groups=2)
     parts = [_published(weight, group, y, label) for label in (0, 1)]
     value = group_disparity(*_tensors(weight, group, y), definition="guide")
     assert float(value) == pytest.approx(max(parts) / min(parts), rel=1e-12)
 
 
 def test_group_disparity_does_not_depend_on_scale_or_labels():
-    weight, group, y = _people()
+    weight, group, y = _samples()
     plain = group_disparity(*_tensors(weight, group, y))
     other = group_disparity(*_tensors(3 * weight, 100 - 7 * group, 0.1 * y + 4))
     torch.testing.assert_close(plain, other)
@@ -70,24 +70,3 @@ def test_group_disparity_where_nothing_differs():
     edges = torch.tensor([[0, 1, 2, 3], [1, 0, 3, 2]])
     y = torch.tensor([0.0, 1.0, 5.0, 5.0])
     assert group_disparity(y, edges, torch.tensor([0, 0, 1, 1])) == torch.inf
-
-
-def test_group_disparity_class_adds_up_batches():
-    parts = [_people(seed, n) for seed, n in ((1, 12), (2, 30), (3, 20))]
-    metric, other = GroupDisparity(3), GroupDisparity(3)
-    for target, people in zip((metric, metric, other), parts, strict=True):
-        y, edges, group, value = _tensors(*people)
-        target.update(y, edges, group, value)
-    metric.merge_state(other)
-    whole = np.zeros((62, 62))
-    start = 0
-    for weight, _, _ in parts:
-        stop = start + len(weight)
-        whole[start:stop, start:stop] = weight
-        start = stop
-    group = np.concatenate([people[1] for people in parts])
-    y = np.concatenate([people[2] for people in parts])
-    expected = group_disparity(*_tensors(whole, group, y))
-    torch.testing.assert_close(metric.compute(), expected)
-    with pytest.raises(ValueError, match="'group' must"):
-        metric.update(y=y, edge_index=edges, group=torch.full((62,), 3))

@@ -43,21 +43,6 @@ def test_normalised_energy_is_the_quadratic_form(
     torch.testing.assert_close(value, (y * (lap @ y)).sum())
 
 
-def test_laplacian_energy_class(generator: torch.Generator) -> None:
-    graphs = [graph(generator, n) for n in (5, 12, 20)]
-    total = sum(float(laplacian_energy(*one)) for one in graphs)
-    metric, other = LaplacianEnergy(), LaplacianEnergy()
-    metric.update(*graphs[2])
-    metric.update(*graphs[0])
-    other.update(*graphs[1])
-    metric.merge_state(other)
-    assert float(metric.compute()) == pytest.approx(total)
-    metric.reset()
-    metric.update(*graphs[0])
-    assert float(metric.compute()) == pytest.approx(float(laplacian_energy(*graphs[0])))
-    assert (metric.is_differentiable, metric.higher_is_better) == (True, False)
-
-
 def test_laplacian_energy_has_gradients(generator: torch.Generator) -> None:
     y, edge_index, _ = graph(generator, 6)
     y.requires_grad_()
@@ -66,16 +51,6 @@ def test_laplacian_energy_has_gradients(generator: torch.Generator) -> None:
     assert y.grad is not None
     lap = LaplacianOperator(edge_index, num_nodes=6)
     torch.testing.assert_close(y.grad, 2.0 * (lap @ y.detach()))
-
-
-def test_laplacian_energy_rejects_bad_input() -> None:
-    edge_index = torch.tensor([[0, 1], [1, 0]])
-    with pytest.raises(ValueError, match=r"^'normalization' must be one of"):
-        LaplacianEnergy("rw")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match=r"^'y' must be finite \(got nan at index 1"):
-        laplacian_energy(torch.tensor([0.0, torch.nan]), edge_index)
-    with pytest.raises(ValueError, match=r"^'y' must not be empty"):
-        laplacian_energy(torch.empty(0), edge_index)
 
 
 def test_energy_at_unit_variance_ignores_scale(generator: torch.Generator) -> None:

@@ -7,7 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings, strategies as st
 
-from pyg_glif.metrics import RankingERR, RankingNDCG, ranking_err, ranking_ndcg
+from pyg_glif.metrics import ranking_err, ranking_ndcg
 
 
 def _cosines(x):
@@ -64,7 +64,7 @@ def test_rankings_match_loops(seed, n, k):
 
 
 def test_rankings_by_graph_and_by_hand():
-    # Persons 0 and 1 are alike, and 2 and 3 half as much; outputs rank 1 for 0 only.
+    # Nodes 0 and 1 are similar, and 2 and 3 half as much; outputs rank 1 for 0 only.
     edges = torch.tensor([[0, 1, 2, 3], [1, 0, 3, 2]])
     weight = torch.tensor([1.0, 1.0, 0.5, 0.5], dtype=torch.float64)
     y = torch.tensor([0.0, 1.0, 1.5, 9.0], dtype=torch.float64)
@@ -77,10 +77,10 @@ def test_rankings_by_graph_and_by_hand():
     assert float(ranking_err(y, graph=(edges, weight), k=2)) == pytest.approx(dense)
 
 
-def test_rankings_ignore_scale_and_skip_those_nobody_is_similar_to():
+def test_rankings_ignore_scale_and_skip_samples_without_a_similar_one():
     x, y = torch.eye(4, dtype=torch.float64)[[0, 0, 1, 2]], torch.arange(4.0)
     assert ranking_ndcg(y, x, k=2) == ranking_ndcg(0.125 * y - 4, 8 * x, k=2)
-    assert ranking_ndcg(y, x, k=1) == 1.0  # persons 2 and 3 are similar to nobody
+    assert ranking_ndcg(y, x, k=1) == 1.0  # samples 2 and 3 have no similar one
     assert ranking_ndcg(y, torch.eye(4), k=1).isnan()
 
 
@@ -98,26 +98,3 @@ def test_blocks_of_rows_do_not_matter(monkeypatch):
     whole = ranking_ndcg(y, x)
     monkeypatch.setattr("pyg_glif.metrics.ranking._BLOCK_ENTRIES", 120)
     torch.testing.assert_close(ranking_ndcg(y, x), whole)
-
-
-@pytest.mark.parametrize(
-    ("metric", "function"), [(RankingNDCG, ranking_ndcg), (RankingERR, ranking_err)]
-)
-def test_ranking_classes_rank_among_all_batches(metric, function):
-    rng = np.random.default_rng(7)
-    y, x = torch.tensor(rng.normal(size=30)), torch.tensor(rng.normal(size=(30, 3)))
-    one, other = metric(k=4), metric(k=4)
-    one.update(x[:10], y[:10])
-    other.update(x[10:], y[10:])
-    one.merge_state(other)
-    torch.testing.assert_close(one.compute(), function(y, x, k=4))
-
-
-def test_rankings_refuse_bad_input():
-    y, x = torch.arange(3.0), torch.eye(3)
-    with pytest.raises(ValueError, match="'x' or 'graph' must be given, and not both"):
-        ranking_ndcg(y)
-    with pytest.raises(ValueError, match="'k' must be"):
-        ranking_ndcg(y, x, k=3)
-    with pytest.raises(ValueError, match="'outputs' must be"):
-        ranking_err(y, x, k=1, outputs="taxi")

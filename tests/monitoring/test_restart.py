@@ -1,4 +1,4 @@
-"""A process that is killed at any moment loses nobody and counts nobody twice."""
+"""A process that is killed at any moment loses no sample and counts none twice."""
 
 import os
 import random
@@ -14,17 +14,17 @@ import torch
 
 from pyg_glif.monitoring import TreatmentMonitor
 
-# Serves everybody from the first on, as a queue does that was not told who is done;
-# says whom it was told that they count.
+# Serves all samples from the first on, as a queue does without acknowledgements, and
+# writes down which of them were acknowledged.
 SERVER = """
 import sys
 import numpy as np
 from pyg_glif.monitoring import TreatmentMonitor
 
-journal, told, size = sys.argv[1], sys.argv[2], int(sys.argv[3])
+journal, acknowledged, size = sys.argv[1], sys.argv[2], int(sys.argv[3])
 values = np.random.default_rng(0).beta(0.6, 3.4, size=600)
 monitor = TreatmentMonitor(0.1, groups=["a", "b"], journal=journal)
-with open(told, "a") as file:
+with open(acknowledged, "a") as file:
     for first in range(0, 600, size):
         rows = range(first, min(first + size, 600))
         groups = ["ab"[row % 2] for row in rows]
@@ -37,15 +37,15 @@ with open(told, "a") as file:
 @pytest.mark.skipif(os.name == "nt", reason="needs SIGKILL")
 @pytest.mark.parametrize("size", [1, pytest.param(7, marks=pytest.mark.slow)])
 def test_killed_at_random_moments(tmp_path: Path, size: int) -> None:
-    journal, told = tmp_path / "monitor.db", tmp_path / "told"
-    told.touch()
-    command = [sys.executable, "-c", SERVER, str(journal), str(told), str(size)]
+    journal, acknowledged = tmp_path / "monitor.db", tmp_path / "acknowledged"
+    acknowledged.touch()
+    command = [sys.executable, "-c", SERVER, str(journal), str(acknowledged), str(size)]
     rng, kills = random.Random(size), 0
     while True:
-        before = told.stat().st_size
+        before = acknowledged.stat().st_size
         server = subprocess.Popen(command, stderr=subprocess.PIPE)
-        # The moment is counted from the first person that is served.
-        while server.poll() is None and told.stat().st_size == before:
+        # The moment is counted from the first sample.
+        while server.poll() is None and acknowledged.stat().st_size == before:
             time.sleep(0.001)
         time.sleep(rng.random() * 0.05)
         if kills < 3:
@@ -55,8 +55,8 @@ def test_killed_at_random_moments(tmp_path: Path, size: int) -> None:
             break
         assert server.returncode == -signal.SIGKILL, error.decode()
         kills += 1
-        # Whoever was told that they count does count, and nobody twice.
-        numbers = [int(line) for line in told.read_text().split()]
+        # All acknowledged samples count, and none twice.
+        numbers = [int(line) for line in acknowledged.read_text().split()]
         monitor = TreatmentMonitor.open(journal)
         assert max(numbers) <= monitor.num <= max(numbers) + size
         monitor.close()

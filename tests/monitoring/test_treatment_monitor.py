@@ -23,7 +23,7 @@ HALF_LIVES = (math.inf, 1000.0, 100.0)
 
 
 def capital(values: np.ndarray, limit: float) -> list[float]:
-    """Capital after each person, from the definition, in plain arithmetic."""
+    """Capital after each sample, from the definition, in plain arithmetic."""
     out = []
     for t in range(1, len(values) + 1):
         total = 0.0
@@ -109,7 +109,7 @@ def test_alarm_is_raised_once_and_stays() -> None:
     assert (monitor.alarm, monitor.num, monitor.to_dict()["runs"]) == (False, 0, 2)
 
 
-def test_false_alarms_are_as_rare_as_promised_and_a_naive_test_fails() -> None:
+def test_false_alarms_are_rare_and_a_naive_test_fails() -> None:
     from pyg_glif.guarantees.betting import Capital, MeanSequence
 
     rng, num, limit, mean = np.random.default_rng(2), 2000, 0.05, 0.05
@@ -123,7 +123,7 @@ def test_false_alarms_are_as_rare_as_promised_and_a_naive_test_fails() -> None:
         held.step(x)
         wrong |= (held.above >= math.log(40)) | (held.below >= math.log(40))
         total += x
-        # A one-sided test of five per cent, looked at after every tenth person.
+        # A one-sided test of five per cent, looked at after every tenth sample.
         if t >= 30 and t % 10 == 0:
             error = math.sqrt(mean * (1 - mean) / t)
             naive |= total / t - mean > 1.645 * error
@@ -147,25 +147,22 @@ def test_groups_share_alpha() -> None:
     rng = np.random.default_rng(4)
     unfair, fair = rng.beta(1.2, 2.8, size=60), rng.beta(0.04, 3.96, size=60)
     monitor.update(np.r_[unfair, fair], ["f"] * 60 + ["m"] * 60)
-    found = monitor.to_dict()["streams"]
-    assert {one["level"] for one in found.values()} == {0.06 / 3}
-    assert {name: one["num"] for name, one in found.items()} == {
-        "all": 120,
-        "group f": 60,
-        "group m": 60,
-    }
+    streams = monitor.to_dict()["streams"]
+    assert {stream["level"] for stream in streams.values()} == {0.06 / 3}
+    numbers = {name: stream["num"] for name, stream in streams.items()}
+    assert numbers == {"all": 120, "group f": 60, "group m": 60}
     assert "group f" in monitor.alarms
     assert "group m" not in monitor.alarms
-    alone = TreatmentMonitor(0.05, alpha=0.02)
-    alone.update(unfair)
-    assert monitor.intervals["group f"] == alone.interval
+    single = TreatmentMonitor(0.05, alpha=0.02)
+    single.update(unfair)
+    assert monitor.intervals["group f"] == single.interval
 
 
-def test_a_group_that_is_not_known_counts_for_everybody() -> None:
-    monitor = TreatmentMonitor(0.05, groups=[0, 1])
+def test_an_unknown_group_counts_for_all_samples_only() -> None:
+    monitor = TreatmentMonitor(0.05, groups=["None", 1])
     monitor.update([0.1, 0.2], [None, 1])
-    found = monitor.to_dict()["streams"]
-    assert [found[n]["num"] for n in ("all", "group 0", "group 1")] == [2, 0, 1]
+    streams = monitor.to_dict()["streams"]
+    assert [streams[n]["num"] for n in ("all", "group None", "group 1")] == [2, 0, 1]
 
 
 def test_ids_count_once() -> None:
@@ -282,7 +279,7 @@ def test_a_change_that_is_not_written_is_not_made(
 
 @pytest.mark.parametrize("kept", [False, True])
 @pytest.mark.parametrize("at", [*range(1, 9), "warning"])
-def test_a_call_that_fails_anywhere_counts_nobody(
+def test_a_call_that_fails_anywhere_counts_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: Any, kept: bool
 ) -> None:
     from pyg_glif.monitoring._stream import Stream
@@ -299,28 +296,28 @@ def test_a_call_that_fails_anywhere_counts_nobody(
             raise MemoryError
         step(self, x)
 
-    people: dict[str, Any] = {"disparity": [0.2] * 4, "group": ["a"] * 4}
-    people |= {"id": range(1, 5), "time": [10.0, 11.0, 3.0, 12.0]}
+    samples: dict[str, Any] = {"disparity": [0.2] * 4, "group": ["a"] * 4}
+    samples |= {"id": range(1, 5), "time": [10.0, 11.0, 3.0, 12.0]}
     with monkeypatch.context() as patch, warnings.catch_warnings():
         patch.setattr(Stream, "step", failing)
         # With warnings as errors, the clock that goes back is one.
         warnings.simplefilter("error" if at == "warning" else "ignore")
         with pytest.raises((MemoryError, ClockWarning)):
-            monitor.update(**people)
+            monitor.update(**samples)
     after = monitor.state_dict()
     for name, state in before.pop("streams").items():
         assert torch.equal(state, after["streams"][name])
     assert {name: after[name] for name in before} == before
     with pytest.warns(ClockWarning):
-        assert monitor.update(**people) == 4
+        assert monitor.update(**samples) == 4
     assert monitor.to_dict()["streams"]["all"]["mean"] == pytest.approx(0.9 / 5)
     monitor.close()
 
 
-def test_drift_counts_who_is_far() -> None:
+def test_drift_counts_far_and_isolated_samples() -> None:
     drift = DriftReference(isolated=0.1, nearest=0.3, reach=2.0)
     monitor = TreatmentMonitor(0.05, drift=drift)
-    # With peers near and far, with peers at an unknown distance, without peers.
+    # Neighbors near, far, and at an unknown distance; then an isolated sample.
     monitor.update([0.1, 0.1, 0.0, None], nearest=[1.0, 3.0, None, None])
     found = monitor.to_dict()["streams"]
     assert found["drift isolated"]["num"] == 4
@@ -331,7 +328,7 @@ def test_drift_counts_who_is_far() -> None:
     assert {found[f"drift {n}"]["level"] for n in ("isolated", "nearest")} == {0.0125}
 
 
-def people(num: int, shift: float, generator: torch.Generator) -> torch.Tensor:
+def uniform(num: int, shift: float, generator: torch.Generator) -> torch.Tensor:
     return torch.rand(num, 2, generator=generator, dtype=torch.float64) + shift
 
 
@@ -339,32 +336,34 @@ def people(num: int, shift: float, generator: torch.Generator) -> torch.Tensor:
 def test_drift_is_found_where_there_is_some(
     options: dict[str, Any], generator: torch.Generator
 ) -> None:
-    x = people(600, 0.0, generator)
+    x = uniform(600, 0.0, generator)
     post = GLIFPostProcessor(**options).fit(x, x.mean(1) / 2)
     drift = DriftReference.of(post)
     same = TreatmentMonitor(0.5, drift=drift)
-    new = people(600, 0.0, generator)
+    new = uniform(600, 0.0, generator)
     fair = same.observe(post, new, new.mean(1) / 2)
     assert torch.equal(fair, post.transform(new, new.mean(1) / 2))
     assert not same.drift_alarm
     moved = TreatmentMonitor(0.5, drift=drift)
-    new = people(600, 0.2, generator)
+    new = uniform(600, 0.2, generator)
     moved.observe(post, new, new.mean(1) / 2)
     assert moved.drift_alarm
     assert not moved.alarm
 
 
-def test_drift_reference_bounds_what_newcomers_do(generator: torch.Generator) -> None:
-    """Against the chance itself, from very many newcomers."""
+def test_drift_reference_bounds_distances_of_new_samples(
+    generator: torch.Generator,
+) -> None:
+    """Against the distribution itself, from very many new samples."""
     wrong = 0
     for _ in range(60):
-        x = people(150, 0.0, generator)
+        x = uniform(150, 0.0, generator)
         post = GLIFPostProcessor(tau=0.06).fit(x, x[:, 0])
         found = DriftReference.of(post, alpha=0.4, generator=generator)
-        dist = torch.cdist(people(2000, 0.0, generator), x).min(1).values
-        alone = float((dist > 0.06).double().mean())
+        dist = torch.cdist(uniform(2000, 0.0, generator), x).min(1).values
+        isolated = float((dist > 0.06).double().mean())
         near = float((dist / 0.06).clamp(max=1.0).mean())
-        wrong += alone > found.isolated or near > found.nearest
+        wrong += isolated > found.isolated or near > found.nearest
     # Each bound fails with probability at most 0.1.
     assert wrong / 60 <= 0.2 + 3 * math.sqrt(0.2 * 0.8 / 60)
 
@@ -372,16 +371,16 @@ def test_drift_reference_bounds_what_newcomers_do(generator: torch.Generator) ->
 @pytest.mark.parametrize(
     "options", [{"tau": 0.04}, {"k": 1}, {"k": 2}, {"k": 1, "tau": 0.04}]
 )
-def test_drift_reference_is_of_the_nearest_who_were_not_asked(
+def test_drift_reference_is_of_the_nearest_that_were_not_drawn(
     options: dict[str, Any], generator: torch.Generator
 ) -> None:
-    """Also of people whose k nearest were all asked, and in the order of the draw."""
-    x = people(300, 0.0, generator)
+    """Also where all of the k nearest were drawn, and in the order of the draw."""
+    x = uniform(300, 0.0, generator)
     post = GLIFPostProcessor(**options).fit(x, x[:, 0])
     found = DriftReference.of(post, generator=torch.Generator().manual_seed(4))
     order = torch.randperm(300, generator=torch.Generator().manual_seed(4))
-    asked, others = x[order[:60]], x[order[60:]]
-    dist = torch.cdist(asked, others).min(1).values
+    drawn, others = x[order[:60]], x[order[60:]]
+    dist = torch.cdist(drawn, others).min(1).values
     apart = torch.cdist(others, others).fill_diagonal_(math.inf).min(1).values
     reach = options.get("tau", 2 * float(np.quantile(apart.numpy(), 0.95)))
     assert found.reach == pytest.approx(reach)
@@ -407,7 +406,7 @@ def binomial_bound(count: int, num: int, level: float) -> float:
 
 
 def test_drift_without_a_radius_to_speak_of() -> None:
-    """With a radius of zero, people are at the same place or without peers."""
+    """With a radius of zero, samples are at the same place or isolated."""
     x = torch.arange(400.0).unsqueeze(1) // 4
     drift = DriftReference.of(GLIFPostProcessor(tau=0.0).fit(x, x[:, 0] / 100))
     monitor = TreatmentMonitor(0.5, drift=drift)
@@ -416,11 +415,11 @@ def test_drift_without_a_radius_to_speak_of() -> None:
 
 
 def test_watch_counts_what_a_transform_knows(generator: torch.Generator) -> None:
-    x = people(80, 0.0, generator)
+    x = uniform(80, 0.0, generator)
     y = torch.rand(80, 3, generator=generator, dtype=torch.float64)
     y /= y.sum(1, keepdim=True)
     post = GLIFPostProcessor(tau=0.2, theta=3.0, lam=0.3).fit(x, y)
-    new = torch.cat([people(9, 0.0, generator), people(1, 9.0, generator)])
+    new = torch.cat([uniform(9, 0.0, generator), uniform(1, 9.0, generator)])
     info = post.transform_info(new, y[:10])
     fair = info.value
     fitted, expected = post.y_fair_.numpy(), []
@@ -446,14 +445,11 @@ def test_watch_counts_what_a_transform_knows(generator: torch.Generator) -> None
     assert float(differ[0]) == pytest.approx((weight * one).sum() / weight.sum())
 
 
-def test_clock_that_goes_back_is_told_once() -> None:
+def test_clock_that_goes_back_warns_once() -> None:
     monitor = TreatmentMonitor(0.05)
     moment = datetime(2026, 3, 1, tzinfo=timezone.utc)
     monitor.update(0.1, time=moment)
-    message = (
-        "'time' went back by 60 seconds: people count in the order in which they come"
-    )
-    with pytest.warns(ClockWarning, match=f"^{re.escape(message)}$"):
+    with pytest.warns(ClockWarning, match="^'time' went back by 60 seconds: samples"):
         monitor.update(0.1, time=moment.timestamp() - 60)
     monitor.update([0.1, 0.1], time=[moment.timestamp() - 5, moment.timestamp() + 5])
     found = monitor.to_dict()
@@ -465,7 +461,7 @@ def test_plot_has_a_panel_for_drift() -> None:
     pytest.importorskip("matplotlib")
     drift = DriftReference(isolated=0.1, nearest=0.3, reach=2.0)
     monitor = TreatmentMonitor(0.05, groups=["a"], drift=drift)
-    assert len(monitor.plot().axes) == 4  # before anybody came
+    assert len(monitor.plot().axes) == 4  # without samples
     monitor.update([0.3] * 400, ["a"] * 400, nearest=[0.5] * 400)
     figure = monitor.plot()
     assert "alarm: all, group a" in figure.axes[0].get_title()
@@ -498,8 +494,8 @@ NOT_NUMBERS: list[tuple[Any, dict[str, Any], str]] = [
     (-0.1, {}, "'disparity' must be between 0 and 1 (got -0.1 at index 0)"),
     (math.inf, {}, "'disparity' must be between 0 and 1 (got inf at index 0)"),
     (0.1, {"group": "c"}, "'group' must be of 'a', 'b' (got 'c')"),
-    ([0.1, 0.2], {"id": ["x"]}, "'id' must have one entry per person (got 1 for 2)"),
-    ([0.1, 0.2], {"id": "xy"}, "'id' must have one entry per person (got one for 2)"),
+    ([0.1, 0.2], {"id": ["x"]}, "'id' must have one entry per sample (got 1 for 2)"),
+    ([0.1, 0.2], {"id": "xy"}, "'id' must have one entry per sample (got one for 2)"),
     (0.1, {"id": math.nan}, "'id' must be a text or a whole number (got nan)"),
     (0.1, {"id": ""}, "'id' must not be empty (got '')"),
     (0.1, {"nearest": -1.0}, "'nearest' must be non-negative (got -1.0)"),
@@ -509,7 +505,7 @@ NOT_NUMBERS: list[tuple[Any, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("gap", "options", "message"), NOT_NUMBERS)
-def test_bad_people_are_refused_before_anybody_counts(
+def test_bad_records_are_refused_before_any_counts(
     gap: Any, options: dict[str, Any], message: str
 ) -> None:
     monitor = TreatmentMonitor(0.05, groups=["a", "b"])
@@ -518,7 +514,7 @@ def test_bad_people_are_refused_before_anybody_counts(
     assert monitor.num == 0
 
 
-def test_outputs_that_are_no_numbers_are_not_people_without_peers() -> None:
+def test_outputs_that_are_no_numbers_are_not_isolated_samples() -> None:
     x = torch.arange(10.0).unsqueeze(1)
     post = GLIFPostProcessor(tau=1.0).fit(x, x[:, 0] / 10)
     info = post.transform_info(x[:3], x[:3, 0] / 10)
@@ -536,7 +532,7 @@ def test_group_without_groups() -> None:
         TreatmentMonitor(0.05).update(0.1, "a")
 
 
-def test_other_settings_are_told_apart(tmp_path: Path) -> None:
+def test_other_settings_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "monitor.db"
     TreatmentMonitor(0.05, journal=path).close()
     message = "'journal' must be of a monitor with epsilon=0.1 (got 0.05)"
@@ -553,7 +549,7 @@ def test_other_settings_are_told_apart(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_no_journal(tmp_path: Path) -> None:
-    path = tmp_path / "people.csv"
+    path = tmp_path / "table.csv"
     path.write_text("age,score\n" * 50)
     with pytest.raises(DamagedFileError, match="is not the journal of a monitor"):
         TreatmentMonitor(0.05, journal=path)
@@ -612,7 +608,7 @@ DAMAGE: list[tuple[Any, ...]] = [
 
 
 @pytest.mark.parametrize("damage", DAMAGE, ids=lambda one: " ".join(map(str, one))[:70])
-def test_a_journal_that_was_changed_is_told_by_its_path(
+def test_a_changed_journal_is_reported_with_its_path(
     tmp_path: Path, damage: tuple[Any, ...]
 ) -> None:
     path = tmp_path / "monitor.db"
@@ -636,18 +632,18 @@ def test_bytes_that_were_overwritten_are_never_a_raw_error(
     for start in rng.integers(0, len(content) - 600, size=6).tolist():
         content[start : start + 600] = rng.bytes(600)
     path.write_bytes(content[: rng.integers(len(content) // 2, 2 * len(content))])
-    people: dict[str, Any] = {"disparity": [0.1] * 9, "id": range(36, 45)}
-    told = []
+    samples: dict[str, Any] = {"disparity": [0.1] * 9, "id": range(36, 45)}
+    messages = []
     for act in (
-        lambda: TreatmentMonitor.open(path).update(**people),
-        lambda: monitor.update(**people),
+        lambda: TreatmentMonitor.open(path).update(**samples),
+        lambda: monitor.update(**samples),
     ):
         try:
             act()
         except (DamagedFileError, OSError, ValueError) as error:
-            told.append(str(error))
+            messages.append(str(error))
     monitor.close()
-    assert all(str(path) in text or "'journal' must be of" in text for text in told)
+    assert all(str(path) in text or "'journal' must be of" in text for text in messages)
 
 
 def changed(state: dict[str, Any], key: str, value: Any) -> dict[str, Any]:
@@ -692,7 +688,7 @@ def test_a_state_that_was_changed_is_refused_and_changes_nothing(
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
-def test_no_number_of_a_stream_may_be_out_of_the_world(value: float) -> None:
+def test_every_number_of_a_stream_must_be_finite(value: float) -> None:
     known = TreatmentMonitor(0.05)
     known.update([0.1] * 5)
     state = known.state_dict()
@@ -716,16 +712,16 @@ def test_drift_reference_of_mutual_neighbors_is_refused() -> None:
         DriftReference.of(few)
 
 
-def test_people_without_any_peer_are_counted():
+def test_isolated_samples_are_counted():
     x = torch.tensor([[0.0], [0.1], [9.0]])
     post = GLIFPostProcessor(tau=0.5, theta=0.0).fit(x, torch.tensor([0.1, 0.2, 0.9]))
     monitor = TreatmentMonitor(0.1)
-    alone = torch.tensor([[99.0]])
-    fair = monitor.observe(post, alone, torch.tensor([0.3]), id=["a"])
+    isolated = torch.tensor([[99.0]])
+    fair = monitor.observe(post, isolated, torch.tensor([0.3]), id=["a"])
     assert fair.tolist() == pytest.approx([0.3])
     assert monitor.to_dict()["num_isolated"] == 1
     several = GLIFPostProcessor(tau=0.5).fit(x, torch.rand(3, 2))
-    monitor.observe(several, alone, torch.rand(1, 2), id=["b"])
+    monitor.observe(several, isolated, torch.rand(1, 2), id=["b"])
     assert (monitor.num, monitor.to_dict()["num_isolated"]) == (2, 2)
 
 
