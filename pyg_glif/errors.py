@@ -26,8 +26,8 @@ class UnprotectedFileWarning(UserWarning):
 
 
 class SimilarityWarning(UserWarning):
-    """Who counts as similar is probably not what was meant; the message says why."""
+    """The similarity graph is probably misconfigured; the message says why."""
 
 
 class ClockWarning(UserWarning):
-    """Times went back; whoever came counts in the order in which they came."""
+    """Times went back; samples count in the order in which they came."""
