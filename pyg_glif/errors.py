@@ -21,10 +21,6 @@ class DamagedFileError(ValueError):
     """A file is not what was written, or was written by something else."""
 
 
-class UnprotectedFileWarning(UserWarning):
-    """A file of an early format was read, whose settings have no checksum."""
-
-
 class SimilarityWarning(UserWarning):
     """The similarity graph is probably misconfigured; the message says why."""
 

@@ -35,8 +35,8 @@ def group_disparity(
             or a :class:`~pyg_glif.laplacian.LaplacianOperator`.
         group (torch.Tensor): A whole number per node.
         edge_weight (torch.Tensor, optional): Similarities. (default: all ones)
-        definition (str): Meaning of :math:`m_g`. ``"members"``: nodes. ``"pairs"``: edges
-            inside the group and half of those that leave it. ``"guide"``: as GUIDE's
+        definition (str): Meaning of :math:`m_g`. ``"members"``: nodes. ``"pairs"``:
+            edges inside the group and half of those that leave it. ``"guide"``: as GUIDE's
             published code counts, which credits an edge that leaves a group to the
             group of its row twice instead of once to each side, and nodes as edges
             with themselves. (default: ``"members"``)

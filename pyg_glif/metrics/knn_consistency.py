@@ -12,7 +12,6 @@ from pyg_glif._utils.validation import (
     check_same_rows,
 )
 from pyg_glif.distances import FairDistance
-from pyg_glif.graph import SimilarityGraph
 from pyg_glif.graph.knn import NearestPoints, nearest_points
 
 _SAME = 1e-12  # distances that agree to so many digits are ties
@@ -25,7 +24,6 @@ def knn_deviation(
     k: int = 5,
     *,
     distance: FairDistance | None = None,
-    graph: SimilarityGraph | None = None,
     progress: bool | None = None,
 ) -> Tensor:
     r"""Difference of each output from the mean over the nearest neighbors.
@@ -44,10 +42,6 @@ def knn_deviation(
         y (torch.Tensor): Outputs, float32 or float64.
         k (int, optional): Number of nearest neighbors. (default: 5)
         distance (FairDistance, optional): Fair distance. (default: Euclidean)
-        graph (SimilarityGraph, optional): Radius graph of the same rows, which
-            saves the search for rows with enough neighbors in it. A graph of other
-            coordinates, or of the nearest, does not help; the result is the same.
-            (default: :obj:`None`)
         progress (bool, optional): Whether to show a progress bar; :obj:`None` shows
             it on a terminal if the search takes seconds. (default: :obj:`None`)
 
@@ -70,8 +64,7 @@ def knn_deviation(
     check_same_rows("y", y, "x", x)
     check_count("k", k, below=len(x))
     value = y.reshape(len(y), -1).double()
-    known = None if graph is None else graph.known_pairs
-    nearest = nearest_points(x, k, distance, 2.0 * _SAME, progress, known)
+    nearest = nearest_points(x, k, distance, 2.0 * _SAME, progress)
     point, count = nearest.point, torch.bincount(nearest.point)
     total = value.new_zeros(len(count), value.size(1)).index_add_(0, point, value)
     # Duplicates come first; places may be left for other points.
