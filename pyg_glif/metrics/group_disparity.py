@@ -36,8 +36,8 @@ def group_disparity(
         group (torch.Tensor): A whole number per node.
         edge_weight (torch.Tensor, optional): Similarities. (default: all ones)
         definition (str): Meaning of :math:`m_g`. ``"members"``: nodes. ``"pairs"``:
-            edges inside the group and half of those that leave it. ``"guide"``: as GUIDE's
-            published code counts, which credits an edge that leaves a group to the
+            edges inside the group and half of those that leave it. ``"guide"``: as in
+            GUIDE's published code, which credits an edge that leaves a group to the
             group of its row twice instead of once to each side, and nodes as edges
             with themselves. (default: ``"members"``)
 
