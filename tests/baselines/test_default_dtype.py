@@ -1,4 +1,4 @@
-"""Torch's default dtype is the caller's affair: results depend on arguments alone."""
+"""Results depend on their arguments, not on torch's default dtype."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -27,7 +27,7 @@ def float64_as_default() -> Iterator[None]:
     torch.set_default_dtype(before)
 
 
-def _people(dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+def _samples(dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     generator = torch.Generator().manual_seed(1)
     x = torch.randn(40, 4, generator=generator, dtype=torch.float32).to(dtype)
     return x, torch.arange(40) % 3
@@ -63,7 +63,7 @@ WORK: dict[str, Callable[[Tensor, Tensor], Any]] = {
 def test_results_do_not_depend_on_the_default_dtype(
     name: str, dtype: torch.dtype, request: pytest.FixtureRequest
 ) -> None:
-    x, y = _people(dtype)
+    x, y = _samples(dtype)
     expected = WORK[name](x, y)
     request.getfixturevalue("float64_as_default")
     found = WORK[name](x, y)

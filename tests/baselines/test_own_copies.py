@@ -1,4 +1,4 @@
-"""What outlives a call does not change when the caller's memory does."""
+"""Results do not change when the memory of their arguments does."""
 
 from collections.abc import Callable
 from typing import Any
