@@ -67,6 +67,19 @@ def write_text(path: str, text: str) -> None:
         file.write(text.encode())
 
 
+def check_plot(path: str | None, inputs: Sequence[str | None]) -> None:
+    """Raises on a plot that could not be written in the end."""
+    check_targets({"--plot": (path, (".png", ".pdf", ".svg"))}, inputs)
+    if path:
+        require("matplotlib.figure", "--plot", "plots")
+
+
+def write_plot(path: str, figure: Any) -> None:
+    """Writes a figure in the format of the suffix."""
+    with replacing(path) as file:
+        figure.savefig(file, format=Path(path).suffix[1:].lower(), dpi=150)
+
+
 def csv_text(columns: dict[str, NDArray[Any]], notation: Notation) -> bytes:
     """Columns as CSV."""
     file = io.BytesIO()

@@ -38,7 +38,7 @@ from pyg_glif.cli._options import (
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from pyg_glif.cli._dataset import Samples
+    from pyg_glif.cli._samples import Samples
     from pyg_glif.postprocessing import GLIFPostProcessor
 
 SUMMARY = "make outputs treat similar people alike, and write them"
