@@ -138,7 +138,7 @@ class Points:
         """Distances by a matrix product: good enough to count with."""
         mode = "use_mm_for_euclid_dist"
         dist = torch.cdist(self.y[rows], self.y[cols], compute_mode=mode)
-        return dist.div_(self.scale) if self.scale != 1.0 else dist
+        return dist if self.scale == 1.0 else dist.double().div_(self.scale)
 
     @classmethod
     def from_embedding(cls, z: Tensor, batch: Tensor | None) -> "Points":
