@@ -8,7 +8,7 @@ import torch
 from pyg_glif._utils.data_folder import VARIABLE, data_folder
 
 # Where a checkout may have the data of the experiments beside it. The package itself
-# looks nowhere but where it is told.
+# looks only where the variable points.
 _BESIDE = Path(__file__).resolve().parents[2] / "shared" / "data"
 if VARIABLE not in os.environ and _BESIDE.is_dir():
     os.environ[VARIABLE] = str(_BESIDE)

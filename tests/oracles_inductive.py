@@ -82,8 +82,8 @@ def kth_distance(dist: Array, k: int, tau: float = np.inf) -> Array:
 
 def nearest_weights(
     dist: Array,
-    mine: Array,
-    theirs: Array,
+    scale: Array,
+    other_scale: Array,
     mutual: bool,
     theta: float | None,
     decay: float,
@@ -94,8 +94,8 @@ def nearest_weights(
     """
     apart = np.isinf(dist)
     dist = np.where(apart, 0.0, dist)
-    larger = np.maximum(mine[:, None], theirs[None])
-    limit = np.minimum(mine[:, None], theirs[None]) if mutual else larger
+    larger = np.maximum(scale[:, None], other_scale[None])
+    limit = np.minimum(scale[:, None], other_scale[None]) if mutual else larger
     if theta is not None:
         weight = np.exp(-theta * dist**2)
     else:

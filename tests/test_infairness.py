@@ -18,7 +18,7 @@ def test_glif_smooth_agrees_with_infairness(normalization, normalize, generator)
     distance.fit(num_dims=4)
     model = processing.GraphLaplacianIF(distance, is_output_probas=False)
     model.add_datapoints(x, y_hat)
-    peer = model.postprocess(
+    other = model.postprocess(
         "exact",
         lambda_param=lam,
         scale=theta,
@@ -34,4 +34,4 @@ def test_glif_smooth_agrees_with_infairness(normalization, normalize, generator)
         degree = torch.zeros(60).index_add_(0, edge_index[0], weight) + 1.0
         lam = lam / float(degree.mean())
     ours = glif_smooth(y_hat, edge_index, weight, lam=lam, normalization=normalization)
-    torch.testing.assert_close(ours, peer, atol=2e-5, rtol=0)
+    torch.testing.assert_close(ours, other, atol=2e-5, rtol=0)

@@ -100,7 +100,7 @@ def test_two_class_softmax_equals_logit(generator: torch.Generator) -> None:
     for eps in (None, 0.01):
         eta = Softmax(eps=eps).to_dual(both)
         odds = Logit(eps=eps).to_dual(p)
-        # Where an entry is clamped, softmax leaves the other one alone: -log(1 - eps).
+        # Where an entry is clamped, softmax does not change the other: -log(1 - eps).
         slack = 1e-12 if eps is None else 0.0101
         torch.testing.assert_close(eta[:, 1] - eta[:, 0], odds, rtol=0, atol=slack)
 

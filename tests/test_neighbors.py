@@ -139,8 +139,8 @@ def test_graphs_of_a_batch_are_those_of_its_members(
     row, col = rule.graph(x, batch=batch).edge_index
     for number in (0, 1):
         inside = batch[row] == number
-        alone = rule.graph(x[batch == number]).edge_index
-        assert torch.equal(torch.stack([row[inside], col[inside]]) // 2, alone)
+        single = rule.graph(x[batch == number]).edge_index
+        assert torch.equal(torch.stack([row[inside], col[inside]]) // 2, single)
         assert bool((batch[col[inside]] == number).all())
 
 

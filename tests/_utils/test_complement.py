@@ -47,7 +47,7 @@ class Samples:
         self.y = (rest[:, 2] + rest[:, 3] > 0).long()
 
     def flipped(self) -> Tensor:
-        """The same features with the attribute of somebody else."""
+        """The same features with the attribute of another sample."""
         move = 1.0 - 2.0 * self.label.double()
         return self.x + 4.0 * move[:, None] * self.span.sum(0)
 
@@ -105,7 +105,7 @@ REMOVERS: dict[str, Callable[[Samples], FairDistance]] = {
 }
 
 
-def told(z: Any, label: Tensor) -> float:
+def predicted(z: Any, label: Tensor) -> float:
     """Largest share of unseen samples whose label trees tell from coordinates."""
     z, half = np.asarray(z), len(z) // 2
     models = (
@@ -129,10 +129,10 @@ def test_trees_cannot_read_what_was_removed(name: str, span: str) -> None:
         pytest.skip("protected columns are axes")
     samples = Samples(SPANS[span])
     distance = REMOVERS[name](samples)
-    assert told(samples.x, samples.label) > 0.99
+    assert predicted(samples.x, samples.label) > 0.99
     x = samples.x.float() if name == "float32" else samples.x
     z = distance.embed(x)
-    assert told(z, samples.label) < CHANCE
+    assert predicted(z, samples.label) < CHANCE
     flipped = samples.flipped().to(x)
     if span != "oblique" and not name.startswith(("EXPLORE", "FACE")):
         # Rounding cannot tell either: these columns have no effect at all.
@@ -155,7 +155,7 @@ def test_trees_cannot_read_a_copy_that_proxies_remove() -> None:
     for scale in ("effect", "standard"):
         table = FairTable(["sex"], proxies=True, scale=scale)
         z = table.fit_transform(df, predict)
-        assert told(z, samples.label) < CHANCE
+        assert predicted(z, samples.label) < CHANCE
         again = FairTable.from_config(table.to_config())
         assert torch.equal(again.transform(df), z)
 
@@ -183,7 +183,7 @@ def test_complement_is_the_projection_up_to_a_rotation(
     projector = eye.numpy() - np.linalg.pinv(rows, rcond=1e-9) @ rows
     np.testing.assert_allclose(factor @ factor.T, projector, atol=1e-12)
     np.testing.assert_allclose(factor.T @ factor, np.eye(width - rank), atol=1e-12)
-    # Axes that are removed have no weight, and columns that nobody touches all of it.
+    # Axes that are removed have no weight, and columns that are not touched all of it.
     removed = 1 - projector.diagonal() > 1 - 1e-13
     assert not factor[removed].any()
     free = ~rows.any(axis=0)

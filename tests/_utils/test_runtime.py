@@ -21,7 +21,7 @@ def test_each_thread_of_a_crew_has_one_of_torchs():
     together = threading.Barrier(3)
 
     def work(piece):
-        together.wait(60)  # nobody does the work of two
+        together.wait(60)  # no thread does the work of two
         return piece, torch.get_num_threads(), torch.is_grad_enabled()
 
     with Crew(CPU, 5) as crew:

@@ -160,10 +160,10 @@ def test_explore_approaches_what_infairness_approaches(
     x1, x2, similar, _ = _pairs(generator, 1_000)
     reference = pytest.importorskip("inFairness.distances")
     np.random.seed(0)  # noqa: NPY002 - its start is random
-    peer = reference.EXPLOREDistance()
-    peer.fit(x1.float(), x2.float(), similar.float(), iters=2_000, batchsize=1_000)
+    baseline = reference.EXPLOREDistance()
+    baseline.fit(x1.float(), x2.float(), similar.float(), iters=2_000, batchsize=1_000)
     ours = EXPLORE().fit(x1, x2, similar).sigma.numpy()
-    expected = peer.sigma.squeeze().double().numpy()
+    expected = baseline.sigma.squeeze().double().numpy()
     np.testing.assert_allclose(expected, ours, atol=0.02 * ours.max())
     delta, y = _delta(x1, x2), similar.double().numpy()
     found = oracles_metric_learning.pair_log_likelihood(delta, y, ours)

@@ -109,14 +109,14 @@ def test_face_agrees_with_infairness_on_a_list_of_groups(
     x, group, _ = _groups(generator, num_groups=60)
     x = x.float()
     reference = pytest.importorskip("inFairness.distances")
-    peer = reference.SVDSensitiveSubspaceDistance()
+    baseline = reference.SVDSensitiveSubspaceDistance()
     np.random.seed(0)  # noqa: NPY002 - its decomposition is randomised
     parts = [x[group == label] for label in group.unique()]
-    peer.fit(parts, n_components=2, autoinfer_device=False)
+    baseline.fit(parts, n_components=2, autoinfer_device=False)
     z = torch.randn(6, 10, generator=generator)
     torch.testing.assert_close(
         FACE(2).fit(x, group)(z, z).square(),
-        peer(z, z, itemwise_dist=False).squeeze(),
+        baseline(z, z, itemwise_dist=False).squeeze(),
         rtol=1e-3,
         atol=1e-4,
     )

@@ -43,26 +43,28 @@ def test_coefficients_match_scikit_learn(
     x, label, _ = _samples(generator, 500, num_classes)
     x = x * torch.tensor([1, 10, 0.1, 1, 1, 1]) + 3
     fit = LogisticSubspace(ridge=ridge, rtol=1e-9).fit(x, label).fit_result[0]
-    peer = LogisticRegression(C=1 / ridge, tol=1e-10, max_iter=10_000)
-    peer.fit(x.numpy(), label.numpy())
-    np.testing.assert_allclose(fit.coefficients, peer.coef_, rtol=1e-3, atol=1e-4)
+    baseline = LogisticRegression(C=1 / ridge, tol=1e-10, max_iter=10_000)
+    baseline.fit(x.numpy(), label.numpy())
+    np.testing.assert_allclose(fit.coefficients, baseline.coef_, rtol=1e-3, atol=1e-4)
     np.testing.assert_allclose(
         fit.intercepts - fit.intercepts.mean() * (num_classes > 2),
-        peer.intercept_ - peer.intercept_.mean() * (num_classes > 2),
+        baseline.intercept_ - baseline.intercept_.mean() * (num_classes > 2),
         rtol=1e-3,
         atol=1e-3,
     )
-    assert fit.accuracy == pytest.approx(peer.score(x.numpy(), label.numpy()), abs=0.01)
-    ours, theirs = (
+    assert fit.accuracy == pytest.approx(
+        baseline.score(x.numpy(), label.numpy()), abs=0.01
+    )
+    ours, expected_value = (
         oracles_metric_learning.softmax_objective(
             x.numpy(), label.numpy(), *model, ridge
         )
         for model in (
             (fit.coefficients.numpy(), fit.intercepts.numpy()),
-            (peer.coef_, peer.intercept_),
+            (baseline.coef_, baseline.intercept_),
         )
     )
-    assert ours <= theirs + 1e-8 * abs(theirs)
+    assert ours <= expected_value + 1e-8 * abs(expected_value)
     penalty = ridge / 2 * float(fit.coefficients.square().sum())
     assert fit.log_likelihood == pytest.approx((penalty - ours) / 500, rel=1e-9)
 
@@ -147,12 +149,14 @@ def test_logistic_subspace_approaches_infairness_as_rows_grow(
 ) -> None:
     reference = pytest.importorskip("inFairness.distances")
     x, label, _ = _samples(generator, 20_000)
-    peer = reference.LogisticRegSensitiveSubspace()
+    baseline = reference.LogisticRegSensitiveSubspace()
     np.random.seed(0)  # noqa: NPY002 - its solver is randomised
-    peer.fit(x.float(), label[:, None].float())
+    baseline.fit(x.float(), label[:, None].float())
     basis = LogisticSubspace().fit(x, label).basis
     # It penalises absolute values, we squares: equal in the limit of many rows.
-    assert oracles_metric_learning.largest_angle(basis, peer.basis_vectors_.T) < 1e-3
+    assert (
+        oracles_metric_learning.largest_angle(basis, baseline.basis_vectors_.T) < 1e-3
+    )
 
 
 def test_logistic_subspace_reports_failure_to_converge(
@@ -198,10 +202,10 @@ def test_offsets_and_units_do_not_stop_the_solver(
     fit = LogisticSubspace(rtol=1e-9).fit(x, torch.from_numpy(label)).fit_result[0]
     # A coefficient of scaled features is the scale times as large, and so its
     # square in the penalty.
-    peer = LogisticRegression(C=scale**2, tol=1e-10, max_iter=10_000)
-    peer.fit(centred, label)
+    baseline = LogisticRegression(C=scale**2, tol=1e-10, max_iter=10_000)
+    baseline.fit(centred, label)
     found = fit.coefficients.numpy() * scale
-    np.testing.assert_allclose(found, peer.coef_, rtol=1e-4, atol=1e-6 * scale)
+    np.testing.assert_allclose(found, baseline.coef_, rtol=1e-4, atol=1e-6 * scale)
     assert fit.converged
 
 
@@ -229,18 +233,18 @@ def test_the_oracle_agrees_with_scikit_learn(generator: torch.Generator) -> None
     found = oracles_metric_learning.ridge_logistic(
         x.numpy(), label.numpy(), np.full(6, 0.7)
     )
-    peer = LogisticRegression(C=1 / 0.7, tol=1e-10, max_iter=10_000)
-    peer.fit(x.numpy(), label.numpy())
-    np.testing.assert_allclose(found[0], peer.coef_[0], rtol=1e-5)
-    assert found[1] == pytest.approx(float(peer.intercept_[0]), rel=1e-4)
+    baseline = LogisticRegression(C=1 / 0.7, tol=1e-10, max_iter=10_000)
+    baseline.fit(x.numpy(), label.numpy())
+    np.testing.assert_allclose(found[0], baseline.coef_[0], rtol=1e-5)
+    assert found[1] == pytest.approx(float(baseline.intercept_[0]), rel=1e-4)
 
 
 def test_single_precision_features_far_from_zero(generator: torch.Generator) -> None:
     scale = torch.ones(6, dtype=torch.float64)
     x, label, centred = _raw(generator, scale, 1e6, torch.float32)
     fit = LogisticSubspace(rtol=1e-9).fit(x, torch.from_numpy(label)).fit_result[0]
-    peer = LogisticRegression(tol=1e-10, max_iter=10_000).fit(centred, label)
-    np.testing.assert_allclose(fit.coefficients, peer.coef_, rtol=1e-4, atol=1e-6)
+    baseline = LogisticRegression(tol=1e-10, max_iter=10_000).fit(centred, label)
+    np.testing.assert_allclose(fit.coefficients, baseline.coef_, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize(

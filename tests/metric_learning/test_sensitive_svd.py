@@ -60,13 +60,13 @@ def test_centring_matters(generator: torch.Generator) -> None:
 def test_sensitive_svd_agrees_with_infairness(generator: torch.Generator) -> None:
     reference = pytest.importorskip("inFairness.distances")
     v = _vectors(generator)[0].float()
-    peer = reference.SVDSensitiveSubspaceDistance()
+    baseline = reference.SVDSensitiveSubspaceDistance()
     np.random.seed(0)  # noqa: NPY002 - its decomposition is randomised
-    peer.fit(v, n_components=3)
+    baseline.fit(v, n_components=3)
     x = torch.randn(6, 12, generator=generator)
     sq_dist = SensitiveSVD(3).fit(v)(x, x).square()
     torch.testing.assert_close(
-        sq_dist, peer(x, x, itemwise_dist=False).squeeze(), rtol=1e-3, atol=1e-4
+        sq_dist, baseline(x, x, itemwise_dist=False).squeeze(), rtol=1e-3, atol=1e-4
     )
 
 

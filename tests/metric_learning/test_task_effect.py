@@ -57,8 +57,10 @@ def test_scores_are_those_of_scikit_learn(
     learner = TaskEffect(base, weight=weight, ridge=ridge, rtol=1e-7)
     found = learner.fit(x, y).embed(x).numpy()
     z = fair(x, base)
-    peer = LogisticRegression(C=1 / ridge, tol=1e-11, max_iter=10_000).fit(z, y.numpy())
-    score = z @ peer.coef_.T + peer.intercept_
+    baseline = LogisticRegression(C=1 / ridge, tol=1e-11, max_iter=10_000).fit(
+        z, y.numpy()
+    )
+    score = z @ baseline.coef_.T + baseline.intercept_
     if num_classes > 2:
         log_prob = log_softmax(score, axis=1)
         score = log_prob - log_prob.mean(axis=1, keepdims=True)
@@ -79,9 +81,11 @@ def test_outputs_are_those_of_ridge_regression(
         x, y if columns > 1 else y[:, 0]
     )
     z = fair(x, base)
-    peer = Ridge(alpha=7.0, tol=1e-12).fit(z, y.numpy())
+    baseline = Ridge(alpha=7.0, tol=1e-12).fit(z, y.numpy())
     found = distance.embed(x)[:, LEFT:].numpy() / 0.5
-    np.testing.assert_allclose(found, peer.predict(z).reshape(-1, columns), rtol=1e-9)
+    np.testing.assert_allclose(
+        found, baseline.predict(z).reshape(-1, columns), rtol=1e-9
+    )
     fit = distance.fit_result
     assert isinstance(fit, LinearFit)
     error = np.square(y.numpy() - found).sum()
@@ -93,7 +97,7 @@ def test_outputs_are_those_of_ridge_regression(
 @given(seed=st.integers(0, 2**31), num_classes=st.sampled_from([2, 3]))
 def test_nothing_sensitive_comes_back(seed: int, num_classes: int) -> None:
     x, y, base = samples(seed, 80, num_classes)
-    # The label is known from an ignored direction alone: still it cannot be predicted.
+    # The label is known from an ignored direction only: still it cannot be predicted.
     x = x + 5.0 * y[:, None] * base.basis[0]
     distance = TaskEffect(base, weight=10.0).fit(x, y)
     generator = torch.Generator().manual_seed(seed)
@@ -129,8 +133,8 @@ def test_opposite_meanings_are_separated(generator: torch.Generator) -> None:
     )
     for (dist, label), low, high in ((plain, 0.3, 0.7), (task, 0.0, 0.15)):
         dist = dist + torch.diag(torch.full((200,), torch.inf))
-        unlike = label[dist.argmin(dim=1)] != label
-        assert low <= float(unlike.float().mean()) <= high
+        disagree = label[dist.argmin(dim=1)] != label
+        assert low <= float(disagree.float().mean()) <= high
 
 
 @pytest.mark.parametrize(
