@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from scipy.stats import beta
 
-from pyg_glif._utils.runtime import PeakMemory as PeakMemory
+from experiments.peak_memory import PeakMemory as PeakMemory
 
 RESULTS = Path(__file__).parent / "results"
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from experiments.counterfactuals import encode
-from pyg_glif._utils.data_folder import find_data
+from pyg_glif._utils.data_folder import VARIABLE, data_folder
 
 
 def embedding_like(
@@ -128,7 +128,10 @@ def real_embeddings(num_rows: int, *, num_texts: int = 5000, seed: int = 0) -> T
 
 def _encode(num_texts: int) -> Tensor:
     """Embeddings of the first comments, unit length."""
-    path = find_data("toxicity", "jigsaw_test_balanced.csv.gz")
+    folder = data_folder()
+    if folder is None:
+        raise SystemExit(f"Set '{VARIABLE}' to the folder of the data sets")
+    path = folder / "toxicity" / "jigsaw_test_balanced.csv.gz"
     with gzip.open(path, "rt", encoding="utf-8", newline="") as file:
         texts = [row["text"][:400] for row in islice(csv.DictReader(file), num_texts)]
     return encode(texts)

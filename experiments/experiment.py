@@ -15,11 +15,12 @@ from typing import Any, ClassVar, TypeVar
 from torch import Tensor
 
 import experiments._plots as plots
+from experiments.peak_memory import PeakMemory
 from experiments.records import Record, Run, Runtime, versions
 from experiments.report import Report
 from experiments.training import same_numbers
 from pyg_glif._utils.json import plain
-from pyg_glif._utils.runtime import PeakMemory, Progress
+from pyg_glif._utils.runtime import Progress
 from pyg_glif._utils.validation import (
     check_count,
 )

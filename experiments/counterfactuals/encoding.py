@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TypeAlias
 
@@ -10,7 +11,7 @@ import torch
 from torch import Tensor
 
 from experiments.counterfactuals._cache import EncodingCache, hash_text
-from pyg_glif._utils.optional import folder_of, require
+from pyg_glif._utils.optional import require
 from pyg_glif._utils.runtime import Progress
 from pyg_glif._utils.validation import check_count, check_texts
 
@@ -127,11 +128,15 @@ def find_encoder(encoder: str) -> Path:
     The files of a package are compared with those tested, and its code is not run.
     """
     if encoder in _PACKAGES:
-        folder = folder_of(_PACKAGES[encoder], _FEATURE, "text") / "model"
-        found = fingerprint(folder)
-        if found != _FINGERPRINTS[encoder]:
+        spec = find_spec(_PACKAGES[encoder])
+        if spec is None or not spec.submodule_search_locations:
+            missing = f"'{_FEATURE}' requires '{_PACKAGES[encoder]}'"
+            raise ImportError(f"{missing} (install 'pyg_glif[text]')")
+        folder = Path(spec.submodule_search_locations[0]) / "model"
+        digest = fingerprint(folder)
+        if digest != _FINGERPRINTS[encoder]:
             msg = f"'encoder' must be '{encoder}' as it was tested, with SHA-256"
-            msg = f"{msg} {_FINGERPRINTS[encoder]} over its files (got {found})"
+            msg = f"{msg} {_FINGERPRINTS[encoder]} over its files (got {digest})"
             remedy = "pass the folder of a checkpoint that you trust"
             raise ValueError(
                 f"{msg}. Install the version in 'constraints.txt' or {remedy}"

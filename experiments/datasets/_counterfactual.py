@@ -13,12 +13,13 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from experiments.counterfactuals import encode
+from experiments.datasets._arrays import ArrayFile
 from pyg_glif._utils.validation import (
     check_choice,
     check_count,
     check_scalar,
 )
-from pyg_glif.datasets._files import ArrayFile, LocalDataset, Transform
+from pyg_glif.datasets._files import LocalDataset, Transform
 
 #: The variant of a text that is the text itself; alterations count from 0.
 ORIGINAL = -1

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from experiments.counterfactuals import swap_gender
+from experiments.datasets._arrays import find_array
 from experiments.datasets._counterfactual import (
     ORIGINAL,
     TRAIN,
@@ -22,7 +23,7 @@ from experiments.datasets._counterfactual import (
     stratified_split,
 )
 from pyg_glif._utils.validation import check_count
-from pyg_glif.datasets._files import Transform, find_array, read_table
+from pyg_glif.datasets._files import Transform, read_table
 
 FILE, COLUMNS = "bias_in_bios_subset.csv.gz", ("text", "occupation", "gender", "part")
 #: The occupations with more than ten biographies.

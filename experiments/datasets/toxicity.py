@@ -14,6 +14,7 @@ from experiments.counterfactuals import (
     read_terms,
     replace_identity_terms,
 )
+from experiments.datasets._arrays import NUMBERS, find_array
 from experiments.datasets._counterfactual import (
     TRAIN,
     Corpus,
@@ -25,7 +26,7 @@ from experiments.datasets._counterfactual import (
     stratified_split,
 )
 from pyg_glif._utils.validation import check_count
-from pyg_glif.datasets._files import NUMBERS, Transform, find_array, read_table
+from pyg_glif.datasets._files import Transform, read_table
 
 JIGSAW = "jigsaw_test_balanced.csv.gz"
 WIKIPEDIA = "wikipedia_identity_comments.csv.gz"

@@ -228,7 +228,6 @@ def audit(
             torch.cat(list(y), dim=1).to(x.device),
             num_nearest,
             distance=data.distance,
-            graph=graph,
             progress=data.progress,
         )
         value = 1.0 - deviation.view(num, len(y), -1).mean(2)  # [N, T]
@@ -270,7 +269,7 @@ def audit(
             "difference": disagreement.difference,
             "num_nearest": num_nearest,
         },
-        made=provenance(x, *data.outputs),
+        made=provenance({"x": x, "y": torch.stack(data.outputs)}),
         certificate={},
         bins=bins_of(y, pairs, num_neighbors, described, decision),
         level=level,

@@ -18,6 +18,7 @@ from pyg_glif.audit.pair_stats import Attribute, GroupRate
 from pyg_glif.graph import SimilarityGraph
 from pyg_glif.laplacian import LaplacianOperator
 from pyg_glif.metrics import laplacian_energy, local_lipschitz
+from pyg_glif.metrics.groups import group_means, number_groups
 
 _QUANTILES = (0.5, 0.9, 0.99)
 # Means over more samples than this are normal to all that intervals show.
@@ -162,20 +163,15 @@ def variant_measures(
 ) -> Iterator[Measure]:
     """Spread and agreement of decisions among variants, which are drawn together."""
     label = check_labels("variants", variants, y.size(1)).to(y.device)
-    _, index, count = label.unique(return_inverse=True, return_counts=True)
+    index, count = number_groups(label)
     several = count > 1
     check_repeated("variants", int(several.sum()), count.numel())
-    size = count.view(-1, 1).double()
-
-    def mean(value: Tensor) -> Tensor:  # [N, C] -> [G, C]
-        total: Tensor = value.new_zeros(count.numel(), value.size(1))
-        return total.index_add_(0, index, value).div_(size)
-
+    size = count[several].view(-1, 1).double()
     spread = []
     for out in y:
-        # Groups of one give 0 / 0, and are left out below.
-        square = mean((out - mean(out)[index]).square()) * size / (size - 1.0)
-        spread.append(square[several].sqrt().mean(1))
+        mean = group_means(out, index, count)
+        square = group_means((out - mean[index]).square(), index, count)[several]
+        spread.append((square * size / (size - 1.0)).sqrt().mean(1))
     title = "standard deviation in groups"
     yield draw.mean("group_std", title, "lower", torch.stack(spread, 1))
     if decided is None:

@@ -8,9 +8,8 @@ Settings have the keys ``columns``, ``ignored``, ``sensitive``, ``table`` (a
 names.
 """
 
-import hashlib
 import platform
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
 from importlib import metadata
 from typing import Any
@@ -18,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pyg_glif._utils.fingerprints import of_tensors
 from pyg_glif.distances import FairDistance
 from pyg_glif.fit.fit import Fit
 from pyg_glif.graph import SimilarityGraph
@@ -63,14 +63,8 @@ def certificate_of(fit: Fit) -> dict[str, Any]:
     }
 
 
-def provenance(*data: Tensor) -> dict[str, Any]:
+def provenance(data: Mapping[str, Tensor]) -> dict[str, Any]:
     """Date, versions, and a hash of features and outputs."""
-    digest = hashlib.sha256()
-    for tensor in data:
-        tensor = tensor.detach().cpu().contiguous()
-        digest.update(f"{tensor.dtype} {list(tensor.shape)};".encode())
-        content: Any = tensor.reshape(-1).view(torch.uint8).numpy()
-        digest.update(memoryview(content))
     try:
         version = metadata.version("pyg_glif")
     except metadata.PackageNotFoundError:  # used from its folder
@@ -82,7 +76,7 @@ def provenance(*data: Tensor) -> dict[str, Any]:
             "torch": torch.__version__,
             "python": platform.python_version(),
         },
-        "data_sha256": digest.hexdigest(),
+        "data_sha256": of_tensors(data),
     }
 
 

@@ -5,217 +5,47 @@ Files are read before torch is loaded, so that a mistyped name is reported at on
 
 import argparse
 import contextlib
-import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pyg_glif._utils.target_names import outcome_like
 from pyg_glif.cli._dtypes import CellError, Fault
-from pyg_glif.cli._files import flat, unquoted
+from pyg_glif.cli._files import unquoted
 from pyg_glif.cli._options import (
+    STREAM,
+    SUFFIXES,
     UsageError,
     called,
+    check_table,
     listed,
     name_of,
     nearest_name,
     note,
-)
-from pyg_glif.cli._tables import (
-    STREAM,
-    SUFFIXES,
-    ArrayTable,
-    FileTable,
-    check_table,
-    open_table,
     suffix_of,
 )
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from pyg_glif.tables import FairTable
+from pyg_glif.cli._samples import FeatureSpec, Samples, known
+from pyg_glif.cli._tables import ArrayTable, FileTable, open_table
 
 # Columns that are not features, by the option that names them.
 _ROLES = ("--id", "--sensitive", "variants", "--labels", "mask", "--time")
-# Features that a reader can look at one by one.
-_READABLE = 64
-# More texts than this, and one for more than half of all rows, are no categories.
-_FREE_TEXT = 20
-_TRUTH = {"true": "1", "false": "0"}
-
-
-@dataclass(frozen=True, eq=False)
-class Samples:
-    """Features, outputs, and columns with another use, row by row."""
-
-    x: "Tensor"  # [N, F], or coordinates of a table [N, D]
-    y: "Tensor"  # [N] or [N, C]
-    features: list[str]
-    outputs: list[str]
-    scale: str = "none"
-    table: "FairTable | None" = None  # what made x of the features, if anything did
-    frame: Any = None  # the features of the table
-    block: str | None = None  # the array that the outputs are all columns of
-    ids: dict[str, NDArray[Any]] = field(default_factory=dict)
-    sensitive: dict[str, NDArray[Any]] = field(default_factory=dict)
-    variants: NDArray[Any] | None = None
-    labels: NDArray[Any] | None = None
-    mask: NDArray[Any] | None = None
-    time: NDArray[Any] | None = None
-
-    def __len__(self) -> int:
-        return len(self.x)
-
-    @property
-    def num_outputs(self) -> int:
-        """Columns of the outputs."""
-        return self.y[:1].numel()
-
-    def named(self, y: "Tensor") -> dict[str, NDArray[Any]]:
-        """Ids and outputs, by the names they came with; an array as one."""
-        value = y.numpy()
-        if self.block is not None:
-            outputs = {self.block: value}
-        else:
-            columns = value.reshape(len(value), -1).T
-            outputs = dict(zip(self.outputs, columns, strict=True))
-        ids = {**self.ids, **flat(self.ids)}
-        both = [name for name in ids if name in {**outputs, **flat(outputs)}]
-        if both:
-            msg = f"--id must not name {listed(both)}, which is the name of an output"
-            raise UsageError(f"{msg}: a file holds one column of a name")
-        return {**self.ids, **outputs}
-
-    def some(self, rows: "Tensor") -> "Samples":
-        """What a distance is learned from, of some rows only."""
-        index = rows.numpy()
-        sensitive = {name: value[index] for name, value in self.sensitive.items()}
-        variants = None if self.variants is None else self.variants[index]
-        return replace(self, x=self.x[rows], sensitive=sensitive, variants=variants)
-
-    def on_scale_of(self, args: argparse.Namespace, rows: "Tensor") -> "Samples":
-        """The same samples, a table's coordinates being learned from some rows only."""
-        if self.table is None:
-            return self
-        index, y = rows.numpy(), self.y.numpy()
-        spec = FeatureSpec(self.features, self.scale, frame=self.frame)
-        table = spec.fitted_table(args, y, index)
-        return replace(self, table=table, x=table.transform(self.frame))
-
-    def metadata(self) -> dict[str, Any]:
-        """Metadata of a fit, by which columns of new samples are found and scaled."""
-        columns = {"features": self.features, "outputs": self.outputs}
-        table = {} if self.table is None else {"table": self.table.to_config()}
-        return {"columns": columns, **table}
-
-    def sensitive_codes(self) -> "dict[str, tuple[Tensor, list[str]]]":
-        """Sensitive columns: a code for each row, a name for each code."""
-        return {
-            name: (
-                codes(value),
-                [_text(level) for level in np.unique(_sortable(value))],
-            )
-            for name, value in self.sensitive.items()
-        }
-
-    def described(self) -> Any:
-        """A frame of features and sensitive columns for reports and explanations.
-
-        :obj:`None` for embeddings, whose coordinates say nothing to readers.
-        """
-        import pandas as pd
-
-        if self.frame is None and len(self.features) > _READABLE:
-            return None
-        frame = self.frame
-        if frame is None:
-            frame = pd.DataFrame(self.x.numpy(), columns=self.features)
-        frame = frame[self.features].copy()
-        for name, value in self.sensitive.items():
-            frame[name] = value
-        return frame
-
-    def variant_codes(self) -> "Tensor | None":
-        """Codes that are equal for variants of one sample."""
-        return None if self.variants is None else codes(self.variants)
-
-    def first_ids(self) -> list[str] | None:
-        """Names of the samples in reports."""
-        ids = next(iter(self.ids.values()), None)
-        return None if ids is None else [str(id) for id in ids]
-
-    def classes(self, positive: str | None) -> "tuple[Tensor, Tensor]":
-        """The true class of each sample, zero where it is missing, and the mask."""
-        import torch
-
-        if self.labels is None:
-            raise UsageError("--labels must name the column with the true class")
-        there = known(self.labels)
-        if not there.any():
-            msg = "--labels must have a value in some row (got empty cells)"
-            raise UsageError(msg)
-        out = np.zeros(len(there), dtype=np.int64)
-        out[there] = self._known_classes(self.labels[there], positive)
-        return torch.from_numpy(out), torch.from_numpy(there)
-
-    def _known_classes(
-        self, value: NDArray[Any], positive: str | None
-    ) -> NDArray[np.int64]:
-        """Class numbers of labels without gaps."""
-        levels, index = np.unique(_sortable(value), return_inverse=True)
-        texts = [_text(level) for level in levels]
-        count = max(2, self.num_outputs)
-        if positive is not None:
-            wanted = _text(_sortable(np.array([positive], dtype=object))[0])
-            if wanted not in texts:
-                msg = f"'positive' must be a value of --labels (got '{positive}'"
-                raise UsageError(f"{msg}, there are {listed(texts)})")
-            numbers = [str(int(text == wanted)) for text in texts]
-        elif self.num_outputs > 1 and set(texts) <= set(self.outputs):
-            # Numbers are numbers of classes, even if columns are called by others.
-            numbered = all(text.isdecimal() for text in texts)
-            numbers = texts if numbered else [str(self.outputs.index(t)) for t in texts]
-        else:
-            numbers = [_TRUTH.get(text.lower(), text) for text in texts]
-        for text, number in zip(texts, numbers, strict=True):
-            if not number.isdecimal() or int(number) >= count:
-                raise _bad_label(text, count)
-        return np.array([int(number) for number in numbers], dtype=np.int64)[index]
-
-    def labels_of(self, args: argparse.Namespace) -> "Tensor | None":
-        """True classes of a single output, -1 where they are missing."""
-        if self.labels is None or self.y.dim() > 1:
-            return None
-        label, there = self.classes(args.positive)
-        return label.long().masked_fill(~there, -1)
-
-    def accuracy(self, y: "Tensor", positive: str | None, threshold: float) -> float:
-        """Share of known labels that the outputs get right."""
-        from pyg_glif._utils.decisions import decisions
-
-        label, there = self.classes(positive)
-        right = decisions(y, threshold) == label
-        return float(right[there].double().mean())
-
-
-def input_files(args: argparse.Namespace) -> list[str | None]:
-    """All files that a call reads, which no result may overwrite."""
-    files = [getattr(args, name, None) for name in _TABLES + _FITS]
-    files = [path for path in files if path != STREAM]
-    return [*files, *(name for option in _ROLES for name in _named(args, option))]
-
-
 # Files of a call by kind, under the names that argparse has for them.
 _TABLES = (
     *("data", "outputs_file", "after", "pairs", "new", "people"),
     *("matrix", "directions", "side_rows"),
 )
 _FITS = ("post", "fit")
+# More texts than this, and one for more than half of all rows, are no categories.
+_FREE_TEXT = 20
+
+
+def input_files(args: argparse.Namespace) -> list[str | None]:
+    """All files that a call reads, which no result may overwrite."""
+    files = [getattr(args, name, None) for name in _TABLES + _FITS]
+    named = [name for option in _ROLES for name in _named(args, option)]
+    return [*(path for path in files if path != STREAM), *named]
 
 
 def check_inputs(args: argparse.Namespace) -> None:
@@ -254,31 +84,27 @@ def read_samples(
     features = files.features(saved.get("features"), outputs)
     files.check()
     spec, y = files.values(features, outputs, fit)
-    for columns in roles.values():
-        for column in columns:
-            column.read(len(y))
+    values = {
+        option: {column.name: column.read(len(y)) for column in columns}
+        for option, columns in roles.items()
+    }
     for column in roles["variants"]:
-        column.check_full()
-    single = {o: c[0].value if c else None for o, c in roles.items()}
-    ids = {column.name: column.value for column in roles["--id"]}
-    if not ids:
-        ids = {name: files.data.column(name) for name in spec.free}
+        column.check_full(values["variants"][column.name])
+    single = {option: next(iter(v.values()), None) for option, v in values.items()}
+    ids = values["--id"] or {name: files.data.column(name) for name in spec.free}
 
     from pyg_glif._utils.arrays import to_tensor
 
     table = None
-    if spec.frame is None:
-        x = to_tensor("features", spec.numbers)
-    else:
+    if spec.frame is not None:
         from pyg_glif.tables import FairTable
 
-        if fit is not None:
-            table = FairTable.from_config(fit["table"])
-        else:
-            table = spec.fitted_table(args, y)
-        x = table.transform(spec.frame)
+        saved_table = None if fit is None else FairTable.from_config(fit["table"])
+        table = saved_table or spec.fitted_table(args, y)
     return Samples(
-        x=x,
+        x=to_tensor("features", spec.numbers)
+        if table is None
+        else table.transform(spec.frame),
         y=to_tensor("outputs", y),
         features=spec.features,
         outputs=outputs,
@@ -287,57 +113,12 @@ def read_samples(
         frame=spec.frame,
         block=files.holder.whole(outputs),
         ids=ids,
-        sensitive={column.name: column.filled() for column in roles["--sensitive"]},
+        sensitive={name: _filled(v) for name, v in values["--sensitive"].items()},
         variants=single["variants"],
         labels=single["--labels"],
         mask=single["mask"],
         time=single["--time"],
     )
-
-
-@dataclass(frozen=True, eq=False)
-class FeatureSpec:
-    """Features as numbers, or as a frame that a table puts on a scale."""
-
-    features: list[str]
-    scale: str
-    numbers: NDArray[Any] | None = None  # [N, F]
-    frame: Any = None  # of features and sensitive columns
-    free: tuple[str, ...] = ()  # columns of free text, which were left out
-
-    def fitted_table(
-        self, args: argparse.Namespace, y: Any, rows: Any = slice(None)
-    ) -> "FairTable":
-        """The table that puts features on the scale of some rows of the frame."""
-        from pyg_glif.tables import FairTable
-
-        table = FairTable(
-            sensitive=[name for name in self.frame if name not in self.features],
-            scale=self.scale,  # type: ignore[arg-type]
-            equivalent=args.equivalent or {},
-        )
-        y_hat = None if self.scale == "standard" else y[rows]
-        return table.fit(self.frame.iloc[rows], y_hat=y_hat)
-
-    def warn_targets(self) -> None:
-        """Warns about features that are probably the target of the model."""
-        if self.frame is not None:
-            columns = {name: self.frame[name].to_numpy() for name in self.features}
-        else:
-            assert self.numbers is not None
-            columns = dict(zip(self.features, self.numbers.T, strict=True))
-        targets = [
-            name
-            for name, value in columns.items()
-            if outcome_like(name)
-            and value.dtype.kind in "fiub"
-            and set(np.unique(value[~np.isnan(value.astype(np.float64))])) == {0, 1}
-        ]
-        if targets:
-            it = "it says" if len(targets) == 1 else "they say"
-            msg = f"{listed(targets)} looks like an outcome (0 and 1 only), and {it}"
-            remedy = f"Leave it out with --ignore {','.join(targets)}"
-            warnings.warn(f"{msg} who is similar. {remedy}", stacklevel=2)
 
 
 def _free_texts(frame: Any) -> list[str]:
@@ -367,8 +148,8 @@ class _Files:
         """Columns that are not features; a file with one may be named in its place."""
         columns = []
         for name in _named(self._args, option):
-            title, places = name, [(t, t.find(name)) for t in self.tables]
-            places = [(table, names) for table, names in places if names]
+            title = name
+            places = [(t, t.find(name)) for t in self.tables if t.find(name)]
             is_file = suffix_of(name) in SUFFIXES and Path(name).is_file()
             if is_file and not places:
                 table = open_table(name, self._args)
@@ -402,9 +183,9 @@ class _Files:
         taken = {*self._columns("--ignore", self.data), *self._used(self.data)}
         if self.holder is self.data:
             taken |= set(outputs)
-        if self._args.features is None and saved is None:
-            return self._left(self.data, taken, "features")
         if self._args.features is None:
+            if saved is None:
+                return self._left(self.data, taken, "features")
             return self._columns("--features", self.data, saved)
         features = self._columns("--features", self.data)
         both = [name for name in features if name in taken]
@@ -441,11 +222,13 @@ class _Files:
 
     def check(self) -> None:
         """Raises on names that no file has, all of them at once."""
+        close = [nearest_name(n, [*t.names, *t.blocks]) for t, _, n in self._missing]
+        meant = list(dict.fromkeys(repr(name) for name in close if name is not None))
+        question = [f"Did you mean {', '.join(meant)}?"] if meant else []
         if len(self._missing) == 1:
             ((table, option, name),) = self._missing
             msg = f"{called(option)}: '{table.path}' has no column '{name}'"
-            msg = f"{msg} (it has {table.contents})"
-            raise UsageError(". ".join([msg, *self._meant()]))
+            raise UsageError(". ".join([f"{msg} (it has {table.contents})", *question]))
         parts = []
         for table in self.tables:
             lost = [f"'{n}' ({called(o)})" for t, o, n in self._missing if t is table]
@@ -453,13 +236,7 @@ class _Files:
                 msg = f"'{table.path}' has no column {', '.join(lost)}"
                 parts.append(f"{msg}; it has {table.contents}")
         if parts:
-            raise UsageError(". ".join([*parts, *self._meant()]))
-
-    def _meant(self) -> list[str]:
-        """A question about the names that were probably meant, if there are any."""
-        close = [nearest_name(n, [*t.names, *t.blocks]) for t, _, n in self._missing]
-        meant = list(dict.fromkeys(repr(name) for name in close if name is not None))
-        return [f"Did you mean {', '.join(meant)}?"] if meant else []
+            raise UsageError(". ".join([*parts, *question]))
 
     def values(
         self, features: list[str], outputs: list[str], fit: dict[str, Any] | None
@@ -540,50 +317,41 @@ class _Files:
 
 
 class _Column:
-    """A column that is not a feature: its places and, once read, its values."""
-
-    value: NDArray[Any]
+    """A column that is not a feature, and where it is."""
 
     def __init__(
         self, option: str, name: str, places: list[tuple[FileTable, list[str]]]
     ) -> None:
-        self._option, self._places = option, places
-        self.name, self.table = name, places[0][0]
+        self._option, self._places, self.name = option, places, name
 
-    def read(self, size: int) -> None:
-        """Reads the column, which has one entry for each of ``size`` samples."""
+    def read(self, size: int) -> NDArray[Any]:
+        """The column, which has one entry for each of ``size`` samples."""
         values = []
         for table, names in self._places:
-            columns = [table.column(name) for name in names]
+            columns = table.columns(names)
             whole = len(columns) > 1
             values.append(np.stack(columns, axis=1) if whole else columns[0])
-        self.value = values[0]
         if self._option == "--id":
-            check_same_ids(self.name, self.value, values[1:])
-        if len(self.value) != size:
+            check_same_ids(self.name, values[0], values[1:])
+        if len(values[0]) != size:
             msg = f"'{self.name}' must have one entry per row"
-            raise UsageError(f"{msg} (got {len(self.value)} for {size})")
+            raise UsageError(f"{msg} (got {len(values[0])} for {size})")
+        return values[0]
 
-    def filled(self) -> NDArray[Any]:
-        """The column with gaps as a group of their own."""
-        gaps = ~known(self.value)
-        if not gaps.any():
-            return self.value
-        return np.where(gaps, "unknown", self.value.astype(object))
-
-    def check_full(self) -> None:
+    def check_full(self, value: NDArray[Any]) -> None:
         """Raises on the first empty cell."""
-        name = self._places[0][1][0]
-        for row in np.flatnonzero(~known(self.value))[:1].tolist():
-            raise CellError(self.table.path, [Fault(name, self.table.place(row), "")])
+        table, names = self._places[0]
+        for row in np.flatnonzero(~known(value))[:1].tolist():
+            raise CellError(table.path, [Fault(names[0], table.place(row), "")])
 
 
 def check_same_ids(
     name: str, ids: NDArray[Any], others: Sequence[NDArray[Any]]
 ) -> None:
     """Raises if files list samples in different orders."""
-    first = _id_texts(ids)
-    for other in map(_id_texts, others):
+    # Without what the setting 'spreadsheet' adds.
+    first, *rest = [[unquoted(str(id)) for id in value] for value in (ids, *others)]
+    for other in rest:
         if len(other) == len(first) and other != first:
             row = next(i for i, id in enumerate(first) if id != other[i])
             msg = f"'{name}' must be the same in both files, row by row"
@@ -591,52 +359,7 @@ def check_same_ids(
             raise UsageError(f"{msg} (got {got}). Sort them alike")
 
 
-def _id_texts(value: NDArray[Any]) -> list[str]:
-    """Ids as text, without what ``--spreadsheet`` adds."""
-    return [unquoted(str(id)) for id in value]
-
-
-def known(value: NDArray[Any]) -> NDArray[np.bool_]:
-    """Which entries of a column are not empty."""
-    there = np.ones(len(value), dtype=np.bool_)
-    if value.dtype.kind == "f":
-        there[:] = ~np.isnan(value)
-    elif value.dtype == object:
-        # NaN, which is not equal to itself, stands for gaps among objects.
-        there[:] = [v is not None and v == v and str(v).strip() != "" for v in value]
-    return there
-
-
-def codes(value: NDArray[Any]) -> "Tensor":
-    """Whole numbers from 0 for the values of a column, in their sorted order."""
-    import torch
-
-    return torch.from_numpy(np.unique(_sortable(value), return_inverse=True)[1])
-
-
-def _bad_label(text: str, count: int) -> UsageError:
-    """The error for a label that is no class."""
-    if count == 2:
-        msg = f"--labels must hold 0 and 1 (got '{text}')"
-        remedy = "Say which value means class 1 by 'positive' in the file of --config"
-        return UsageError(f"{msg}. {remedy}")
-    msg = f"--labels must hold 0 to {count - 1} or names of output columns"
-    return UsageError(f"{msg} (got '{text}')")
-
-
-def _sortable(value: NDArray[Any]) -> NDArray[Any]:
-    """Numbers if every entry is one, so that 10 comes after 9."""
-    if value.dtype.kind == "b":
-        return value.astype(np.int64)
-    try:
-        return value.astype(np.float64)
-    except (TypeError, ValueError, OverflowError):
-        return value.astype(np.str_)
-
-
-def _text(level: Any) -> str:
-    """A value as it is commonly written: 1, not 1.0."""
-    if isinstance(level, (int, float, np.number)):
-        whole = np.isfinite(level) and float(level) % 1 == 0
-        return str(int(level)) if whole else f"{float(level):.17g}"
-    return str(level)
+def _filled(value: NDArray[Any]) -> NDArray[Any]:
+    """A column with gaps as a group of their own."""
+    gaps = ~known(value)
+    return np.where(gaps, "unknown", value.astype(object)) if gaps.any() else value

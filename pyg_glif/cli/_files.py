@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from pyg_glif._utils.files import replacing
 from pyg_glif._utils.optional import require
 from pyg_glif.cli._dtypes import Notation
-from pyg_glif.cli._options import UsageError
-from pyg_glif.cli._tables import suffix_of
+from pyg_glif.cli._options import UsageError, suffix_of
 
 # Packages that write a file, by its suffix, and the extra that brings them.
 _WRITERS = {
@@ -65,6 +64,19 @@ def write_text(path: str, text: str) -> None:
     """Writes a text file in UTF-8."""
     with replacing(path) as file:
         file.write(text.encode())
+
+
+def check_plot(path: str | None, inputs: Sequence[str | None]) -> None:
+    """Raises on a plot that could not be written in the end."""
+    check_targets({"--plot": (path, (".png", ".pdf", ".svg"))}, inputs)
+    if path:
+        require("matplotlib.figure", "--plot", "plots")
+
+
+def write_plot(path: str, figure: Any) -> None:
+    """Writes a figure in the format of the suffix."""
+    with replacing(path) as file:
+        figure.savefig(file, format=Path(path).suffix[1:].lower(), dpi=150)
 
 
 def csv_text(columns: dict[str, NDArray[Any]], notation: Notation) -> bytes:

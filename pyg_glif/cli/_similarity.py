@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from pyg_glif._utils.arrays import to_tensor
-from pyg_glif.cli._dataset import Samples
 from pyg_glif.cli._options import (
     RADIUS,
     UsageError,
@@ -19,6 +18,7 @@ from pyg_glif.cli._options import (
     name_of,
     progress,
 )
+from pyg_glif.cli._samples import Samples
 from pyg_glif.cli._tables import ArrayTable, FileTable, open_table
 from pyg_glif.distances import FairDistance, Mahalanobis, SensitiveSubspace
 from pyg_glif.graph import SimilarityGraph, suggest_tau

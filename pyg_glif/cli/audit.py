@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from pyg_glif.audit import AuditReport
-    from pyg_glif.cli._dataset import Samples
+    from pyg_glif.cli._samples import Samples
 
 #: Suffixes of reports.
 REPORTS = (".md", ".html", ".json")

@@ -1,4 +1,4 @@
-"""``pyg-glif info``: what is installed, and where data is looked for."""
+"""``pyg-glif info``: versions, optional packages and the data folder."""
 
 import argparse
 import platform
@@ -28,20 +28,6 @@ _EXTRAS = {
     "sparse": ("torch-scatter", "torch-sparse"),
     "benchmark": ("faiss-cpu", "fairlearn", "inFairness", "cvxpy", "scs"),
 }
-# Data sets, and where they are below the folder of all of them.
-_DATA = {
-    "sentiment": "sentiment",
-    "bios": "bios",
-    "toxicity": "toxicity",
-    "adult": "tabular/adult.csv.gz",
-    "german": "tabular/german.csv.gz",
-    "credit": "graphs/credit",
-    "bail": "graphs/bail",
-    "german_graph": "graphs/german",
-    "nba": "graphs/nba",
-}
-# Those that the package itself holds.
-_PACKAGED = ("sentiment",)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -49,35 +35,39 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Outcome:
-    """Collects versions, hardware and data; imports no optional package."""
+    """Collects versions, hardware and folders; imports no optional package."""
     import torch
 
     from pyg_glif._utils.data_folder import VARIABLE, data_folder
 
     folder = data_folder()
-    found: dict[str, Any] = {
-        "versions": {
-            **{name: _version(name) for name in _CORE},
-            "python": platform.python_version(),
-        },
-        "machine": {
-            "threads": torch.get_num_threads(),
-            "cuda": torch.cuda.is_available(),
-            "cuda_devices": torch.cuda.device_count(),
-        },
-        "optional": {
-            name: {"version": _version(name), "extra": f"pyg_glif[{extra}]"}
-            for extra, names in _EXTRAS.items()
-            for name in names
-        },
-        "data": {
-            "variable": VARIABLE,
-            "folder": None if folder is None else str(folder),
-            "packaged": list(_PACKAGED),
-            "found": [n for n in _DATA if folder and (folder / _DATA[n]).exists()],
-        },
+    versions = {name: _version(name) for name in _CORE}
+    versions["python"] = platform.python_version()
+    optional = {
+        name: {"version": _version(name), "extra": f"pyg_glif[{extra}]"}
+        for extra, names in _EXTRAS.items()
+        for name in names
     }
-    return Outcome(_text(**found), {"command": "info", **found})
+    num_devices = torch.cuda.device_count()
+    data = {"variable": VARIABLE, "folder": None if folder is None else str(folder)}
+    machine = {
+        "threads": torch.get_num_threads(),
+        "cuda": torch.cuda.is_available(),
+        "cuda_devices": num_devices,
+    }
+    missing = "missing, comes with '{extra}'"
+    where = f"{folder} (set by {VARIABLE})"
+    if folder is None:
+        where = f"none ({VARIABLE} is not set)"
+    rows: list[tuple[str, Any]] = [
+        *((name, version) for name, version in versions.items() if version),
+        *(("", ""), ("threads", machine["threads"])),
+        *(("CUDA", f"{num_devices} devices" if num_devices else "none"), ("", "")),
+        *((name, p["version"] or missing.format(**p)) for name, p in optional.items()),
+        *(("", ""), ("data folder", where)),
+    ]
+    facts = {"versions": versions, "machine": machine, "optional": optional}
+    return Outcome(aligned(rows), {"command": "info", **facts, "data": data})
 
 
 def _version(name: str) -> str | None:
@@ -88,30 +78,3 @@ def _version(name: str) -> str | None:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
         return None
-
-
-def _text(
-    versions: dict[str, str | None],
-    machine: dict[str, Any],
-    optional: dict[str, dict[str, str | None]],
-    data: dict[str, Any],
-) -> str:
-    """The facts that :func:`run` collects, as lines of text in two columns."""
-    rows: list[tuple[str, Any]] = [(k, v) for k, v in versions.items() if v]
-    cuda = f"{machine['cuda_devices']} devices" if machine["cuda"] else "none"
-    rows += [("", ""), ("threads", machine["threads"]), ("CUDA", cuda), ("", "")]
-    for name, part in optional.items():
-        missing = f"missing, comes with '{part['extra']}'"
-        rows.append((name, part["version"] or missing))
-    folder = f"{data['folder']} (set by {data['variable']})"
-    if data["folder"] is None:
-        folder = f"none ({data['variable']} is not set)"
-    rows += [("", ""), ("data folder", folder)]
-    for name in _DATA:
-        there = name in data["found"]
-        if name in data["packaged"]:
-            more = "; the folder has more of it" if there else ""
-            rows.append((name, f"part of the package{more}"))
-        else:
-            rows.append((name, "found" if there else "not found"))
-    return aligned(rows)

@@ -1,6 +1,7 @@
 """``pyg-glif monitor``: a test for disparity of served samples, at any time."""
 
 import argparse
+import warnings
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from pyg_glif.cli._options import (
 )
 
 if TYPE_CHECKING:
-    from pyg_glif.cli._dataset import Samples
+    from pyg_glif.cli._samples import Samples
     from pyg_glif.monitoring import TreatmentMonitor
     from pyg_glif.postprocessing import GLIFPostProcessor
 
@@ -94,10 +95,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Outcome:
     """Counts the rows of a log, and reports the state of the test."""
-    from pyg_glif._utils.files import replacing
-    from pyg_glif._utils.optional import require
     from pyg_glif.cli._dataset import check_inputs, input_files, read_samples
-    from pyg_glif.cli._files import check_targets
+    from pyg_glif.cli._files import check_plot, write_plot
     from pyg_glif.cli.smooth import load_fit
 
     check_inputs(args)
@@ -105,17 +104,13 @@ def run(args: argparse.Namespace) -> Outcome:
         raise UsageError("--fit must name the fit that serves people")
     if len(args.sensitive or ()) > 1:
         raise UsageError("--sensitive must name one column: a row is in one group")
-    check_targets({"--plot": (args.plot, (".png", ".pdf", ".svg"))}, input_files(args))
-    if args.plot:
-        require("matplotlib.figure", "--plot", "plots")
+    check_plot(args.plot, input_files(args))
     post, saved = load_fit(args, "--fit")
     samples = read_samples(args, saved)
     monitor = _monitor(args, samples, post)
     new = _watched(args, monitor, samples, post)
     if args.plot:
-        with replacing(args.plot) as file:
-            suffix = Path(args.plot).suffix[1:].lower()
-            monitor.plot().savefig(file, format=suffix, dpi=150)
+        write_plot(args.plot, monitor.plot())
     data = {**monitor.to_dict(), "num_new": new, "plot": args.plot}
     monitor.close()
     return Outcome(_text(data, len(samples)), {"command": "monitor", **data})
@@ -132,10 +127,9 @@ def _monitor(
         monitor = TreatmentMonitor.open(args.journal)
         for name, value in options.items():
             if getattr(monitor, name) != value:
-                msg = (
-                    f"--{name} must be {getattr(monitor, name):g}, as '{args.journal}'"
-                )
-                raise UsageError(f"{msg} has it (got {value:g})")
+                must = f"--{name} must be {getattr(monitor, name):g}"
+                msg = f"{must}, as '{args.journal}' has it (got {value:g})"
+                raise UsageError(msg)
         return monitor
     if args.epsilon is None:
         raise UsageError("--epsilon must say which mean disparity is all right")
@@ -152,21 +146,16 @@ def _watched(
     samples: "Samples",
     post: "GLIFPostProcessor",
 ) -> int:
-    """Counts the rows of the log; returns how many were new."""
-    import warnings
-
+    """The number of new rows of the log, all of which are counted."""
     from pyg_glif.errors import ClockWarning
 
     group = next(iter(samples.sensitive.values()), None)
     time = None if samples.time is None else [_seconds(cell) for cell in samples.time]
+    info = post.transform_info(samples.x, samples.y)
     with warnings.catch_warnings():
-        # Columns were read by the names of the fit, and are in their order.
-        warnings.filterwarnings("ignore", message=".*taken by position")
-        info = post.transform_info(samples.x, samples.y)
-        fair = info.value
         warnings.simplefilter("ignore", ClockWarning)  # the text counts it
         return monitor.watch(
-            samples.y if args.served else fair,
+            samples.y if args.served else info.value,
             info,
             group=None if group is None else [str(value) for value in group],
             id=samples.first_ids(),

@@ -17,9 +17,11 @@ from pyg_glif.cli._options import (
     NON_NEGATIVE,
     PORT,
     READING,
+    Options,
     Outcome,
     UsageError,
     add,
+    keywords,
     listed,
     names,
     nearest_name,
@@ -29,7 +31,6 @@ from pyg_glif.cli._options import (
 if TYPE_CHECKING:
     import socket
 
-    from pyg_glif.monitoring import TreatmentMonitor
     from pyg_glif.postprocessing import GLIFPostProcessor
     from pyg_glif.serve import SampleMetadata
 
@@ -54,124 +55,97 @@ examples:
         -d '{"rows": [{"age": 41, "income": 2.5}], "y_hat": [0.62]}'
 """
 _TOKEN = "PYG_GLIF_TOKEN"
+_LOCAL = ("127.0.0.1", "localhost", "::1")
+
+
+_SAMPLES: Options = {
+    "--people": {
+        "metavar": "FILE",
+        "help": "columns of the fitted people, row by row as they were fitted; by "
+        "suffix as DATA of 'smooth'",
+    },
+    "--id": {"metavar": "COL", "help": "column that names people"},
+    "--attributes": {
+        "type": names,
+        "action": "extend",
+        "metavar": "COLS",
+        "help": "protected columns, such as sex, whose groups are compared",
+    },
+    "--threshold": {
+        "type": FINITE,
+        "metavar": "T",
+        "help": "a single output above it means yes (default: 0.5 where all outputs "
+        "are between 0 and 1)",
+    },
+    "--show-people": {
+        "action": "store_true",
+        "help": "show ids, features and scores of the fitted people to whoever may "
+        "ask, and answer exactly (otherwise see min_shared and resolution of --config)",
+    },
+    "min_shared": {"type": COUNT},
+    "resolution": {"type": NON_NEGATIVE},
+}
+_MONITOR: Options = {
+    "--monitor": {
+        "type": CHANCE,
+        "metavar": "EPSILON",
+        "help": "raise an alarm once served people are found to differ from their "
+        "peers by more than this on average; outputs from 0 to 1",
+    },
+    "--journal": {
+        "metavar": "FILE",
+        "help": "where the monitor keeps its state over restarts",
+    },
+}
+_NETWORK: Options = {
+    "--host": {
+        "default": "127.0.0.1",
+        "help": "address to listen on (default: 127.0.0.1, this machine alone)",
+    },
+    "--port": {
+        "type": PORT,
+        "default": 8000,
+        "help": "0 takes a free one (default: 8000)",
+    },
+    "--token": {
+        "metavar": "T",
+        "help": "what requests must show, needed for other addresses than this "
+        f"machine's (default: the variable {_TOKEN}, which other users cannot see)",
+    },
+    "--allow-host": {
+        "action": "append",
+        "metavar": "NAME",
+        "help": "without a token, a name by which requests may call this service "
+        "beside localhost; may be repeated",
+    },
+    "--root-path": {
+        "default": "",
+        "metavar": "PATH",
+        "help": "path under which a proxy shows the service, such as /fair",
+    },
+    "--reload-seconds": {
+        "type": NON_NEGATIVE,
+        "metavar": "S",
+        "help": "how often to look for a newer fit; 0 waits for the signal HUP "
+        "(default: 2)",
+    },
+    "log_requests": {"action": "store_true"},
+    "max_rows": {"type": COUNT},
+    "max_bytes": {"type": COUNT},
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of the command."""
     parser.add_argument("fit", metavar="FIT", help="the fit: .safetensors")
-    group = parser.add_argument_group("people")
-    group.add_argument(
-        "--people",
-        metavar="FILE",
-        help="columns of the fitted people, row by row as they were fitted; by suffix "
-        "as DATA of 'smooth'",
-    )
-    group.add_argument("--id", metavar="COL", help="column that names people")
-    group.add_argument(
-        "--attributes",
-        type=names,
-        action="extend",
-        metavar="COLS",
-        help="protected columns, such as sex, whose groups are compared",
-    )
-    group.add_argument(
-        "--threshold",
-        type=FINITE,
-        metavar="T",
-        help="a single output above it means yes (default: 0.5 where all outputs are "
-        "between 0 and 1)",
-    )
-    group.add_argument(
-        "--show-people",
-        action="store_true",
-        help="show ids, features and scores of the fitted people to whoever may ask, "
-        "and answer exactly",
-    )
-    group.add_argument(
-        "--min-shared",
-        type=COUNT,
-        metavar="N",
-        help="without --show-people: fitted people, in effect, that a correction must "
-        "rest on; newcomers with fewer keep their output (default: 5)",
-    )
-    group.add_argument(
-        "--resolution",
-        type=NON_NEGATIVE,
-        metavar="R",
-        help="without --show-people: steps in which answers are computed, of the own "
-        "share and in standard deviations of outputs; 0 is exact (default: 0.02)",
-    )
+    add(parser, "people", _SAMPLES)
     add(parser, "how --people is written", READING)
-    group = parser.add_argument_group("monitor")
-    group.add_argument(
-        "--monitor",
-        type=CHANCE,
-        metavar="EPSILON",
-        help="raise an alarm once served people are found to differ from their peers "
-        "by more than this on average; outputs from 0 to 1",
-    )
-    group.add_argument(
-        "--journal",
-        metavar="FILE",
-        help="where the monitor keeps its state over restarts",
-    )
-    group = parser.add_argument_group("network")
-    group.add_argument(
-        "--host",
-        default="127.0.0.1",
-        help="address to listen on (default: 127.0.0.1, this machine alone)",
-    )
-    group.add_argument(
-        "--port", type=PORT, default=8000, help="0 takes a free one (default: 8000)"
-    )
-    group.add_argument(
-        "--token",
-        metavar="T",
-        help="what requests must show, needed for other addresses than this machine's "
-        f"(default: the variable {_TOKEN}, which other users cannot see)",
-    )
-    group.add_argument(
-        "--allow-host",
-        action="append",
-        metavar="NAME",
-        help="without a token, a name by which requests may call this service beside "
-        "localhost; may be repeated",
-    )
-    group.add_argument(
-        "--root-path",
-        default="",
-        metavar="PATH",
-        help="path under which a proxy shows the service, such as /fair",
-    )
-    group.add_argument(
-        "--log-requests",
-        action="store_true",
-        help="log a line for each request, without what was sent",
-    )
-    group = parser.add_argument_group("limits")
-    group.add_argument(
-        "--max-rows",
-        type=COUNT,
-        metavar="N",
-        help="newcomers in a request (default: 10000)",
-    )
-    group.add_argument(
-        "--max-bytes",
-        type=COUNT,
-        metavar="N",
-        help="size of a request's body (default: 16 MiB)",
-    )
-    group.add_argument(
-        "--reload-seconds",
-        type=NON_NEGATIVE,
-        metavar="S",
-        help="how often to look for a newer fit; 0 waits for the signal HUP "
-        "(default: 2)",
-    )
+    add(parser, "monitor", _MONITOR)
+    add(parser, "network", _NETWORK)
 
 
 def run(args: argparse.Namespace) -> Outcome:
-    """Serves until it is told to stop."""
+    """Serves until a signal stops it."""
     from pyg_glif._utils.optional import require
 
     uvicorn = require("uvicorn", "pyg-glif serve", "serve")
@@ -181,28 +155,32 @@ def run(args: argparse.Namespace) -> Outcome:
     from pyg_glif.serve import create_app
     from pyg_glif.serve.network import config
 
-    given = ["threshold", "max_rows", "max_bytes", "reload_seconds"]
-    given += ["min_shared", "resolution"]
-    options = {name: getattr(args, name) for name in given}
+    limits = ("--reload-seconds", "max_rows", "max_bytes", "min_shared", "resolution")
+    options = keywords(args, "--threshold", *limits)
     if args.allow_host:
-        options["hosts"] = ("127.0.0.1", "localhost", "::1", *args.allow_host)
-    # A port that is taken is told before the fit is read.
+        options["hosts"] = (*_LOCAL, *args.allow_host)
+    monitor = None
+    if args.monitor is not None:
+        from pyg_glif.monitoring import TreatmentMonitor
+
+        monitor = TreatmentMonitor(args.monitor, journal=args.journal)
+    # A port that is taken is an error before the fit is read.
     with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(one) for one in _bound(args)]
+        sockets = [stack.enter_context(socket) for socket in _bound(args)]
         app = create_app(
             args.fit,
             metadata=(lambda post: read_metadata(args, post)) if args.people else None,
             watch=[args.people] if args.people else [],
-            monitor=_monitor(args),
+            monitor=monitor,
             token=token or None,
             show_people=args.show_people,
-            **{name: value for name, value in options.items() if value is not None},
+            **options,
         )
         level = logging.DEBUG if args.log_requests else logging.INFO
         stack.enter_context(_logging(logging.WARNING if args.quiet else level))
         stack.enter_context(_prompt())
-        found = config(app, root_path=args.root_path)
-        _server(uvicorn, found, app.state.service.reload, args).run(sockets)
+        settings = config(app, root_path=args.root_path)
+        _server(uvicorn, settings, app.state.service.reload, args).run(sockets)
     return Outcome("stopped", {"command": "serve", "fit": args.fit})
 
 
@@ -218,7 +196,7 @@ def _check(args: argparse.Namespace, token: str | None) -> None:
             raise UsageError(f"{flag} goes with --people")
     if args.journal and args.monitor is None:
         raise UsageError("--journal goes with --monitor")
-    if args.host not in ("127.0.0.1", "localhost", "::1") and not token:
+    if args.host not in _LOCAL and not token:
         msg = f"--host {args.host} lets other machines ask, so --token must be given"
         raise UsageError(f"{msg}, or the variable {_TOKEN} be set")
 
@@ -238,29 +216,20 @@ def _bound(args: argparse.Namespace) -> "list[socket.socket]":
 
 @contextlib.contextmanager
 def _prompt() -> Iterator[None]:
-    """Has the process answer without breaks while inside."""
-    # The collector of garbage would look at all packages now and then, for a tenth of
-    # a second or two, in which nobody is answered.
+    """Context in which the process answers without pauses."""
+    # Garbage collection over all packages would stop the service for a tenth of a
+    # second or two now and then.
     gc.collect()
     gc.freeze()
     before = sys.getswitchinterval()
     # The thread that searches asks for the interpreter some hundred times per search,
-    # and each time would wait so long for the one that answers.
+    # and would wait this long for the one that answers each time.
     sys.setswitchinterval(1e-4)
     try:
         yield
     finally:
         sys.setswitchinterval(before)
         gc.unfreeze()
-
-
-def _monitor(args: argparse.Namespace) -> "TreatmentMonitor | None":
-    """What counts served people, if it is wanted."""
-    if args.monitor is None:
-        return None
-    from pyg_glif.monitoring import TreatmentMonitor
-
-    return TreatmentMonitor(args.monitor, journal=args.journal)
 
 
 def read_metadata(
@@ -273,24 +242,20 @@ def read_metadata(
     from pyg_glif.cli._dtypes import CellError
     from pyg_glif.serve.sample_metadata import SampleMetadataError
 
+    msg = f"'{args.people}' cannot be read"
     try:
-        return _read_metadata(args, post)
+        return _metadata(args, post)
     except (SampleMetadataError, OSError):
         raise
     except CellError as error:
-        at = ", ".join(f"column '{f.column}' in {f.place}" for f in error.faults)
-        raise SampleMetadataError(
-            f"'{args.people}' cannot be read (see {at})"
-        ) from None
+        places = [f"column '{f.column}' in {f.place}" for f in error.faults]
+        raise SampleMetadataError(f"{msg} (see {', '.join(places)})") from None
     except Exception as error:
-        name = type(error).__name__
-        raise SampleMetadataError(f"'{args.people}' cannot be read ({name})") from None
+        raise SampleMetadataError(f"{msg} ({type(error).__name__})") from None
 
 
-def _read_metadata(
-    args: argparse.Namespace, post: "GLIFPostProcessor"
-) -> "SampleMetadata":
-    """The same, with errors of any kind."""
+def _metadata(args: argparse.Namespace, post: "GLIFPostProcessor") -> "SampleMetadata":
+    """The metadata; errors of any kind."""
     from pyg_glif.cli._tables import open_table
     from pyg_glif.serve.sample_metadata import SampleMetadata, SampleMetadataError
 
@@ -323,21 +288,21 @@ def _check_same(path: str, outputs: list[str], frame: Any, post: Any) -> None:
 
     if not outputs:
         return
-    known = post.y_hat_.reshape(len(frame), -1).double().numpy()
-    given = frame[outputs].apply(pd.to_numeric, errors="coerce").to_numpy(np.float64)
-    apart = ~np.isclose(given, known, rtol=1e-5)
-    if apart.any():
-        row = int(apart.any(axis=1).argmax())
+    fitted = post.y_hat_.reshape(len(frame), -1).double().numpy()
+    values = frame[outputs].apply(pd.to_numeric, errors="coerce").to_numpy(np.float64)
+    differs = ~np.isclose(values, fitted, rtol=1e-5)
+    if differs.any():
+        row = int(differs.any(axis=1).argmax())
         msg = f"'{path}' must hold the people of the fit, row by row"
-        if np.isnan(given[row][apart[row]]).any():
-            name = outputs[int(np.isnan(given[row]).argmax())]
+        if np.isnan(values[row][differs[row]]).any():
+            name = outputs[int(np.isnan(values[row]).argmax())]
             raise SampleMetadataError(f"{msg} (row {row} has no number in '{name}')")
         raise SampleMetadataError(f"{msg} (row {row} has another output)")
 
 
 @contextlib.contextmanager
 def _logging(level: int) -> Iterator[None]:
-    """Writes what the service logs to standard error, a line each."""
+    """Context in which the logs of the service go to standard error."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     logs = [logging.getLogger(name) for name in ("pyg_glif.serve", "uvicorn.error")]
@@ -354,7 +319,7 @@ def _logging(level: int) -> Iterator[None]:
 
 
 def _server(uvicorn: Any, config: Any, reload: Any, args: argparse.Namespace) -> Any:
-    """A server that ends in peace, and that the signal HUP has look at the file."""
+    """A server that ends gracefully, and reloads at the signal HUP."""
     import asyncio
 
     class Server(uvicorn.Server):  # type: ignore[misc]
@@ -372,15 +337,15 @@ def _server(uvicorn: Any, config: Any, reload: Any, args: argparse.Namespace) ->
             yield
 
         def _stop(self) -> None:
-            # Whoever asks a second time means it.
+            # A second signal does not wait for open requests.
             self.force_exit = self.should_exit
             self.should_exit = True
 
         async def startup(self, sockets: Any = None) -> None:
             await super().startup(sockets)
             for server in self.servers:
-                for one in server.sockets:
-                    host, port = one.getsockname()[:2]
+                for socket in server.sockets:
+                    host, port = socket.getsockname()[:2]
                     shown = f"[{host}]" if ":" in host else host
                     note(args, f"serving http://{shown}:{port}{args.root_path}")
 

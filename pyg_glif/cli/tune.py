@@ -29,13 +29,14 @@ from pyg_glif.cli._options import (
     name_of,
     note,
     progress,
+    suffix_of,
     words_of,
 )
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from pyg_glif.cli._dataset import Samples
+    from pyg_glif.cli._samples import Samples
     from pyg_glif.model_selection import TuneResult
 
 SUMMARY = "choose radius and strength by what they cost"
@@ -130,11 +131,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Outcome:
-    """Sweeps; reports the front, and the call that uses the choice."""
-    from pyg_glif._utils.files import replacing
-    from pyg_glif._utils.optional import require
+    """Sweeps, and reports the front and the call that uses the choice."""
     from pyg_glif.cli._dataset import check_inputs, input_files, read_samples
-    from pyg_glif.cli._files import check_targets
+    from pyg_glif.cli._files import check_plot, check_targets, write_plot
 
     check_inputs(args)
     if args.labels is None:
@@ -145,13 +144,9 @@ def run(args: argparse.Namespace) -> Outcome:
         from pyg_glif.cli._similarity import link
 
         link(args)
-    targets = {
-        "--plot": (args.plot, (".png", ".pdf", ".svg")),
-        "--save": (args.save, (".safetensors",)),
-    }
-    check_targets(targets, input_files(args))
-    if args.plot:
-        require("matplotlib.figure", "--plot", "plots")
+    check_plot(args.plot, input_files(args))
+    inputs = [*input_files(args), args.plot]
+    check_targets({"--save": (args.save, (".safetensors",))}, inputs)
     samples, rows = read_samples(args), None
     if args.guarantee is not None:
         from pyg_glif.model_selection.calibration_split import calibration_split
@@ -165,9 +160,7 @@ def run(args: argparse.Namespace) -> Outcome:
     if args.save:
         _keep(args, samples, result)
     if args.plot:
-        with replacing(args.plot) as file:
-            suffix = Path(args.plot).suffix[1:].lower()
-            result.plot().savefig(file, format=suffix, dpi=150)
+        write_plot(args.plot, result.plot())
     call = _call(args, result)
     data = {**result.to_dict(), "call": call, "plot": args.plot}
     return Outcome(_text(args, result, call), {"command": "tune", **data})
@@ -175,10 +168,18 @@ def run(args: argparse.Namespace) -> Outcome:
 
 def _labeled(args: argparse.Namespace, samples: "Samples") -> "tuple[Tensor, Tensor]":
     """The class of each sample, and the mask of those that count."""
-    label, there = samples.classes(args.positive)
+    import torch
+
+    label, mask = samples.classes(args.positive)
     if samples.mask is not None:
-        there &= _mask(samples.mask.tolist())
-    return label, there
+        values = {"1": True, "1.0": True, "true": True}
+        values |= dict.fromkeys(("0", "0.0", "false", "", "nan", "none"), False)
+        words = [str(cell).strip().lower() for cell in samples.mask.tolist()]
+        for word in words:
+            if word not in values:
+                raise UsageError(f"'mask' must hold 0 and 1 (got '{word}')")
+        mask &= torch.tensor([values[word] for word in words])
+    return label, mask
 
 
 def _sweep(
@@ -191,9 +192,9 @@ def _sweep(
     from pyg_glif.cli._similarity import fair_distance, link
     from pyg_glif.model_selection import tune
 
-    label, there = _labeled(args, samples)
-    if samples.mask is None and not bool(there.all()):
-        note(args, f"{int((~there).sum())} people without a label are neighbors only")
+    label, mask = _labeled(args, samples)
+    if samples.mask is None and not bool(mask.all()):
+        note(args, f"{int((~mask).sum())} people without a label are neighbors only")
     options = ("--taus", "--ks", "--lams", "--max-loss", "--threshold")
     keyword = keywords(args, *options, *WEIGHTS)
     if args.cv is not None:
@@ -205,7 +206,7 @@ def _sweep(
         samples.y,
         label,
         pairs=_pairs(args) if args.pairs else None,
-        mask=there,
+        mask=mask,
         clusters=samples.variant_codes(),
         distance=fair_distance(args, samples, rows),
         link=link(args),
@@ -246,19 +247,6 @@ def _keep(args: argparse.Namespace, samples: "Samples", result: "TuneResult") ->
     post.save(args.save, metadata=samples.metadata())
 
 
-def _mask(cells: list[Any]) -> "Tensor":
-    """The column of ``mask`` as truth values; an empty cell is false."""
-    import torch
-
-    words = {"1": True, "1.0": True, "true": True}
-    words |= dict.fromkeys(("0", "0.0", "false", "", "nan", "none"), False)
-    text = [str(cell).strip().lower() for cell in cells]
-    wrong = next((word for word in text if word not in words), None)
-    if wrong is not None:
-        raise UsageError(f"'mask' must hold 0 and 1 (got '{wrong}')")
-    return torch.tensor([words[word] for word in text])
-
-
 def _pairs(args: argparse.Namespace) -> Any:
     """Reads pairs of row numbers from a file with two columns."""
     from pyg_glif.cli._tables import open_table
@@ -272,8 +260,6 @@ def _pairs(args: argparse.Namespace) -> Any:
 
 def _call(args: argparse.Namespace, result: "TuneResult") -> str | None:
     """The command that applies the choice, ``None`` if it is the model as it is."""
-    from pyg_glif.cli._tables import suffix_of
-
     if result.best == result.baseline or result.guarantee is not None:
         return None
     tables = (READING, COLUMNS, METRIC, LINK)

@@ -1,9 +1,9 @@
-"""Reads the files behind each variant of the sentiment data set.
+"""Files of the variants of the sentiment data set.
 
 The first names are those of the word-embedding association test, facts from Caliskan,
 Bryson and Narayanan, "Semantics derived automatically from language corpora contain
 human-like biases", Science 356 (2017), appendix. Race and gender are those that the
-test associates with a name, not those of any person.
+test associates with a name.
 """
 
 import csv
@@ -66,7 +66,7 @@ WEAT_NAMES: tuple[tuple[str, int, int], ...] = tuple(
 
 
 class Vocabulary(NamedTuple):
-    """Words and names with a vector, and what is known of them."""
+    """Words and names with a vector, and their labels."""
 
     words: list[str]
     x: Tensor  # [N, F]
@@ -87,7 +87,7 @@ class Name(NamedTuple):
 
 
 def read_vocabulary(variant: str, find: Callable[[str], Path]) -> Vocabulary:
-    """Everything a variant holds; ``find`` says where its files are."""
+    """Content of a variant; ``find`` returns the path of a file."""
     if variant == "us":
         return _read_packaged()
     paths = [find(name) for name in FILES[variant]]
@@ -95,7 +95,7 @@ def read_vocabulary(variant: str, find: Callable[[str], Path]) -> Vocabulary:
 
 
 def _read_packaged() -> Vocabulary:
-    """The file that is part of the package."""
+    """Content of the file in the package."""
     content = (files(__package__) / "data" / "sentiment.npz").read_bytes()
     with np.load(io.BytesIO(content), allow_pickle=False) as file:
         text = {key: file[key].tobytes().decode() for key in ("words", "side_names")}
@@ -170,7 +170,7 @@ def _assemble(
     names: list[Name],
     side: list[tuple[str, str]],
 ) -> Vocabulary:
-    """What has a vector: positive words, negative words, names; and the side set."""
+    """Positive words, negative words and names with a vector, and the side set."""
     # A word of both lists is negative, so that no word is in both splits.
     label = dict.fromkeys([*positive, *negative], 1) | dict.fromkeys(negative, 0)
     words = [word for word in dict.fromkeys(positive) if label[word] == 1]
@@ -234,7 +234,7 @@ def _read_vectors(path: Path, wanted: set[str]) -> dict[str, np.ndarray]:
 
     A first line of two items is the header that word2vec writes.
     """
-    found: dict[str, np.ndarray] = {}
+    vectors: dict[str, np.ndarray] = {}
     width = None
     with path.open(encoding="utf-8") as file:
         for number, line in enumerate(file, start=1):
@@ -242,14 +242,14 @@ def _read_vectors(path: Path, wanted: set[str]) -> dict[str, np.ndarray]:
             if number == 1 and len(values) == 1:
                 continue
             width = width or len(values)
-            if word not in wanted or word in found:
+            if word not in wanted or word in vectors:
                 continue
             if len(values) != width:
                 msg = f"Line {number} of '{path}' must have {width} numbers"
                 raise ValueError(f"{msg} (got {len(values)})")
             try:
-                found[word] = np.array(values, dtype=np.float32)
+                vectors[word] = np.array(values, dtype=np.float32)
             except ValueError as error:
                 msg = f"Line {number} of '{path}' must hold numbers after its word"
                 raise ValueError(f"{msg} ({error})") from None
-    return found
+    return vectors

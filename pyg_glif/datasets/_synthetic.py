@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-#: Years of schooling: what they are called, how many, how often.
+#: Levels of schooling: name, years, share.
 _SCHOOLING = (
     ("10th", 6, 0.1),
     ("HS-grad", 9, 0.35),
@@ -26,14 +26,14 @@ _OCCUPATIONS = (
     "Exec-managerial",
     "Prof-specialty",
 )
-#: How much an occupation adds to the chances of a high income, in log-odds.
+#: Effect of an occupation on a high income, in log-odds.
 _PAY = (0.1, -0.1, -0.2, 0.0, -0.9, 0.2, 0.4, 0.8, 0.6)
 _FREQUENT = {
     "workclass": {"Private": 0.74, "Self-emp-not-inc": 0.1, "Local-gov": 0.13},
     "race": {"White": 0.84, "Black": 0.12, "Asian-Pac-Islander": 0.04},
     "native_country": {"United-States": 0.92, "Mexico": 0.06, "India": 0.02},
 }
-#: What a woman's chances are lowered by, all else equal, in log-odds.
+#: Effect of being a woman, all else equal, in log-odds.
 _PENALTY = 0.9
 
 
@@ -87,10 +87,10 @@ def synthetic_census(
     )
     income = uniform() < torch.sigmoid(log_odds)
 
-    def family(she: bool, wed: bool, apart: bool, child: bool) -> str:
+    def family(she: bool, wed: bool, divorced: bool, child: bool) -> str:
         if wed:
             return "Wife" if she else "Husband"
-        return "Own-child" if child else "Unmarried" if apart else "Not-in-family"
+        return "Own-child" if child else "Unmarried" if divorced else "Not-in-family"
 
     families = zip(
         *(t.tolist() for t in (woman, married, divorced, at_home)), strict=True

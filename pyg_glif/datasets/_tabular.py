@@ -20,8 +20,8 @@ Series = Any
 class TabularDataset(BuiltDataset):
     """Base of tables: a frame of the columns as they are, and tensors of it.
 
-    A subclass says which columns its table has, and :meth:`_read` gives it as a frame
-    of them, of the outcome (1 or 0) and of whatever else describes a row.
+    A subclass names its columns; :meth:`_read` returns them with the outcome (1 or 0)
+    and the columns that :meth:`_about` needs.
     """
 
     folder = "tabular"

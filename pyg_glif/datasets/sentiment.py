@@ -1,4 +1,4 @@
-"""Sentiment of words, and of first names that ought to have none."""
+"""The sentiment data set: words of an opinion lexicon, and first names."""
 
 import os
 
@@ -7,17 +7,16 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from pyg_glif._utils.validation import check_choice, check_count
-from pyg_glif.datasets._files import LocalDataset, Transform
+from pyg_glif.datasets._files import BuiltDataset, Transform
 from pyg_glif.datasets._sentiment_sources import (
     FILES,
     GENDERS,
     RACES,
-    Vocabulary,
     read_vocabulary,
 )
 
 
-class Sentiment(LocalDataset):
+class Sentiment(BuiltDataset):
     r"""Words with a sentiment, and first names that ought to have none.
 
     A classifier learns from the word vectors of an opinion lexicon which words are
@@ -155,13 +154,8 @@ class Sentiment(LocalDataset):
         self.variant = variant
         self.seed = check_count("seed", seed, minimum=0, below=2**63)
         super().__init__(root, transform, pre_transform, force_reload)
-        if self._root is None:
-            found = read_vocabulary(variant, self.find)
-            self.data, self.slices = self.collate([self._build(found)])
-            self._describe(found.words, found.side_names, found.side_x)
-        else:
-            self.load(self.processed_paths[0])
-            self._describe(**torch.load(self.processed_paths[1], weights_only=True))
+        if self._root is not None:
+            self.__dict__ |= torch.load(self.processed_paths[1], weights_only=True)
 
     def _origin(self) -> str:
         """Where the variant's files can be had."""
@@ -179,7 +173,7 @@ class Sentiment(LocalDataset):
 
     @property
     def processed_file_names(self) -> list[str]:
-        """The graph, which has the split, and what is the same for every seed."""
+        """The data with its split, and the names that all seeds share."""
         return [
             f"sentiment_{self.variant}_{self.seed}.pt",
             f"sentiment_{self.variant}_words.pt",
@@ -187,34 +181,26 @@ class Sentiment(LocalDataset):
 
     def process(self) -> None:
         """Reads the source and stores it."""
-        found = read_vocabulary(self.variant, self.find)
-        self.save([self._build(found)], self.processed_paths[0])
-        about = {
-            "words": found.words,
-            "side_names": found.side_names,
-            "side_x": found.side_x,
-        }
+        super().process()
+        names = ("words", "side_names", "side_x")
+        about = {name: getattr(self, name) for name in names}
         torch.save(about, self.processed_paths[1])
 
-    def _describe(
-        self, words: list[str], side_names: list[str], side_x: Tensor
-    ) -> None:
-        """Keeps what is not a tensor per row."""
-        self.words, self.side_names, self.side_x = words, side_names, side_x
-
-    def _build(self, found: Vocabulary) -> Data:
-        """Adds the split to what was read."""
-        train_mask, test_mask = _split(found.y >= 0, self.seed)
-        data = Data(
-            x=found.x,
-            y=found.y,
+    def _build(self) -> Data:
+        """The source, with the split."""
+        source = read_vocabulary(self.variant, self.find)
+        self.words, self.side_names = source.words, source.side_names
+        self.side_x = source.side_x
+        train_mask, test_mask = _split(source.y >= 0, self.seed)
+        return Data(
+            x=source.x,
+            y=source.y,
             train_mask=train_mask,
             test_mask=test_mask,
-            name_mask=found.y < 0,
-            race=found.race,
-            gender=found.gender,
+            name_mask=source.y < 0,
+            race=source.race,
+            gender=source.gender,
         )
-        return data if self.pre_transform is None else self.pre_transform(data)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(variant={self.variant!r}, seed={self.seed})"

@@ -1,6 +1,5 @@
 """The explanation of one output: facts, and the forms in which they are shown."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -82,9 +81,10 @@ class Explanation:
         - **index**, **weight**, **dist:** :math:`(K)`
 
     With a link the sum holds in dual coordinates. Texts, tables and pictures name and
-    number no other sample, unless asked by ``names=True``: what they say about
-    features and scores is shared by at least five (:ref:`disclosure`). How reasons are
-    found, and what they do not say, is in :doc:`/explanations`.
+    number no other sample: what they say about features and scores is shared by at
+    least five (:ref:`disclosure`). With ``names=True`` they list contributors, with
+    their ids. How reasons are found, and what they do not say, is in
+    :doc:`/explanations`.
 
     Example:
         >>> import torch
@@ -193,11 +193,7 @@ class Explanation:
         return out
 
     def to_dict(self, names: bool = False) -> dict[str, Any]:
-        """Plain data, for ``json.dumps``.
-
-        Args:
-            names (bool): Whether to list contributors. (default: :obj:`False`)
-        """
+        """Plain data, for ``json.dumps``."""
         shown = self.parts if names else self.disclosed
         absent = Contribution(0, 0.0)  # a part that is not there may be shown
         own, *rest = (
@@ -217,9 +213,9 @@ class Explanation:
             },
             **{f"{name}_mean": part and part.mean for name, part in rest},
             "averaged": self.averaged,
-            "closest": _listed(self.closest),
+            "closest": self.closest and list(map(vars, self.closest)),
             "num_higher": higher if names or is_shared(higher or 0) else None,
-            "reasons": _listed(self.reasons),
+            "reasons": self.reasons and list(map(vars, self.reasons)),
             "error_bound": self.error_bound,
             "text": self.to_text(),
         }
@@ -228,13 +224,7 @@ class Explanation:
         return dict(plain(out))
 
     def to_frame(self, names: bool = False) -> Any:
-        """A frame of pandas with the parts of the result.
-
-        Args:
-            names (bool): Whether to have a row for each contributor, with their ids.
-                (default: :obj:`False`, a row each for the own output, for neighbors
-                and for others)
-        """
+        """A frame of pandas with the parts of the result, or with contributors."""
         import pandas
 
         if names:
@@ -248,7 +238,7 @@ class Explanation:
         """The explanation in plain words, addressed to the person it is about.
 
         Args:
-            names (bool): Whether to name contributors, at most ten.
+            names (bool): Whether to name the first ten contributors.
                 (default: :obj:`False`)
             reasons (bool): Whether to add the differences from neighbors with a higher
                 score. (default: :obj:`False`)
@@ -257,12 +247,7 @@ class Explanation:
         return page.text_of(self, names, reasons, noun)
 
     def to_markdown(self, names: bool = False) -> str:
-        """The parts of the result as a table.
-
-        Args:
-            names (bool): Whether to have a line for each contributor.
-                (default: :obj:`False`)
-        """
+        """The parts of the result, or contributors, as a table."""
         return page.markdown_of(self, names)
 
     def figures(self) -> tuple[Figure, ...]:
@@ -276,7 +261,3 @@ class Explanation:
     def _repr_html_(self) -> str:
         """The text and the table, for notebooks."""
         return page.fragment_of(self)
-
-
-def _listed(differences: Sequence[Difference] | None) -> list[dict[str, Any]] | None:
-    return None if differences is None else [vars(one) for one in differences]

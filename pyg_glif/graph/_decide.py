@@ -42,19 +42,10 @@ def decide(
     error: Tensor,
     tau: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Keeps the edges among pairs ``(i, j)``.
+    """Edges among pairs of ``left`` and ``right``, with squared distances of ``z``.
 
-    Args:
-        left: The points that ``i`` refers to.
-        right: The points that ``j`` refers to, with the same centre and scale.
-        i: First nodes of the pairs.
-        j: Second nodes.
-        sq: Squared distances of ``y``.
-        error: How far they may be off.
-        tau: The radius, in the unit of ``z``.
-
-    Returns:
-        The kept ``i`` and ``j`` and their squared distances in the dtype of ``z``.
+    ``sq`` are squared distances of ``y``, off by at most ``error``; both sets of
+    points have the same center and scale. ``tau`` is in the unit of ``z``.
     """
     bound = right.bound(tau)
     possible = (sq <= bound + error).nonzero().view(-1)

@@ -17,10 +17,10 @@ from pyg_glif.graph._pruning import bound_coordinates, principal_basis
 BlockDistance = Callable[[Tensor, Tensor], Tensor]
 
 # Per directed edge: 16 bytes of indices, a distance, and what sorting them takes.
-BYTES_PER_EDGE = 48
+_BYTES_PER_EDGE = 48
 _BYTES_PER_NEAREST = 128  # where pairs are held with bounds, and both ends sorted
 _BUDGET_SHARE = 0.8
-NEAREST_ROWS = 64  # points whose neighbors are sampled before a k-nearest search
+_NEAREST_ROWS = 64  # points whose neighbors are sampled before a k-nearest search
 _SAMPLE_TILE = 128  # rows whose distances are computed at once
 # Work per pair in units of one multiply-add of a matrix product, as measured:
 # comparing and scanning one entry of a block, one term of a candidate's inner
@@ -104,32 +104,47 @@ def sample_pairs(
 
 def check_search(points: Points, tau: float, budget: int | None) -> None:
     """Raises if the edges that a sample makes likely would not fit."""
-    count = points.num_nodes
-    workspace = 4 * count * min(points.num_features, 256) + 2**26
+    count, device = points.num_nodes, points.y.device
     if budget is None:
-        budget = free_memory(points.y.device)
-        if _bytes(count * (count - 1), workspace) <= budget:
+        budget = free_memory(device)
+        everything = count * (count - 1) * _BYTES_PER_EDGE
+        if everything + _workspace(points) <= budget:
             return  # whatever the radius
-
-    block, device = points.rough_distances, points.y.device
+    block = points.rough_distances
     sample = sample_pairs(count, block, points.batch, (256, 4096), device=device)
-    check_memory(sample, tau, workspace, budget)
+    check_memory(sample, tau, _workspace(points), budget)
 
 
 def check_memory(sample: PairSample, tau: float, workspace: int, budget: int) -> None:
     """Raises if the edges at ``tau`` would not fit, naming a radius that would."""
     expected = sample.most_edges(tau)
-    needed = _bytes(expected, workspace)
-    if needed <= budget:
-        return
-    radius = sample.radius(0.8 * max(0.0, budget - workspace) / BYTES_PER_EDGE)
+    radius = sample.radius(0.8 * max(0.0, budget - workspace) / _BYTES_PER_EDGE)
     remedy = f"About tau={radius:.4g} would fit" if radius else "No radius would fit"
-    gib = 2.0**30
-    raise MemoryBudgetError(
-        f"'tau' = {tau:g} gives up to {expected:.3g} edges, which take "
-        f"{needed / gib:.3g} GiB with the workspace ('memory_budget' is "
-        f"{budget / gib:.3g} GiB). {remedy}"
-    )
+    needed = expected * _BYTES_PER_EDGE + workspace
+    _check_budget(f"'tau' = {tau:g}", expected, needed, budget, remedy)
+
+
+def _check_budget(
+    setting: str, num_edges: float, needed: float, budget: int, remedy: str
+) -> None:
+    """Raises if edges and workspace take more bytes than they may."""
+    if needed > budget:
+        gib = 2.0**30
+        raise MemoryBudgetError(
+            f"{setting} gives up to {num_edges:.3g} edges, which take "
+            f"{needed / gib:.3g} GiB with the workspace ('memory_budget' is "
+            f"{budget / gib:.3g} GiB). {remedy}"
+        )
+
+
+def _workspace(points: Points) -> int:
+    """Bytes that a search takes beside the edges."""
+    return 4 * points.num_nodes * min(points.num_features, 256) + 2**26
+
+
+def free_memory(device: torch.device) -> int:
+    """Default memory budget of a search, in bytes."""
+    return int(_BUDGET_SHARE * available_memory(device))
 
 
 class NearestSample(NamedTuple):
@@ -142,7 +157,7 @@ class NearestSample(NamedTuple):
 
 def sample_nearest(points: Points, k: int, tau: float) -> NearestSample:
     """Compares a sample of points with all points."""
-    rows = sample_nodes(points)[:NEAREST_ROWS]
+    rows = sample_nodes(points)[:_NEAREST_ROWS]
     most = min(2 * k + 16, points.num_nodes)
     nearest = torch.empty(rows.numel(), 0, device=rows.device)
     for dist in _row_blocks(points, rows):
@@ -171,21 +186,14 @@ def check_nearest(
     points: Points, k: int, sample: NearestSample, budget: int | None
 ) -> None:
     """Raises if the edges that a sample makes likely would not fit."""
-    count = points.num_nodes
-    workspace = 4 * count * min(points.num_features, 256) + 2**26
+    count, degree = points.num_nodes, sample.degree.double()
     budget = free_memory(points.y.device) if budget is None else budget
     # Each end may bring edges of its own, in both directions.
-    degree = sample.degree.double()
     spread = 3.0 * float(degree.std(correction=0)) / math.sqrt(degree.numel())
     expected = min(2.0 * count * (float(degree.mean()) + spread), count * (count - 1.0))
-    needed = expected * _BYTES_PER_NEAREST + workspace
-    if needed > budget:
-        gib = 2.0**30
-        raise MemoryBudgetError(
-            f"'k' = {k} gives up to {expected:.3g} edges, ties included, which take "
-            f"{needed / gib:.3g} GiB with the workspace ('memory_budget' is "
-            f"{budget / gib:.3g} GiB). Lower 'k', or join duplicates first"
-        )
+    needed = expected * _BYTES_PER_NEAREST + _workspace(points)
+    remedy = "Lower 'k', or join duplicates first"
+    _check_budget(f"'k' = {k}", expected, needed, budget, remedy)
 
 
 def _row_blocks(points: Points, rows: Tensor) -> Iterator[Tensor]:
@@ -204,26 +212,15 @@ def _row_blocks(points: Points, rows: Tensor) -> Iterator[Tensor]:
         yield dist
 
 
-def free_memory(device: torch.device) -> int:
-    """Default memory budget of a search, in bytes."""
-    return int(_BUDGET_SHARE * available_memory(device))
-
-
-def _bytes(num_edges: float, workspace: int) -> float:
-    """Bytes of directed edges and workspace together."""
-    return num_edges * BYTES_PER_EDGE + workspace
-
-
 def choose_basis(
     points: Points,
     tau: float,
     strategy: Strategy = "auto",
     nearest: NearestSample | None = None,
 ) -> Tensor | None:
-    """Basis of the cheaper search, for all pairs within ``tau`` or for the nearest.
+    """Basis ``[D, M]`` of the cheaper search; :obj:`None` if that is the plain one.
 
-    Returns:
-        The basis ``[D, M]`` of the projected search, or ``None`` for the plain one.
+    The search is for all pairs within ``tau``, or with a sample of them the nearest.
     """
     width = points.num_features
     small = points.num_nodes <= _SMALL
@@ -262,7 +259,9 @@ def choose_width(
     if not isinstance(reach, float) and shares[0] > _HOPELESS:
         tiles_left = 1.0  # boxes of a few coordinates will rule nothing out
     costs = [
-        _projected_cost(points, m, share, tiles_left)
+        4.0 * width * m / points.num_nodes  # setting it up
+        + tiles_left * (m + _SCAN)
+        + share * (_FINISH_TERM * width + _FINISH)
         for m, share in zip(widths, shares, strict=True)
     ]
     plain = width + _SCAN + edges * _FINISH
@@ -292,13 +291,3 @@ def _candidate_shares(
         within = dist <= (reach if isinstance(reach, float) else reach[:cut])
         shares.append(float(within.float().mean()))
     return shares
-
-
-def _projected_cost(
-    points: Points, num_directions: int, share: float, tiles_left: float
-) -> float:
-    """Work per pair of the projected search."""
-    width = points.num_features
-    setup = 4.0 * width * num_directions / points.num_nodes
-    scan = tiles_left * (num_directions + _SCAN)
-    return setup + scan + share * (_FINISH_TERM * width + _FINISH)

@@ -42,17 +42,17 @@ _ROUND = 8  # tiles that are measured before bounds change
 _SAMPLE = 512  # points from which the first bound on the k-th distance is taken
 
 
-def callable_tiles(
+def callable_pairs(
     x: Tensor,
     distance: FairDistance,
     batch: Tensor | None,
-    left: Tensor | None,
-    progress: bool | None,
-) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
-    """Tiles ``(rows, cols, dist, wanted)`` of a distance without an embedding.
+    tau: float,
+    left: Tensor | None = None,
+    progress: bool | None = None,
+) -> Iterator[Pairs]:
+    """Pairs within the radius and their distances, not squared, by calls on tiles.
 
-    ``wanted`` masks the pairs of one graph. Rows are those of ``left``, if there is
-    one; else each pair comes once.
+    First rows are those of ``left``, if there is one; else each pair comes once.
     """
     order = torch.arange(len(x), device=x.device)
     if batch is not None:
@@ -66,27 +66,14 @@ def callable_tiles(
                 if batch is not None and batch[rows[-1]] < batch[cols[0]]:
                     break
                 dist = distance((x if left is None else left)[rows], x[cols])
-                wanted = torch.ones_like(dist, dtype=torch.bool)
+                within = called_within(dist, tau)
                 if cols is rows:
-                    wanted = wanted.triu(1)
+                    within = within.triu(1)
                 if batch is not None:
-                    wanted &= batch[rows].unsqueeze(1) == batch[cols]
-                yield rows, cols, dist, wanted
+                    within &= batch[rows].unsqueeze(1) == batch[cols]
+                r, c = within.nonzero(as_tuple=True)
+                yield rows[r], cols[c], dist[r, c]
             bar.update()
-
-
-def callable_pairs(
-    x: Tensor,
-    distance: FairDistance,
-    batch: Tensor | None,
-    tau: float,
-    left: Tensor | None = None,
-    progress: bool | None = None,
-) -> Iterator[Pairs]:
-    """Pairs within the radius, and their distances, not squared."""
-    for rows, cols, dist, wanted in callable_tiles(x, distance, batch, left, progress):
-        r, c = (wanted & called_within(dist, tau)).nonzero(as_tuple=True)
-        yield rows[r], cols[c], dist[r, c]
 
 
 def callable_nearest(
@@ -106,13 +93,9 @@ def callable_nearest(
     size = len(x if left is None else left)
     upper = x.new_full((size,), math.inf, dtype=torch.float64)
     pool = CandidatePool(k, upper, other=reach)
-    for rows, cols, dist, wanted in callable_tiles(x, distance, batch, left, progress):
-        first, second = pool.reach
-        bound = torch.maximum(first[rows].unsqueeze(1), second[cols])
-        wanted &= (dist <= bound) & called_within(dist, tau)
-        r, c = wanted.nonzero(as_tuple=True)
-        value = dist[r, c].double()
-        pool.add(rows[r], cols[c], value, torch.zeros_like(value))
+    for i, j, dist in callable_pairs(x, distance, batch, tau, left, progress):
+        value = dist.double()
+        pool.add(*pool.wanted(i, j, value, torch.zeros_like(value)))
     return pool.resolve(slack=0.0)
 
 
@@ -230,9 +213,8 @@ class _PrunedBlocks:
 
         def next_to(tile: Tile) -> tuple[Tensor, Tensor]:
             pairs = self._screen.closest(tile, 2 * pool.k + 2)
-            ((i, _, sq, error),) = finish(
-                self._left, self._screen.points, tile, [pairs]
-            )
+            points = self._screen.points
+            ((i, _, sq, error),) = finish(self._left, points, tile, [pairs])
             return i, sq.add_(error)
 
         parts = zip(*crew.map(next_to, self.tiles), strict=True)

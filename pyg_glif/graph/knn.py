@@ -1,7 +1,6 @@
 """Exact k-nearest-neighbor graph in the fair metric."""
 
 import math
-from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -10,9 +9,9 @@ from torch import Tensor
 from pyg_glif._utils.runtime import without_autocast
 from pyg_glif._utils.validation import check_count, check_scalar
 from pyg_glif.distances import FairDistance
-from pyg_glif.graph._decide import decide, exact_squares, sq_dist_error
+from pyg_glif.graph._decide import decide, exact_squares
 from pyg_glif.graph._estimates import check_nearest, choose_basis, sample_nearest
-from pyg_glif.graph._knn_candidates import Nearest, kth_smallest
+from pyg_glif.graph._knn_candidates import Nearest
 from pyg_glif.graph._points import (
     Points,
     Strategy,
@@ -57,21 +56,17 @@ def fair_knn_graph(
     Args:
         x (torch.Tensor): Features, float32 or float64.
         k (int): Number of nearest neighbors.
-        distance (FairDistance, optional): Fair distance. (default: Euclidean)
-        batch (torch.Tensor, optional): Graph number of each node, any non-negative
-            whole numbers in any order; no edge joins two graphs.
-            (default: :obj:`None`)
         mutual (bool, optional): Whether both must be among the nearest of the other.
             (default: :obj:`False`)
         tau (float, optional): Largest distance of an edge, inclusive: samples further
             from all others stay isolated. (default: no limit)
-        strategy (str, optional): As in :func:`~pyg_glif.fair_radius_graph`.
-            (default: ``"auto"``)
+        distance (FairDistance, optional): Fair distance. (default: Euclidean)
+        batch (torch.Tensor, optional): This, and what follows, is as in
+            :func:`~pyg_glif.fair_radius_graph`. (default: :obj:`None`)
+        strategy (str, optional): How pairs are ruled out. (default: ``"auto"``)
         tile_size (int, optional): Rows handled at once. (default: 256)
-        memory_budget (int, optional): Bytes that edges and workspace may take.
-            (default: four fifths of what is free)
-        progress (bool, optional): Whether to show a progress bar; :obj:`None` shows
-            it on a terminal if the search takes seconds. (default: :obj:`None`)
+        memory_budget (int, optional): Bytes. (default: four fifths of what is free)
+        progress (bool, optional): Whether to show a bar. (default: on a terminal)
 
     Shapes:
         - **input:** features :math:`(N, F)`, batch :math:`(N)`
@@ -80,9 +75,7 @@ def fair_knn_graph(
     Both directions of every edge are returned, sorted by (row, column), without
     self-loops. Each sample has at least :math:`k` neighbors, unless ``tau``,
     ``mutual`` or the number of samples prevents it, and may have many more: a hub is
-    among the nearest of many. Raises
-    :class:`~pyg_glif.errors.MemoryBudgetError` before any long work if the graph
-    would not fit, as where many are tied.
+    among the nearest of many.
 
     Example:
         >>> x = torch.tensor([[0.0], [1.0], [3.0]])
@@ -152,14 +145,6 @@ def search_nearest(
     return SearchResult(*edges, cap, batch, z, None, scale)
 
 
-class PairsWithin(NamedTuple):
-    """All pairs of samples within a radius, in both directions."""
-
-    edge_index: Tensor  # [2, E]
-    sq_dist: Tensor  # [E]
-    tau: float
-
-
 class NearestPoints(NamedTuple):
     """The k nearest distinct points of each, ties included, in no particular order.
 
@@ -178,79 +163,25 @@ def nearest_points(
     distance: FairDistance | None,
     slack: float,
     progress: bool | None,
-    known: Callable[[Tensor], PairsWithin | None] | None = None,
 ) -> NearestPoints:
-    """The k nearest distinct points of each sample; distances within ``slack`` tie.
-
-    ``known`` maps coordinates to all their pairs within a radius, if these are known.
-    Points whose nearest are among these pairs are not searched for.
-    """
+    """The k nearest distinct points of each sample; distances within ``slack`` tie."""
     distance, x = as_distance(distance), x.detach()
     if not distance.is_embedding:
         nearest = callable_nearest(x, k, distance, None, math.inf, progress=progress)
         point = torch.arange(len(x), device=x.device)
         dist = nearest.sq[nearest.pair]
         return NearestPoints(point, nearest.end, nearest.other, dist)
-    z = coordinates(distance, x)
-    distinct, point = z.unique(dim=0, return_inverse=True)
-    empty = NearestPoints(point, point[:0], point[:0], point[:0].double())
+    distinct, point = coordinates(distance, x).unique(dim=0, return_inverse=True)
     if len(distinct) == 1:
-        return empty
+        return NearestPoints(point, point[:0], point[:0], point[:0].double())
     points = Points.from_embedding(distinct, None)
-    pairs = None if known is None else known(z)
-    settled = empty if pairs is None else _settled(points, point, k, pairs, slack)
-    is_open = torch.ones(len(distinct), dtype=torch.bool, device=x.device)
-    is_open[settled.row] = False
-    queries = is_open.nonzero().view(-1)
-    # A search within one set looks at every pair once, one of queries twice.
-    if 2 * queries.numel() >= len(distinct):
-        settled, queries = empty, torch.arange(len(distinct), device=x.device)
-    if queries.numel() == 0:
-        return settled
-    others = points if settled is empty else points.only(queries)
     sample = sample_nearest(points, k, math.inf)
     check_nearest(points, k, sample, None)
     basis = choose_basis(points, math.inf, nearest=sample)
     search = PointSearch(points, math.inf, basis)
-    # Queries that are another set find themselves among the points, first of all.
-    nearest = search.nearest(
-        k if others is points else k + 1,
-        None if others is points else others,
-        slack=slack,
-        progress=progress,
-    )
-    sq = exact_squares(others, points, nearest.i, nearest.j)
-    row, col = queries[nearest.end], nearest.other
-    dist = sq.sqrt_()[nearest.pair]
-    distinct_pair = row != col
-    searched = row[distinct_pair], col[distinct_pair], dist[distinct_pair]
-    parts = zip(settled[1:], searched, strict=True)
-    return NearestPoints(point, *(torch.cat(part) for part in parts))
-
-
-def _settled(
-    points: Points, point: Tensor, k: int, known: PairsWithin, slack: float
-) -> NearestPoints:
-    """The nearest of those points that have ``k`` others well within the radius."""
-    # One sample represents each distinct point.
-    represents = torch.zeros_like(point, dtype=torch.bool)
-    number = torch.arange(point.numel(), device=point.device)
-    represents[number.new_empty(points.num_nodes).index_copy_(0, point, number)] = True
-    row, col = known.edge_index
-    both = (represents[row] & represents[col]).nonzero().view(-1)
-    row, col, sq = point[row[both]], point[col[both]], known.sq_dist[both]
-    kth = kth_smallest(row, sq, k, points.num_nodes)
-    limits = torch.finfo(sq.dtype)
-    loose = 1.0 + 4.0 * (sq_dist_error(sq.dtype, points.num_features) + slack)
-    # Squares that the dtype cannot hold to full precision settle nothing.
-    limit = (kth * loose + 2.0**30 * limits.tiny).masked_fill_(kth.isinf(), -1.0)
-    possible = (sq <= limit[row]).nonzero().view(-1)
-    row, col = row[possible], col[possible]
-    dist = exact_squares(points, points, row, col).sqrt_()
-    # Ties of the k-th must be within the radius too, whatever rounding does.
-    last = kth_smallest(row, dist, k, points.num_nodes) * (1.0 + 1e-9)
-    inside = (last < known.tau * points.scale)[row]
-    return NearestPoints(point, row[inside], col[inside], dist[inside])
+    nearest = search.nearest(k, slack=slack, progress=progress)
+    dist = exact_squares(points, points, nearest.i, nearest.j).sqrt_()
+    return NearestPoints(point, nearest.end, nearest.other, dist[nearest.pair])
 
 
 def _edges(nearest: Nearest, mutual: bool) -> Tensor:  # -> [P]

@@ -21,15 +21,9 @@ from pyg_glif._utils.validation import (
     check_scalar,
     check_tensor,
 )
-from pyg_glif.distances import FairDistance
 from pyg_glif.graph._decide import called_within, edges_within
-from pyg_glif.graph._points import (
-    SearchOptions,
-    as_distance,
-    coordinates,
-    detached_copy,
-)
-from pyg_glif.graph.knn import PairsWithin, search_nearest
+from pyg_glif.graph._points import SearchOptions, detached_copy
+from pyg_glif.graph.knn import search_nearest
 from pyg_glif.graph.radius import SearchResult, search_edges
 from pyg_glif.graph.weights import edge_weights, local_weights
 from pyg_glif.laplacian import LaplacianOperator
@@ -305,25 +299,6 @@ class SimilarityGraph:
             _dist=None if self._dist is None else self._dist[keep],
             _sound=(edge_index, sq_dist),
         )
-
-    def with_coordinates(
-        self, x: Tensor, distance: FairDistance | None
-    ) -> "SimilarityGraph":
-        """The same graph with the coordinates of its nodes, for exact comparisons."""
-        distance = as_distance(distance)
-        if not distance.is_embedding:
-            return self
-        return replace(self, _z=coordinates(distance, x))
-
-    def known_pairs(self, z: Tensor) -> PairsWithin | None:  # [N, D]
-        """All pairs of ``z`` within the radius, if the graph is one of these points."""
-        is_complete = self.k is None and self.batch is None
-        if not is_complete or self._z is None:
-            return None
-        if (self._z.dtype, self._z.device) != (z.dtype, z.device):
-            return None
-        same = torch.equal(self._z, z)
-        return PairsWithin(self.edge_index, self.sq_dist, self.tau) if same else None
 
     def subgraph(self, mask: Tensor) -> "SimilarityGraph":  # [N] bool
         """Subgraph induced by the nodes of a mask, in their order.

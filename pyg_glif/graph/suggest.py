@@ -16,13 +16,12 @@ from pyg_glif._utils.validation import (
 from pyg_glif.distances import FairDistance
 from pyg_glif.graph._decide import exact_distances
 from pyg_glif.graph._estimates import PairSample, sample_pairs
-from pyg_glif.graph._points import as_distance, coordinates
+from pyg_glif.graph._points import Points, as_distance, coordinates
 from pyg_glif.graph.index import KNNIndex
 from pyg_glif.graph.knn import search_nearest
 from pyg_glif.graph.radius import SearchResult
 
 _ALL_PAIRS = 2048
-_EXACT_WORK = 10**9  # pairs times coordinates evaluated without a matrix product
 _ALL_NODES = 20_000  # up to here all nodes are searched
 _SAMPLED_NODES = 2048
 
@@ -96,41 +95,68 @@ def suggest_tau(
     check_num_rows("x", x.size(0), 2)
     if batch is not None:
         batch = check_batch(batch, x.size(0)).to(x.device)
+    fair = as_distance(distance)
     if coverage is not None:
         if check_scalar("coverage", coverage, above=0.0) > 1.0:
             raise ValueError(f"'coverage' must be at most 1 (got {coverage})")
         check_count("min_neighbors", min_neighbors)
-        fair = as_distance(distance)
         if x.size(0) <= _ALL_NODES or batch is not None:
             search = search_nearest(x, min_neighbors, fair, batch)
             assert search.scale is not None
             return _covering(search.scale, coverage, x.size(1), search)
-        reach = _sampled_reach(x, min_neighbors, fair, generator)
-        return _covering(reach, coverage, x.size(1))
+        if generator is None:
+            generator = torch.Generator().manual_seed(0)
+        rows = torch.randperm(len(x), generator=generator)[:_SAMPLED_NODES].to(x.device)
+        # The nearest of a sampled node is the node itself, hence one neighbor more.
+        scale = x.new_zeros(len(x), dtype=torch.float64)
+        num = min_neighbors + 1
+        index = KNNIndex(x, num, distance=fair, scale=scale, copy=False)
+        return _covering(index.reach(x[rows]), coverage, x.size(1))
     assert target_degree is not None
     check_scalar("target_degree", target_degree, above=0.0)
+    points = None
+    if fair.is_embedding:
+        points = Points.from_embedding(coordinates(fair, x), None)
+
+    def block(rows: Tensor, cols: Tensor) -> Tensor:  # [A], [B] -> [A, B]
+        if points is not None:
+            return points.rough_distances(rows, cols)
+        dist: Tensor = fair(x[rows], x[cols])
+        return dist
+
     size = (_ALL_PAIRS, _ALL_PAIRS) if x.size(0) <= _ALL_PAIRS else (1024, 2048)
-    distances = _Distances(x, as_distance(distance))
-    sample = sample_pairs(x.size(0), distances.block, batch, size, generator, x.device)
+    sample = sample_pairs(x.size(0), block, batch, size, generator, x.device)
     most = sample.dist.numel() * sample.weight / x.size(0)
     if target_degree > most * (1.0 + 1e-9):
         msg = f"'target_degree' must be at most {most:g} for these rows"
         raise ValueError(f"{msg} (got {target_degree:g})")
     rank = sample.rank(target_degree * x.size(0))
-    return distances.kth(sample, rank) if rank > 0 else 0.0
+    if rank == 0:
+        return 0.0
+    if points is None:
+        return float(sample.dist.kthvalue(rank).values)
+    return _exact_kth(points, sample, rank)
 
 
-def _sampled_reach(
-    x: Tensor, k: int, distance: FairDistance, generator: torch.Generator | None
-) -> Tensor:  # -> [A]
-    """Distances of sampled nodes to their k-th nearest neighbor."""
-    if generator is None:
-        generator = torch.Generator().manual_seed(0)
-    rows = torch.randperm(x.size(0), generator=generator)[:_SAMPLED_NODES].to(x.device)
-    # The nearest of a sampled node is the node itself, hence one neighbor more.
-    scale = x.new_zeros(x.size(0), dtype=torch.float64)
-    index = KNNIndex(x, k + 1, distance=distance, scale=scale, copy=False)
-    return index.reach(x[rows])
+def _exact_kth(points: Points, sample: PairSample, rank: int) -> float:
+    """Smallest radius at which ``rank`` sampled pairs are edges.
+
+    Pairs that differ from the last of them by rounding only are tied with it, and are
+    edges as well.
+    """
+    dist = sample.dist.double() * points.scale
+    square = dist.kthvalue(rank).values.square()
+    # Squares are off by at most three times the bound, both here and there.
+    error = 8.0 * points.error(2.0 * points.sq_norm.max()).double()
+    low, high = (square - error).clamp_(min=0.0).sqrt_(), (square + error).sqrt_()
+    open_pairs = sample.pairs((dist >= low) & (dist <= high))
+    exact = exact_distances(points.z, *open_pairs).sort().values
+    tau = exact[rank - 1 - int((dist < low).sum())]
+    if not math.isfinite(tau):
+        msg = "'x' must have distances whose square float64 can hold"
+        raise ValueError(f"{msg} (got {float(tau)}). Divide the features")
+    rounding = 4.0 * (points.num_features + 16) * torch.finfo(torch.float64).eps
+    return float(exact[exact <= tau * (1.0 + rounding)][-1])
 
 
 def _covering(
@@ -157,57 +183,3 @@ def _covering(
     pairs = search.edge_index[:, tied[search.edge_index[0]]]
     exact = exact_distances(search.z, *pairs)
     return float(exact[exact <= limit].max())
-
-
-class _Distances:
-    """Fair distances between nodes, quickly for many pairs, exactly for a few."""
-
-    def __init__(self, x: Tensor, distance: FairDistance) -> None:
-        self._x, self._distance = x, distance
-        if not distance.is_embedding:
-            return
-        self._z = z = coordinates(distance, x)
-        self._direct = min(len(z), _ALL_PAIRS) ** 2 * z.size(1) <= _EXACT_WORK
-        if not self._direct:  # a product of matrices must not lose digits far away
-            self._centre = z.mean(0, dtype=torch.float64)
-            squares = [
-                (part.double() - self._centre).square_().sum(1).max()
-                for part in z.split(_ALL_PAIRS)
-            ]
-            self._largest = float(torch.stack(squares).max())
-
-    def block(self, rows: Tensor, cols: Tensor) -> Tensor:  # [A], [B] -> [A, B]
-        """Distances of all pairs; off by rounding where there is an embedding."""
-        if not self._distance.is_embedding:
-            dist: Tensor = self._distance(self._x[rows], self._x[cols])
-            return dist
-        a, b = self._z[rows].double(), self._z[cols].double()
-        if self._direct:
-            return torch.cdist(a, b, compute_mode="donot_use_mm_for_euclid_dist")
-        a, b = a - self._centre, b - self._centre
-        return torch.cdist(a, b, compute_mode="use_mm_for_euclid_dist")
-
-    def kth(self, sample: PairSample, rank: int) -> float:
-        """Smallest radius at which ``rank`` sampled pairs are edges.
-
-        Pairs that differ from the last of them by rounding only are tied with it, and
-        are edges as well.
-        """
-        kth = sample.dist.kthvalue(rank).values
-        if not self._distance.is_embedding:
-            return float(kth)
-        if not math.isfinite(kth):
-            msg = "'x' must have distances whose square float64 can hold"
-            raise ValueError(f"{msg} (got {float(kth)}). Divide the features")
-        rounding = 4.0 * (self._z.size(1) + 16) * torch.finfo(torch.float64).eps
-        # The exact distance of this rank is that of a pair between these limits.
-        low, high = kth * (1.0 - rounding), kth * (1.0 + rounding)
-        if not self._direct:
-            error = 4.0 * rounding * self._largest  # of a square
-            low = (kth.square() - error).clamp_(min=0.0).sqrt_()
-            high = (kth.square() + error).sqrt_()
-        open_pairs = (sample.dist >= low) & (sample.dist <= high)
-        exact = exact_distances(self._z, *sample.pairs(open_pairs))
-        exact = exact.sort().values
-        tau = exact[rank - 1 - int((sample.dist < low).sum())]
-        return float(exact[exact <= tau * (1.0 + rounding)][-1])

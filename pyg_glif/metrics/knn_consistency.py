@@ -12,7 +12,6 @@ from pyg_glif._utils.validation import (
     check_same_rows,
 )
 from pyg_glif.distances import FairDistance
-from pyg_glif.graph import SimilarityGraph
 from pyg_glif.graph.knn import NearestPoints, nearest_points
 
 _SAME = 1e-12  # distances that agree to so many digits are ties
@@ -25,7 +24,6 @@ def knn_deviation(
     k: int = 5,
     *,
     distance: FairDistance | None = None,
-    graph: SimilarityGraph | None = None,
     progress: bool | None = None,
 ) -> Tensor:
     r"""Difference of each output from the mean over the nearest neighbors.
@@ -44,10 +42,6 @@ def knn_deviation(
         y (torch.Tensor): Outputs, float32 or float64.
         k (int, optional): Number of nearest neighbors. (default: 5)
         distance (FairDistance, optional): Fair distance. (default: Euclidean)
-        graph (SimilarityGraph, optional): Radius graph of the same rows, which
-            saves the search for rows with enough neighbors in it. A graph of other
-            coordinates, or of the nearest, does not help; the result is the same.
-            (default: :obj:`None`)
         progress (bool, optional): Whether to show a progress bar; :obj:`None` shows
             it on a terminal if the search takes seconds. (default: :obj:`None`)
 
@@ -70,33 +64,34 @@ def knn_deviation(
     check_same_rows("y", y, "x", x)
     check_count("k", k, below=len(x))
     value = y.reshape(len(y), -1).double()
-    known = None if graph is None else graph.known_pairs
-    near = nearest_points(x, k, distance, 2.0 * _SAME, progress, known)
-    point, count = near.point, torch.bincount(near.point)
+    nearest = nearest_points(x, k, distance, 2.0 * _SAME, progress)
+    point, count = nearest.point, torch.bincount(nearest.point)
     total = value.new_zeros(len(count), value.size(1)).index_add_(0, point, value)
     # Duplicates come first; places may be left for other points.
     duplicates = count - 1
     share = (k / duplicates.clamp(min=1).double()).clamp_(max=1.0).unsqueeze(1)
     filled = (total[point] - value) * share[point]
-    filled += _fill(near, k - duplicates, count, total)[point]
+    filled += _fill(nearest, k - duplicates, count, total)[point]
     deviation = (value - filled / k).abs_().view(y.shape).to(y.dtype)
     out: Tensor = like(original, deviation)
     return out
 
 
-def _fill(near: NearestPoints, places: Tensor, count: Tensor, total: Tensor) -> Tensor:
+def _fill(
+    nearest: NearestPoints, places: Tensor, count: Tensor, total: Tensor
+) -> Tensor:
     """Sums of outputs over the places that other points fill, nearest first.
 
     Args:
-        near: The nearest points of each.
+        nearest: The nearest points of each.
         places: Number of places to fill for each point, which may be none.
         count: Number of rows at each point.
         total: Sums of their outputs.
     """
-    order = near.dist.argsort()
+    order = nearest.dist.argsort()
     # Stable, so that the distances of each point stay in ascending order.
-    order = order[near.row[order].argsort(stable=True)]
-    row, col, dist = near.row[order], near.col[order], near.dist[order]
+    order = order[nearest.row[order].argsort(stable=True)]
+    row, col, dist = nearest.row[order], nearest.col[order], nearest.dist[order]
     size = count[col]
     reached = size.cumsum(0)
     first = torch.searchsorted(row, torch.arange(len(count), device=row.device))

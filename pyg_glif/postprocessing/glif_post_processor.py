@@ -566,14 +566,13 @@ class GLIFPostProcessor(ParamsMixin):
         equal up to the error bound of the solve count as equal.
         """
         fitted = self._require_fit("audit")
-        distance = fitted.settings.distance
         data = AuditData(
             fitted.x,
             fitted.y_hat,
             fitted.y_fair,
-            graph=fitted.graph.with_coordinates(fitted.x, distance),
+            graph=fitted.graph,
             lap=fitted.graph_lap,
-            distance=distance,
+            distance=fitted.settings.distance,
             error=fitted.error(fitted.y_fair),
             progress=fitted.settings.progress,
         )

@@ -1,6 +1,6 @@
 """Charts of an audit report."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pyg_glif._utils.optional import require
@@ -43,45 +43,34 @@ def figures_of(report: Report) -> Iterator[Figure]:
 
 
 def _before_after(report: Report, name: str, rows: Rows, attribute: str) -> Figure:
-    group = attribute or "people of"
-    across, up = "output before", "output after"
-    circles = [
-        {
-            across: r["before"],
-            up: r["after"],
-            "people": r["num_samples"],
-            group: r["group"],
-        }
-        for r in rows
-    ]
-    return Figure(
+    group, across, up = attribute or "people of", "output before", "output after"
+    keys = {"group": group, "before": across, "after": up, "num_samples": "people"}
+    rows = _renamed(rows, keys)
+    return Figure.of(
         name,
         f"Before against after{_by(attribute)}",
         "Each circle stands for all people whose outputs before and after are in the "
         "same square, and its size for their number. On the dashed line nothing "
         "changed.",
-        [group, "before", "after", "people"],
-        _columns(rows, "group", "before", "after", "num_samples"),
-        (1, 2, 3),
-        draw=lambda: bubble_chart(circles, across, up, count="people", color=group),
+        rows,
+        lambda: bubble_chart(rows, across, up, count="people", color=group),
     )
 
 
 def _moved(report: Report, name: str, rows: Rows, attribute: str) -> Figure:
     group = attribute or "people of"
-    bars = [{**r, group: r["group"], "people": r["num_samples"]} for r in rows]
+    keys = {"group": group, "from": "from", "to": "to", "num_samples": "people"}
+    rows = _renamed(rows, keys)
     words, title = "as a distance.", "distance moved"
     if report.facts["num_outputs"] == 1:
         words = "to the right of zero outputs rose."
         title = "output after less before"
-    return Figure(
+    return Figure.of(
         name,
         f"How far outputs moved{_by(attribute)}",
         f"How many people moved how far; {words}",
-        [group, "from", "to", "people"],
-        _columns(rows, "group", "from", "to", "num_samples"),
-        (1, 2, 3),
-        draw=lambda: histogram(bars, "from", "to", "people", color=group, title=title),
+        rows,
+        lambda: histogram(rows, "from", "to", "people", color=group, title=title),
     )
 
 
@@ -97,23 +86,20 @@ def _changed(report: Report, name: str, rows: Rows, attribute: str) -> Figure:
             "before; to the left, the other way round."
         )
     up, down = ways(report)
-    directions = {"raised": (up, 1), "lowered": (down, -1)}
-    cells, bars = [], []
-    for row in rows:
-        direction, sign = directions[row["way"]]
-        cells.append([row["group"], direction, row["num_samples"], row["of"]])
-        bars.append(
-            {group: row["group"], "way": direction, "people": sign * row["num_samples"]}
-        )
+    directions = {"raised": up, "lowered": down}
+    keys = {"group": group, "way": "direction", "num_samples": "people", "of": "of"}
+    rows = _renamed([{**row, "way": directions[row["way"]]} for row in rows], keys)
+    bars = [
+        {**row, "people": row["people"] * (1 if row["direction"] == up else -1)}
+        for row in rows
+    ]
     colors = {up: _UP, down: _DOWN}
-    return Figure(
+    return Figure.of(
         name,
         f"Decisions that changed{_by(attribute)}",
         words,
-        [group, "direction", "people", "of"],
-        cells,
-        (2, 3),
-        draw=lambda: bar_chart(bars, "people", group, color="way", colors=colors),
+        rows,
+        lambda: bar_chart(bars, "people", group, color="direction", colors=colors),
     )
 
 
@@ -121,50 +107,36 @@ def _differences(report: Report, name: str, rows: Rows, attribute: str) -> Figur
     unit = report.setup.get("unit")
     across = f"distance ({unit})" if unit else "distance"
     middle, high = "median difference", "90%"
-    points = [
-        {
-            across: (row["from"] + row["to"]) / 2,
-            middle: row["median"],
-            high: row["p90"],
-            "when": row["when"],
-        }
-        for row in rows
-    ]
     total = sum(row["num_pairs"] for row in rows if row["when"] == rows[0]["when"])
-    return Figure(
+    keys = {"when": "when", "from": "from", "to": "to", "num_pairs": "pairs"}
+    rows = _renamed(rows, {**keys, "median": middle, "p90": high})
+    points = [{**row, across: (row["from"] + row["to"]) / 2} for row in rows]
+    return Figure.of(
         name,
         "Unlike treatment against distance",
         f"Differences of outputs of {counted(total, 'pair', 'pairs')} of similar "
         "people by their distance: the line is the median, the band ends where 90% of "
         "pairs do. Identical people are counted apart.",
-        ["when", "from", "to", "pairs", "median", "90%"],
-        _columns(rows, "when", "from", "to", "num_pairs", "median", "p90"),
-        (1, 2, 3, 4, 5),
-        draw=lambda: band_chart(
+        rows,
+        lambda: band_chart(
             points, across, middle, high, color="when", colors=BEFORE_AFTER
         ),
     )
 
 
 def _degrees(report: Report, name: str, rows: Rows, attribute: str) -> Figure:
+    rows = _renamed(rows, {"from": "from", "to": "to", "num_samples": "people"})
     bars = [
-        {
-            "from": row["from"] - 0.5,
-            "to": row["to"] + 0.5,
-            "people": row["num_samples"],
-            "of": "",
-        }
+        {**row, "from": row["from"] - 0.5, "to": row["to"] + 0.5, "of": ""}
         for row in rows
     ]
     isolated = counted(report.facts["num_isolated"], "person has", "people have")
-    return Figure(
+    return Figure.of(
         name,
         "Number of peers",
         f"How many peers people have. {isolated} none.",
-        ["from", "to", "people"],
-        _columns(rows, "from", "to", "num_samples"),
-        (0, 1, 2),
-        draw=lambda: histogram(bars, "from", "to", "people", color="of", title="peers"),
+        rows,
+        lambda: histogram(bars, "from", "to", "people", color="of", title="peers"),
     )
 
 
@@ -227,19 +199,14 @@ def _intervals(
     for of, *estimates in named:
         whens = ("before", "after") if report.compares else ("outputs",)
         for when, (middle, low, high) in zip(whens, estimates, strict=False):
-            rows.append(
-                {"of": of, "when": when, value: middle, "low": low, "high": high}
-            )
-    return Figure(
+            row = {"of": of, "when": when, value: middle, "low": low, "high": high}
+            rows.append(row)
+    return Figure.of(
         "".join(c if c.isascii() and c.isalnum() else "-" for c in name),
         title,
         f"Lines are intervals at level {percent(report.level)}.",
-        ["of", "when", value, "low", "high"],
-        _columns(rows, "of", "when", value, "low", "high"),
-        (2, 3, 4),
-        draw=lambda: interval_chart(
-            rows, value, "of", color="when", colors=BEFORE_AFTER
-        ),
+        rows,
+        lambda: interval_chart(rows, value, "of", color="when", colors=BEFORE_AFTER),
     )
 
 
@@ -263,19 +230,18 @@ def _front(tradeoff: dict[str, Any]) -> Figure:
         )
         score, unfairness = point["score"], point["unfairness"]
         rows.append({"setting": setting, "kind": kind, x: unfairness, y: score})
-    return Figure(
+    return Figure.of(
         "tradeoff",
         "What fairness costs",
         "Every setting that was tried, and the one that was chosen.",
-        ["setting", "kind", x, y],
-        _columns(rows, "setting", "kind", x, y),
-        (2, 3),
-        draw=lambda: front_chart(rows, x, y, kind="kind", order=kinds),
+        rows,
+        lambda: front_chart(rows, x, y, kind="kind", order=kinds),
     )
 
 
-def _columns(rows: Rows, *keys: str) -> list[list[Any]]:
-    return [[row[key] for key in keys] for row in rows]
+def _renamed(rows: Rows, keys: Mapping[str, str]) -> Rows:
+    """The entries of ``keys`` of every row, under the titles that readers see."""
+    return [{title: row[key] for key, title in keys.items()} for row in rows]
 
 
 def _by(attribute: str) -> str:

@@ -65,6 +65,8 @@ def bubble_chart(rows: Rows, x: str, y: str, *, count: str, color: str) -> Any:
     alt, roles = _altair(), {"x": x, "y": y, "count": count, "group": color}
     values = [row[key] for row in rows for key in (x, y)]
     ends = [{x: v, y: v} for v in (min(values), max(values))] if values else []
+    counts = sorted(row[count] for row in rows)
+    sizes = {counts[0], (counts[0] + counts[-1]) // 2, counts[-1]} if counts else ()
     scale = alt.Scale(zero=False, nice=True)
     places = {
         "x": _field(alt.X, "x", title=x, scale=scale),
@@ -85,9 +87,7 @@ def bubble_chart(rows: Rows, x: str, y: str, *, count: str, color: str) -> Any:
                 "count",
                 title=count,
                 scale=alt.Scale(range=[12, 400]),
-                legend=alt.Legend(
-                    orient="bottom", values=_some([r[count] for r in rows])
-                ),
+                legend=alt.Legend(orient="bottom", values=sorted(sizes)),
             ),
             color=_groups(alt, rows, color),
             tooltip=_tooltip(alt, rows, roles),
@@ -255,40 +255,29 @@ def _field(channel: Any, role: str, **options: Any) -> Any:
 
 
 def _groups(alt: Any, rows: Rows, key: str) -> Any:
-    """Colors of groups, the legend only if there are several."""
+    """Colors of groups; the legend has as many columns as fit on a phone."""
     names = list(dict.fromkeys(str(row[key]) for row in rows))
-    colors = [PALETTE[k % len(PALETTE)] for k in range(len(names))]
-    several = len(names) > 1
-    return alt.Color(
-        field="group",
-        type="nominal",
-        scale=alt.Scale(domain=names, range=colors if several else [PALETTE[1]]),
-        legend=alt.Legend(title=key, columns=_columns(names)) if several else None,
-    )
-
-
-def _columns(names: Sequence[str]) -> int:
-    """Columns of a legend that fit on a phone, at most four."""
-    return min(4, max(1, _NARROW // (30 + 7 * max(map(len, names)))))
-
-
-def _some(counts: Sequence[int]) -> list[int]:
-    """Counts for the legend of sizes: the least, the most, one between."""
-    if not counts:
-        return []
-    low, high = min(counts), max(counts)
-    return sorted({low, (low + high) // 2, high})
+    longest = max(map(len, names), default=0)
+    first = 0 if len(names) > 1 else 1
+    colors = {n: PALETTE[(first + k) % len(PALETTE)] for k, n in enumerate(names)}
+    columns = min(4, max(1, _NARROW // (30 + 7 * longest)))
+    return _colors(alt, "group", colors, title=key, columns=columns)
 
 
 def _kinds(alt: Any, rows: Rows, key: str, colors: Mapping[str, str]) -> Any:
     """Colors of the kinds that occur, in their order."""
     kinds = {row[key] for row in rows}
     colors = {kind: color for kind, color in colors.items() if kind in kinds}
+    return _colors(alt, "kind", colors, title=None, columns=2)
+
+
+def _colors(alt: Any, role: str, colors: Mapping[str, str], **legend: Any) -> Any:
+    """A channel of colors, with a legend only if there are several."""
     return alt.Color(
-        field="kind",
+        field=role,
         type="nominal",
         scale=alt.Scale(domain=list(colors), range=list(colors.values())),
-        legend=alt.Legend(title=None, columns=2) if len(colors) > 1 else None,
+        legend=alt.Legend(**legend) if len(colors) > 1 else None,
     )
 
 

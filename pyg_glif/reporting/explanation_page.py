@@ -20,12 +20,9 @@ _NAMES = {
     "others": "people like them",
     "together": "people like you and like them",
 }
-_COLORS = {
-    "own output": "#e07b00",
-    "people like you": "#1f8fd6",
-    "people like them": "#7d8790",
-    "people like you and like them": "#1f8fd6",
-}
+_COLORS = dict(
+    zip(_NAMES.values(), ("#e07b00", "#1f8fd6", "#7d8790", "#1f8fd6"), strict=True)
+)
 # Features named in a text, and contributors.
 _MAX_FEATURES = 3
 _MAX_NAMED = 10

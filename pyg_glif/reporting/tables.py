@@ -1,6 +1,6 @@
 """The one model of what reports, explanations and pages show."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -53,6 +53,20 @@ class Figure(ReportTable):
     """
 
     draw: Callable[[], dict[str, Any]] = field(kw_only=True, repr=False)
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        title: str,
+        words: str,
+        rows: Sequence[Mapping[str, Any]],
+        draw: Callable[[], dict[str, Any]],
+    ) -> "Figure":
+        """A chart of rows, at least one, whose keys are the titles of columns."""
+        cells = [list(row.values()) for row in rows]
+        numbers = [k for k, value in enumerate(cells[0]) if not isinstance(value, str)]
+        return cls(name, title, words, list(rows[0]), cells, numbers, draw=draw)
 
     @property
     def spec(self) -> dict[str, Any]:

@@ -45,20 +45,14 @@ class Auto(Solver):
 
     def choose(self, system: System) -> Solver:
         """The solver for this system."""
-        if self._is_small(system):
+        small = system.num_nodes <= _SMALL_COMPONENT
+        # A node with that many neighbors settles it without a search for components.
+        if not small and int(system.pattern.rowptr.diff().max()) < _SMALL_COMPONENT:
+            small = bool(torch.max(system.op.components[1]) <= _SMALL_COMPONENT)
+        if small:
             return Cholesky(rtol=self.rtol, throw=self.throw)
         return CG(rtol=self.rtol, max_iter=self.max_iter, throw=self.throw)
 
     def attempt(self, system: System, rhs: Tensor, x0: Tensor | None) -> Attempt:
         """Solves with the solver that :meth:`choose` picks."""
         return self.choose(system).attempt(system, rhs, x0)
-
-    def _is_small(self, system: System) -> bool:
-        """Whether no component is large, at the least cost of finding out."""
-        if system.num_nodes <= _SMALL_COMPONENT:
-            return True
-        # A node with that many neighbors settles it without a search.
-        if int(system.pattern.rowptr.diff().max()) >= _SMALL_COMPONENT:
-            return False
-        _, size = system.op.components
-        return bool(torch.max(size) <= _SMALL_COMPONENT)

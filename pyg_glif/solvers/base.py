@@ -330,7 +330,7 @@ class Solver(Registered, ABC):
 
 
 def _odd_scale(y: Tensor, system: System) -> Tensor | None:  # [N, C] -> [C] int32
-    """Binary exponents of columns, if one is so large or small that squares are not."""
+    """Binary exponents of columns, if the squares of one would leave the range."""
     if y.numel() == 0:
         return None
     power = torch.frexp(system.peak(y))[1]

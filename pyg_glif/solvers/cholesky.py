@@ -90,26 +90,17 @@ class Cholesky(Solver):
                     return Attempt(value, SolveStatus.STAGNATED, num_iter, low)
                 factor, last, num_iter = _eliminated, float("inf"), 0
             last = excess
-            step, ok = self._step(system, residual, factor, means)
+            if means is None:
+                step, ok = _solve(system, residual, factor)
+            else:  # the component means of a correction are known in advance
+                shift = means.mean(residual)
+                step, ok = _solve(system, residual - shift, factor)
+                step = shift + (step - means.mean(step))
             num_iter += 1
             if not (ok and bool(torch.isfinite(step).all())):
                 last = 0.0  # no use to repeat it
                 continue
             value, low = add_exactly(value, low, step)
-
-    def _step(
-        self,
-        system: System,
-        residual: Tensor,
-        factor: "_Factoriser",
-        means: ComponentMeans | None,
-    ) -> tuple[Tensor, bool]:
-        """A correction, its component means known in advance."""
-        if means is None:
-            return _solve(system, residual, factor)
-        shift = means.mean(residual)
-        step, ok = _solve(system, residual - shift, factor)
-        return shift + (step - means.mean(step)), ok
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,7 +192,13 @@ def _groups(system: System) -> Iterator[_Group]:
     label, size = system.op.components
     if size.numel() == 0:
         return
-    _check_memory(int(size.max()), label.device)
+    largest, have = int(size.max()), available_memory(label.device)
+    need = 3 * 8 * largest**2  # the matrix and its factor
+    if need > have:
+        msg = f"Cholesky would need {need / 2**30:.1f} GiB for a component of {largest}"
+        raise MemoryBudgetError(
+            f"{msg} nodes ({have / 2**30:.1f} GiB available). Use 'CG()'"
+        )
     order = torch.argsort(size, stable=True)
     rank = torch.empty_like(order)
     rank[order] = torch.arange(order.numel(), device=order.device)
@@ -246,13 +243,3 @@ def _matrices(system: System, group: _Group) -> Tensor:  # [B, S, S]
     i, j = index[row[inside]], index[col[inside], 1]
     M[i[:, 0], i[:, 1], j] = -system.off_diagonal[inside]
     return M
-
-
-def _check_memory(largest: int, device: torch.device) -> None:
-    """Refuses a component whose matrix and factor would not fit."""
-    need, have = 3 * 8 * largest**2, available_memory(device)
-    if need > have:
-        msg = f"Cholesky would need {need / 2**30:.1f} GiB for a component of {largest}"
-        raise MemoryBudgetError(
-            f"{msg} nodes ({have / 2**30:.1f} GiB available). Use 'CG()'"
-        )

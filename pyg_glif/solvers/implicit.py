@@ -71,7 +71,13 @@ def smooth(
     s = own + strength * op.diagonal
     per_edge = strength if strength.dim() == 0 else strength[op.pattern.row]
     t = per_edge * op.off_diagonal
-    _check_size(s.detach(), strength.detach())
+    if s.numel():
+        largest = max(float(s.detach().max()), float(strength.detach().max()))
+        # Written so that NaN is refused as well.
+        if not largest <= LARGEST_ENTRY:
+            msg = "'lam' times the largest degree must be at most"
+            msg = f"{msg} {LARGEST_ENTRY:g} (got {largest:g})"
+            raise ValueError(f"{msg}. Use a smaller 'lam', or divide the weights")
     job = _Job(op, float(lam.detach()), solver, rhs.dtype, x0)
     if op.is_psd and op.surplus is not None:
         job.surplus = (strength * op.surplus).detach()
@@ -86,18 +92,6 @@ def smooth(
         bound = solution.error_bound + rounding
         solution = replace(solution, error_bound=bound)
     return out, replace(solution, value=out)
-
-
-def _check_size(s: Tensor, strength: Tensor) -> None:
-    """Refuses strengths and degrees whose products would leave the range of float64."""
-    if s.numel() == 0:
-        return
-    largest = max(float(s.max()), float(strength.max()))
-    # Written so that NaN is refused as well.
-    if not largest <= LARGEST_ENTRY:
-        msg = "'lam' times the largest degree must be at most"
-        msg = f"{msg} {LARGEST_ENTRY:g} (got {largest:g})"
-        raise ValueError(f"{msg}. Use a smaller 'lam', or divide the weights")
 
 
 class _Solve(Function):

@@ -32,15 +32,11 @@ class AnnotatorGraph(BaseTransform):  # type: ignore[misc]
             each pair, in the form of ``pairs``. (default: :obj:`None`)
         combine (str, optional): How judgements of several annotators become one
             weight: ``"any"``, ``"majority"`` or ``"mean"``. (default: :obj:`"any"`)
-        overwrite (bool, optional): If :obj:`True`, a graph that is already there is
-            replaced, and everything that describes it is removed, as
-            :class:`~pyg_glif.transforms.FairRadiusGraph` does. If :obj:`False`, its
-            presence is an error. (default: :obj:`False`)
-        name (str, optional): Writes a second graph, see
-            :class:`~pyg_glif.transforms.FairRadiusGraph`. (default: :obj:`None`)
-        node_type (str, optional): Type of the nodes of a
-            :class:`~torch_geometric.data.HeteroData` that are joined.
-            (default: the only one)
+        overwrite (bool, optional): Whether to replace a graph. This, and what follows,
+            is as in :class:`~pyg_glif.transforms.FairRadiusGraph`.
+            (default: :obj:`False`)
+        name (str, optional): Name of a second graph. (default: :obj:`None`)
+        node_type (str, optional): Type of the nodes. (default: the only one)
 
     Shapes:
         - **input:** pairs :math:`(P, 2)` and weights :math:`(P)` per annotator
@@ -78,12 +74,12 @@ class AnnotatorGraph(BaseTransform):  # type: ignore[misc]
         """Returns ``data`` with the graph."""
         nodes = Nodes.of(data, self.name, self.node_type, None)
         nodes.check_free(self.overwrite)
-        _check_single_graph("data", nodes.batch)
+        num_graphs = 1 if nodes.batch is None else len(torch.unique(nodes.batch))
+        if num_graphs > 1:
+            msg = f"'data' must be one graph (got a batch of {num_graphs})"
+            raise ValueError(f"{msg}. Transform the graphs before they are batched")
         edge_index, edge_weight = annotator_graph(
-            self.pairs,
-            nodes.count(),
-            weights=self.weights,
-            combine=self.combine,
+            self.pairs, nodes.count(), weights=self.weights, combine=self.combine
         )
         tensors = (v for v in nodes.store.to_dict().values() if isinstance(v, Tensor))
         device = next(tensors, edge_index).device
@@ -94,12 +90,3 @@ class AnnotatorGraph(BaseTransform):  # type: ignore[misc]
         shown = f"num_annotators={self.num_annotators}, combine={self.combine!r}"
         place = shown_place(self.name, self.node_type)
         return f"{self.__class__.__name__}({shown}{place})"
-
-
-def _check_single_graph(name: str, batch: Tensor | None) -> None:
-    """Raises on a batch of several graphs."""
-    if batch is not None and batch.numel():
-        num_graphs = int(torch.unique(batch).numel())
-        if num_graphs > 1:
-            msg = f"'{name}' must be one graph (got a batch of {num_graphs})"
-            raise ValueError(f"{msg}. Transform the graphs before they are batched")

@@ -1,11 +1,11 @@
 """Transform that builds the graph of the nearest nodes in a fair distance."""
 
-from torch import Tensor
+from typing import ClassVar
+
 from torch_geometric.data.datapipes import functional_transform
 
-from pyg_glif._utils.validation import check_choice, check_count, check_scalar
-from pyg_glif.distances import FairDistance
-from pyg_glif.graph import SimilarityGraph
+from pyg_glif.distances import Euclidean, FairDistance
+from pyg_glif.neighbors import KNearest
 from pyg_glif.transforms._fair_graph import FairGraph
 
 
@@ -24,25 +24,19 @@ class FairKNNGraph(FairGraph):
         k (int): Number of nearest nodes.
         distance (FairDistance, optional): Fair distance.
             (default: :obj:`Euclidean()`)
-        theta (float, optional): Decay :math:`\theta` of weights
-            :math:`\exp(-\theta \, d_{ij}^2)`; zero gives weight 1 to every edge.
-            (default: a decay for each pair, by the larger of :math:`s_i` and
-            :math:`s_j`, see :func:`~pyg_glif.graph.local_weights`)
+        theta (float, optional): Decay of the weights. (default: a decay for each pair,
+            by the larger of :math:`s_i` and :math:`s_j`, see
+            :func:`~pyg_glif.graph.local_weights`)
         mutual (bool, optional): Whether each of two nodes must be among the nearest of
             the other. (default: :obj:`False`)
         tau (float, optional): Largest distance :math:`\tau` of an edge, inclusive:
             nodes further from all others stay isolated. (default: no limit)
-        attr (str, optional): Name of the node features the distance is taken on.
-            (default: :obj:`"x"`)
-        overwrite (bool, optional): Whether to replace a graph that is there, see
-            :class:`~pyg_glif.transforms.FairRadiusGraph`. (default: :obj:`False`)
-        progress (bool, optional): Whether to show a progress bar.
-            (default: on a terminal)
-        name (str, optional): Writes a second graph, see
-            :class:`~pyg_glif.transforms.FairRadiusGraph`. (default: :obj:`None`)
-        node_type (str, optional): Type of the nodes of a
-            :class:`~torch_geometric.data.HeteroData`, likewise.
-            (default: :obj:`None`)
+        attr (str, optional): Name of the node features. This, and what follows, is as
+            in :class:`~pyg_glif.transforms.FairRadiusGraph`. (default: :obj:`"x"`)
+        overwrite (bool, optional): Whether to replace a graph. (default: :obj:`False`)
+        progress (bool, optional): Whether to show a bar. (default: on a terminal)
+        name (str, optional): Name of a second graph. (default: :obj:`None`)
+        node_type (str, optional): Type of the nodes. (default: :obj:`None`)
 
     On a :class:`~torch_geometric.data.Batch`, or wherever there is a :obj:`batch`
     vector, the nearest are those of the same graph, all of them if they are fewer than
@@ -60,6 +54,8 @@ class FairKNNGraph(FairGraph):
         tensor([0.6065, 0.6065, 0.1353, 0.1353])
     """
 
+    shown: ClassVar = ("k", "mutual", "tau")
+
     def __init__(
         self,
         k: int,
@@ -74,28 +70,6 @@ class FairKNNGraph(FairGraph):
         name: str | None = None,
         node_type: str | None = None,
     ) -> None:
-        super().__init__(distance, theta, attr, overwrite, progress, name, node_type)
-        self.k = check_count("k", k)
-        check_choice("mutual", mutual, (True, False))
-        self.mutual = mutual
-        if tau is not None:
-            tau = check_scalar("tau", tau, minimum=0, allow_inf=True)
-        self.tau = tau
-
-    def search(self, x: Tensor, batch: Tensor | None) -> SimilarityGraph:
-        """Graph of the nearest neighbors."""
-        return SimilarityGraph.nearest(
-            x,
-            self.k,
-            distance=self.distance,
-            batch=batch,
-            mutual=self.mutual,
-            tau=self.tau,
-            progress=self.progress,
-        )
-
-    def rule(self) -> str:
-        """Number of nearest nodes, and what else decides."""
-        words = f"k={self.k}"
-        words += ", mutual=True" if self.mutual else ""
-        return words if self.tau is None else f"{words}, tau={self.tau}"
+        distance = Euclidean() if distance is None else distance
+        rule = KNearest(k, mutual=mutual, tau=tau, theta=theta, distance=distance)
+        super().__init__(rule, attr, overwrite, progress, name, node_type)

@@ -1,11 +1,12 @@
 """Transform that builds the radius graph of a fair distance."""
 
-from torch import Tensor
+from typing import ClassVar
+
 from torch_geometric.data.datapipes import functional_transform
 
 from pyg_glif._utils.validation import check_scalar
-from pyg_glif.distances import FairDistance
-from pyg_glif.graph import SimilarityGraph
+from pyg_glif.distances import Euclidean, FairDistance
+from pyg_glif.neighbors import Radius
 from pyg_glif.transforms._fair_graph import FairGraph
 
 
@@ -32,11 +33,10 @@ class FairRadiusGraph(FairGraph):
             :func:`~pyg_glif.graph.decay_of`)
         attr (str, optional): Name of the node features the distance is taken on.
             (default: :obj:`"x"`)
-        overwrite (bool, optional): If :obj:`True`, a graph that is already there is
-            replaced, and everything that describes it is removed: all attributes
-            whose name starts with :obj:`edge_` (such as :obj:`edge_attr`, but not
+        overwrite (bool, optional): Whether to replace a graph that is there, with all
+            that describes it: attributes that start with :obj:`edge_` (but not
             :obj:`edge_label` and :obj:`edge_label_index`), :obj:`adj`, :obj:`adj_t`
-            and :obj:`e_id`. If :obj:`False`, their presence is an error.
+            and :obj:`e_id`. Otherwise their presence is an error.
             (default: :obj:`False`)
         progress (bool, optional): Whether to show a progress bar.
             (default: on a terminal)
@@ -68,6 +68,8 @@ class FairRadiusGraph(FairGraph):
         tensor([0.6065, 0.6065])
     """
 
+    shown: ClassVar = ("tau",)
+
     def __init__(
         self,
         tau: float,
@@ -80,19 +82,7 @@ class FairRadiusGraph(FairGraph):
         name: str | None = None,
         node_type: str | None = None,
     ) -> None:
-        super().__init__(distance, theta, attr, overwrite, progress, name, node_type)
-        self.tau = check_scalar("tau", tau, minimum=0, allow_inf=True)
-
-    def search(self, x: Tensor, batch: Tensor | None) -> SimilarityGraph:
-        """Graph of all pairs within the radius."""
-        return SimilarityGraph.search(
-            x,
-            self.tau,
-            distance=self.distance,
-            batch=batch,
-            progress=self.progress,
-        )
-
-    def rule(self) -> str:
-        """The radius."""
-        return f"tau={self.tau}"
+        tau = check_scalar("tau", tau, minimum=0, allow_inf=True)
+        distance = Euclidean() if distance is None else distance
+        rule = Radius(tau, theta=theta, distance=distance)
+        super().__init__(rule, attr, overwrite, progress, name, node_type)

@@ -25,20 +25,18 @@ class GLIFSmooth(BaseTransform):  # type: ignore[misc]
 
     Args:
         lam (float): Smoothing strength :math:`\lambda \ge 0`. Zero returns the input.
-        normalization (str, optional): Form of :math:`\mathbf{L}`: :obj:`None`,
-            :obj:`"nrw"` or :obj:`"density"`. (default: :obj:`None`)
+        normalization (str, optional): Form of the Laplacian. (default: :obj:`None`)
         solver (Solver, optional): How the system is solved. (default: :obj:`Auto()`)
         link (Link, optional): Output space in which to average; see
             :mod:`pyg_glif.links`. (default: :obj:`None`, averages as they are)
         attr (str, optional): Name of the outputs. (default: :obj:`"y_hat"`)
         out (str, optional): Name under which the smoothed outputs are stored; an
             attribute of that name is replaced. (default: :obj:`"y_fair"`)
-        name (str, optional): Name of the graph to smooth over, if it is a second one
-            that :class:`~pyg_glif.FairRadiusGraph` has written. It must be given where
-            there is a second graph with weights. (default: :obj:`None`)
+        name (str, optional): Name of a second graph, see
+            :class:`~pyg_glif.FairRadiusGraph`. It must be given where there is a second
+            graph with weights. (default: :obj:`None`)
         node_type (str, optional): Type of the nodes of a
-            :class:`~torch_geometric.data.HeteroData` whose outputs are smoothed over
-            the relation ``(node_type, name, node_type)``, named ``"fair"`` by default.
+            :class:`~torch_geometric.data.HeteroData`.
             (default: the only type that has ``attr``)
 
     On a :class:`~torch_geometric.data.Batch`, or wherever there is a :obj:`batch`

@@ -299,8 +299,8 @@ def test_what_was_compared(scene: Scene) -> None:
     assert (setup["tau"], setup["theta"], setup["lam"]) == (0.6, 0.5, 0.8)
     assert setup["link"] == "Identity"
     total = hashlib.sha256()
-    for array in (scene.x, scene.y, scene.fair):
-        total.update(f"torch.float64 {list(array.shape)};".encode())
+    for name, array in (("x", scene.x), ("y", np.stack([scene.y, scene.fair]))):
+        total.update(f"'{name}' torch.float64 {list(array.shape)};".encode())
         total.update(np.ascontiguousarray(array).tobytes())
     assert made["data_sha256"] == total.hexdigest()
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", made["date"])

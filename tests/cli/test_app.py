@@ -404,7 +404,7 @@ WRONG = {
     **dict.fromkeys(
         (
             *("--lam", "theta", "difference", "--max-loss", "--reload-seconds"),
-            "--resolution",
+            "resolution",
         ),
         ("-1", "nan", "inf", "x", ""),
     ),
@@ -423,8 +423,7 @@ WRONG = {
                 "--workers",
                 "--cores",
             ),
-            *("--num-outputs", "--max-rows", "--max-bytes"),
-            "--min-shared",
+            *("--num-outputs", "max_rows", "max_bytes", "min_shared"),
         ),
         ("0", "-1", "1.5", "nan", "x"),
     ),

@@ -1,20 +1,15 @@
 from importlib import import_module
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import example, given, settings, strategies as st
+from hypothesis import given, settings, strategies as st
 from sklearn.neighbors import NearestNeighbors
 from torch import Tensor
 
 from pyg_glif.distances import CallableDistance, SensitiveSubspace
-from pyg_glif.graph import SimilarityGraph
-from pyg_glif.graph._points import Points
-from pyg_glif.graph._search import PointSearch
 from pyg_glif.metrics import knn_consistency, knn_deviation
 from tests import oracles_metrics as oracle
-from tests.graph.clouds import KINDS, cloud
 
 
 def manhattan(x1: Tensor, x2: Tensor) -> Tensor:
@@ -55,65 +50,6 @@ def test_knn_deviation_matches_oracle(
     np.testing.assert_allclose(value, oracle.knn_deviation(dist, y.numpy(), k))
     order = torch.randperm(len(x), generator=generator)
     torch.testing.assert_close(knn_deviation(points[order], y[order], k), value[order])
-
-
-@settings(deadline=None, max_examples=100)
-@given(
-    kind=st.sampled_from(KINDS),
-    num_nodes=st.sampled_from([8, 40, 150]),
-    num_features=st.sampled_from([1, 2, 3, 80]),
-    dtype=st.sampled_from([torch.float32, torch.float64]),
-    k=st.integers(1, 7),
-    share=st.floats(0.0, 1.0),
-    seed=st.integers(0, 10**6),
-)
-@example("duplicates", 6000, 20, torch.float32, 3, 0.01, 0)
-@example("ordinary", 1500, 3, torch.float64, 5, 0.01, 0)
-def test_a_graph_within_a_radius_spares_the_search_and_changes_nothing(
-    kind: str,
-    num_nodes: int,
-    num_features: int,
-    dtype: torch.dtype,
-    k: int,
-    share: float,
-    seed: int,
-) -> None:
-    x = cloud(kind, num_nodes, num_features, dtype, seed)
-    # The radius is the distance of a pair: of ties, those beyond it are no edges.
-    dist = torch.cdist(x[:40].double(), x.double()).flatten().sort().values
-    tau = float(dist[int(share * (len(dist) - 1))])
-    graph = SimilarityGraph.search(x, tau)
-    generator = torch.Generator().manual_seed(seed)
-    y = torch.randn(num_nodes, 2, dtype=torch.float64, generator=generator)
-    found, expected = knn_deviation(x, y, k, graph=graph), knn_deviation(x, y, k)
-    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
-
-
-def test_only_rows_with_too_few_neighbors_are_searched(
-    generator: torch.Generator, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    x = torch.randn(60, 2, generator=generator)
-    x[:5] += 100.0 * torch.arange(1, 6).unsqueeze(1)  # isolated
-    y = torch.rand(60, generator=generator)
-    expected = knn_deviation(x, y, 2)
-    search, searched = PointSearch.nearest, []
-
-    def count(self: PointSearch, k: int, left: Points | None, **kwargs: Any) -> Any:
-        searched.append(60 if left is None else left.num_nodes)
-        return search(self, k, left, **kwargs)
-
-    graph, nearest = SimilarityGraph.search(x, 3.0), SimilarityGraph.nearest(x, 2)
-    monkeypatch.setattr(PointSearch, "nearest", count)
-    torch.testing.assert_close(knn_deviation(x, y, 2, graph=graph), expected)
-    assert searched == [5]
-    # What is no search of these rows within a radius is of no use, and of no harm.
-    other = SimilarityGraph.search(x + 1.0, 3.0)
-    batch = SimilarityGraph.search(x, 3.0, batch=torch.arange(60) % 2)
-    unknown = SimilarityGraph(graph.edge_index, graph.sq_dist, 60, 3.0)
-    precise = SimilarityGraph.search(x.double(), 3.0)
-    for useless in (other, nearest, batch, unknown, precise):
-        assert torch.equal(knn_deviation(x, y, 2, graph=useless), expected)
-    assert searched[1:] == [60] * 5
 
 
 def test_tiles_do_not_matter(

@@ -381,4 +381,4 @@ def test_bad_arguments_are_refused(
     with pytest.raises((TypeError, ValueError)) as caught:
         kind(**arguments)
     assert str(caught.value).startswith(message)
-    assert FairRadiusGraph(float("inf")).tau == float("inf")
+    assert FairRadiusGraph(float("inf")).rule.tau == float("inf")

@@ -253,7 +253,7 @@ def load(root: Path, name: str) -> np.ndarray:
 def test_bios_from_embeddings(
     files: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pyg_glif.datasets._files._CHUNK", 7)
+    monkeypatch.setattr("experiments.datasets._arrays._CHUNK", 7)
     dataset = Bios(files, "embeddings", seed)
     assert repr(dataset) == f"Bios(source='embeddings', seed={seed})"
     assert dataset.classes == ("dj", "model", "poet")

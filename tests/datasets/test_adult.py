@@ -1,4 +1,4 @@
-"""Tables of people: ``Adult`` and ``German``."""
+"""Tables with a binary outcome: ``Adult`` and ``German``."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -14,25 +14,10 @@ from experiments.datasets.german import CODES
 from pyg_glif.datasets import Adult
 from tests.experiments.datasets.laws import write_csv
 
-ADULT = [
-    "age",
-    "workclass",
-    "fnlwgt",
-    "education",
-    "education_num",
-    "marital_status",
-    "occupation",
-    "relationship",
-    "race",
-    "sex",
-    "capital_gain",
-    "capital_loss",
-    "hours_per_week",
-    "native_country",
-    "income",
-    "split",
-]
-PEOPLE = [
+ADULT = ["age", "workclass", "fnlwgt", "education", "education_num", "marital_status"]
+ADULT += ["occupation", "relationship", "race", "sex", "capital_gain", "capital_loss"]
+ADULT += ["hours_per_week", "native_country", "income", "split"]
+ROWS = [
     "39,State-gov,77516,Bachelors,13,Never-married,Adm-clerical,Not-in-family,White,"
     "Male,2174,0,40,United-States,<=50K,train",
     "50,?,83311,HS-grad,9,Married-civ-spouse,?,Wife,Black,"
@@ -43,23 +28,23 @@ GERMAN = [*German.numbers, *German.categories, "credit_risk"]
 
 
 def rows() -> list[list[str]]:
-    return [line.split(",") for line in PEOPLE]
+    return [line.split(",") for line in ROWS]
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Three people of the census and two borrowers, where data sets look for them."""
+    """Three rows of the census and two of credits, where data sets look for them."""
     write_csv(tmp_path / "tabular" / "adult.csv.gz", ADULT, rows())
-    write_csv(tmp_path / "tabular" / "german.csv.gz", GERMAN, borrowers())
+    write_csv(tmp_path / "tabular" / "german.csv.gz", GERMAN, credits())
     monkeypatch.setenv("PYG_GLIF_DATA", str(tmp_path))
     return tmp_path
 
 
-def borrowers() -> list[list[Any]]:
+def credits() -> list[list[Any]]:
     first = {name: next(iter(codes)) for name, codes in CODES.items()}
-    one = {name: k for k, name in enumerate(German.numbers)} | first
-    two = one | {"personal_status_sex": "A92", "purpose": "A410", "age": 30}
-    return [[*one.values(), 1], [*two.values(), 2]]
+    good = {name: k for k, name in enumerate(German.numbers)} | first
+    bad = good | {"personal_status_sex": "A92", "purpose": "A410", "age": 30}
+    return [[*good.values(), 1], [*bad.values(), 2]]
 
 
 def indicators(frame: pd.DataFrame, names: list[str]) -> np.ndarray:
@@ -120,7 +105,7 @@ def test_adult_invented_needs_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
     assert float(dataset.target.mean()) == pytest.approx(0.224, abs=5e-4)
 
 
-def test_invented_people_do_women_wrong() -> None:
+def test_invented_incomes_are_biased_by_sex() -> None:
     from sklearn.linear_model import LogisticRegression
 
     dataset = Adult(variant="invented")
@@ -142,27 +127,27 @@ def test_german(folder: Path) -> None:
     assert [dataset.sex_names[i] for i in data.sex] == ["man", "woman"]
 
 
-def test_flipping_twice_gives_the_same_people() -> None:
-    people = Adult(variant="invented").frame[:300]
-    (twin,) = Adult.twins(people)
+def test_flipping_twice_gives_the_same_rows() -> None:
+    frame = Adult(variant="invented").frame[:300]
+    (twin,) = Adult.twins(frame)
     (again,) = Adult.twins(twin)
-    pd.testing.assert_frame_equal(again, people)
-    assert (twin["sex"] != people["sex"]).all()
-    wives = people["relationship"] == "Wife"
+    pd.testing.assert_frame_equal(again, frame)
+    assert (twin["sex"] != frame["sex"]).all()
+    wives = frame["relationship"] == "Wife"
     assert wives.any()
     assert (twin.loc[wives, "relationship"] == "Husband").all()
-    unmarried = ~people["relationship"].isin(["Wife", "Husband"])
+    unmarried = ~frame["relationship"].isin(["Wife", "Husband"])
     changed = ["sex", "relationship"]
     pd.testing.assert_frame_equal(
-        twin.drop(columns=changed), people.drop(columns=changed)
+        twin.drop(columns=changed), frame.drop(columns=changed)
     )
-    assert (twin["relationship"] == people["relationship"])[unmarried].all()
+    assert (twin["relationship"] == frame["relationship"])[unmarried].all()
 
 
-def test_borrowers_get_every_status() -> None:
+def test_credits_get_every_status() -> None:
     status = pd.Series(["a", "b", "a"], dtype="category")
-    people = pd.DataFrame({"personal_status_sex": status, "age": [1, 2, 3]})
-    versions = German.twins(people)
+    frame = pd.DataFrame({"personal_status_sex": status, "age": [1, 2, 3]})
+    versions = German.twins(frame)
     assert [set(v["personal_status_sex"]) for v in versions] == [{"a"}, {"b"}]
     for version in versions:
         assert version["personal_status_sex"].dtype == status.dtype
@@ -170,7 +155,7 @@ def test_borrowers_get_every_status() -> None:
 
 
 @pytest.mark.parametrize("kind", [Adult, German])
-def test_people_are_kept_in_root(
+def test_tables_are_kept_in_root(
     kind: type[Adult | German], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = folder / "kept"
@@ -184,7 +169,7 @@ def test_people_are_kept_in_root(
         _ = again.frame  # the tensors are kept, the table is not
 
 
-def test_people_take_transforms(folder: Path) -> None:
+def test_tables_take_transforms(folder: Path) -> None:
     def mark(data: Any) -> Any:
         data.marked = True
         return data
@@ -219,16 +204,16 @@ def test_adult_rejects_bad_files(folder: Path) -> None:
 
 
 def test_german_rejects_unknown_codes(folder: Path) -> None:
-    one, two = borrowers()
-    two[GERMAN.index("housing")] = "A150"
-    write_csv(folder / "tabular" / "german.csv.gz", GERMAN, [one, two])
+    good, bad = credits()
+    bad[GERMAN.index("housing")] = "A150"
+    write_csv(folder / "tabular" / "german.csv.gz", GERMAN, [good, bad])
     msg = r"must have one of 'A151', 'A152', 'A153' in 'housing' \(got 'A150'\)"
     with pytest.raises(ValueError, match=msg):
         German()
 
 
 @pytest.mark.parametrize("kind", [Adult, German])
-def test_people_say_what_is_missing(
+def test_tables_report_a_missing_file(
     kind: type[Adult | German], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("PYG_GLIF_DATA", raising=False)
@@ -250,8 +235,8 @@ def test_adult_is_the_census(shared_data: Callable[[str], Path]) -> None:
     assert int(frame.isna().sum().sum()) == 2_799 + 2_809 + 857
     # Beside four slips, husbands are men and wives are women.
     married = frame["relationship"].isin(["Husband", "Wife"])
-    as_told = (frame["relationship"] == "Husband") == (frame["sex"] == "Male")
-    assert int((married & ~as_told).sum()) == 4
+    agrees = (frame["relationship"] == "Husband") == (frame["sex"] == "Male")
+    assert int((married & ~agrees).sum()) == 4
     np.testing.assert_array_equal(
         data.x[:50], indicators(frame[:50], dataset.feature_names)
     )
