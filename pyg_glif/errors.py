@@ -21,13 +21,9 @@ class DamagedFileError(ValueError):
     """A file is not what was written, or was written by something else."""
 
 
-class UnprotectedFileWarning(UserWarning):
-    """A file of an early format was read, whose settings have no checksum."""
-
-
 class SimilarityWarning(UserWarning):
-    """Who counts as similar is probably not what was meant; the message says why."""
+    """The similarity graph is probably misconfigured; the message says why."""
 
 
 class ClockWarning(UserWarning):
-    """Times went back; whoever came counts in the order in which they came."""
+    """Times went back; samples count in the order in which they came."""

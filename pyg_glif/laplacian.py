@@ -187,12 +187,12 @@ class LaplacianOperator:
 
     @property
     def keeps_constants(self) -> bool:
-        """Whether what is constant on every component has a product of zero."""
+        """Whether signals constant on every component have a product of zero."""
         return self.is_psd
 
     @cached_property
     def surplus(self) -> Tensor | None:  # [N]
-        """What the diagonal has beyond the rest of its row; None where that is zero."""
+        """Excess of the diagonal over the rest of its row; None where that is zero."""
         if self.keeps_constants:
             return None
         return self.diagonal - self.pattern.row_sum(self.off_diagonal)
@@ -222,7 +222,7 @@ class LaplacianOperator:
 
     @cached_property
     def lam_scale(self) -> Tensor:  # 0-d, or [N] for a batch
-        """What the method multiplies ``lam`` by, one or the average degree."""
+        """Factor of ``lam``, one or the average degree."""
         return _lam_scale(self.deg, self.normalization, self.batch)
 
     @once
@@ -250,7 +250,7 @@ class LaplacianOperator:
     def keep_components(self, known: "LaplacianOperator", rows: Tensor) -> None:
         """Takes over the components of an operator that has more nodes than this one.
 
-        Without some nodes a component may fall apart. What is constant on all of its
+        Without some nodes a component may fall apart. A signal constant on all of its
         parts has a product of zero as before, so that solvers may take them for one.
         """
         label = known.components[0][rows]

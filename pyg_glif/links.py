@@ -203,7 +203,7 @@ class Logit(Link):
         - **input:** probabilities of any shape; columns are independent
         - **output:** the same shape
 
-    What :class:`Softmax` says about exact zeros and ``eps`` holds here for 0 and 1.
+    The notes of :class:`Softmax` on exact zeros and ``eps`` hold here for 0 and 1.
 
     Example:
         >>> Logit().to_dual(torch.tensor([0.5, 0.75]))

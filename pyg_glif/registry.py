@@ -1,4 +1,4 @@
-"""How distances, links and solvers describe themselves, and are found again.
+"""Registry of distances, links and solvers by name, for files and settings.
 
 A saved file holds no code: it names a class and has plain data for it. The class must
 have been registered in the process that reads the file, as all of this package are.
@@ -24,7 +24,7 @@ class Registered:
     constructor wants.
     """
 
-    #: What the members of a family have in common, such as ``"link"``.
+    #: Name of the family, such as ``"link"``.
     family: ClassVar[str] = ""
 
     def to_config(self) -> dict[str, Any]:

@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-# What has a meaning in a cell of a Markdown table. Underscores within words, brackets
-# that are no links and ampersands that are no characters have none.
+# Characters with a meaning in a cell of a Markdown table. Underscores within words,
+# brackets that are no links and ampersands that are no characters have none.
 _MARKUP = re.compile(r"[\\`*<|~]|(?<![^\W_])_|_(?![^\W_])|(?<=\])[(\[]|&(?=#?\w+;)")
 _RULES = {"l": "---", "r": "---:", "c": ":---:"}
 

@@ -42,6 +42,6 @@ class ParamsMixin:
 
     @classmethod
     def _defaults(cls) -> dict[str, Any]:
-        """ParamsMixin and their defaults, read off the constructor."""
-        found = inspect.signature(cls).parameters
-        return {name: parameter.default for name, parameter in found.items()}
+        """Parameters and their defaults, read off the constructor."""
+        parameters = inspect.signature(cls).parameters
+        return {name: parameter.default for name, parameter in parameters.items()}

@@ -1,4 +1,4 @@
-from .auditor import Auditor, WorstCase, free_directions
+from .auditor import Auditor, WorstCase
 from .lipschitz_projection import Projection, lipschitz_projection
 from .sensei import SenSeIRegularizer
 from .sensr import SenSRLoss
@@ -9,6 +9,5 @@ __all__ = [
     "SenSRLoss",
     "SenSeIRegularizer",
     "WorstCase",
-    "free_directions",
     "lipschitz_projection",
 ]

@@ -13,8 +13,8 @@ from pyg_glif.baselines._violations import Violated, ViolationScan, coinciding_g
 from pyg_glif.errors import ConvergenceError
 from pyg_glif.graph.pairwise import PairDistances
 
-# What a pair may exceed, relative to the size of the outputs: a share of rtol, and
-# what can be reached in float64.
+# Excess that a pair may have, relative to the size of the outputs: a share of rtol,
+# and the limit of float64.
 _FORGIVEN, _REACHABLE = 1e-3, 1e-10
 _AIM = 1e-4  # times rtol: gap of the working set at last
 _EARLY, _LATE = 0.3, 1e-3  # gap of the working set, as a share of that over all pairs
@@ -46,7 +46,7 @@ class ConstraintGeneration:
         self._feasible, self._gap = merged, math.inf
 
     def solve(self, rtol: float, max_iter: int, progress: bool | None) -> int:
-        """Finds a feasible point of small gap; how many rounds it took."""
+        """Finds a feasible point of small gap; returns the number of rounds."""
         forgiven = max(_FORGIVEN * rtol, _REACHABLE) * self._size
         decades = math.ceil(max(1.0, -math.log10(rtol)))
         with Progress(decades, "Lipschitz projection", progress) as bar:
@@ -120,7 +120,7 @@ class ConstraintGeneration:
         return gap
 
     def _exchange(self, violated: Violated) -> float:
-        """Updates the working set; how well it should be solved now."""
+        """Updates the working set; returns the accuracy to solve it with."""
         keep, num = self._set.needed(), len(self._node)
         known = self._pairs[0] * num + self._pairs[1]
         new: NDArray[np.bool_] = ~np.isin(

@@ -50,8 +50,8 @@ class _State(NamedTuple):
     """The augmented Lagrangian at one point."""
 
     value: float
-    pull: Array  # [M, C], what the multipliers would become
-    apart: Array  # [M, C], v
+    pull: Array  # [M, C], the next multipliers
+    v: Array  # [M, C]
     norm: Array  # [M], of v
     gradient: Array  # [N, C]
 
@@ -75,7 +75,7 @@ class WorkingSet:
         return change + self._offset
 
     def gap(self, f: Array) -> float:
-        """How far the objective of ``f`` may be above the minimum, relative to it."""
+        """Upper bound of the relative excess of the objective over the minimum."""
         i, j = self.ends
         q = self._weight * (f - self._y) + self._divergence(self.u)
         slack = self.radius * _norm(self.u) - (self.u * (f[i] - f[j])).sum(1)
@@ -99,8 +99,8 @@ class WorkingSet:
     def needed(self) -> NDArray[np.bool_]:
         """Pairs with a multiplier, or close to their limit."""
         i, j = self.ends
-        apart = _norm(self.f[i] - self.f[j])
-        needed: NDArray[np.bool_] = (self.u != 0).any(1) | (apart > 0.95 * self.radius)
+        gap = _norm(self.f[i] - self.f[j])
+        needed: NDArray[np.bool_] = (self.u != 0).any(1) | (gap > 0.95 * self.radius)
         return needed
 
     def improve(self, target: float, forgiven: float) -> None:
@@ -122,8 +122,8 @@ class WorkingSet:
     def _fitting(self, forgiven: float) -> float:
         """The factor by which ``f`` must shrink to meet these constraints."""
         i, j = self.ends
-        apart = np.maximum(_norm(self.f[i] - self.f[j]), _TINY)
-        return float(((self.radius + forgiven) / apart).min(initial=1.0))
+        gap = np.maximum(_norm(self.f[i] - self.f[j]), _TINY)
+        return float(((self.radius + forgiven) / gap).min(initial=1.0))
 
     def _minimise(self, precision: float) -> _State:
         """Minimises the augmented Lagrangian over ``f``."""
@@ -143,13 +143,13 @@ class WorkingSet:
     def _at(self, f: Array) -> _State:
         """Value and derivatives at ``f``."""
         i, j = self.ends
-        apart = self.u / self._sigma + f[i] - f[j]
-        norm = _norm(apart)
+        v = self.u / self._sigma + f[i] - f[j]
+        norm = _norm(v)
         over = np.maximum(norm - self.radius, 0.0)
-        pull = (self._sigma * over / np.maximum(norm, _TINY))[:, None] * apart
+        pull = (self._sigma * over / np.maximum(norm, _TINY))[:, None] * v
         change = self._weight * (f - self._y)
         value = 0.5 * float((change * (f - self._y)).sum() + self._sigma * over @ over)
-        return _State(value, pull, apart, norm, change + self._divergence(pull))
+        return _State(value, pull, v, norm, change + self._divergence(pull))
 
     def _line_search(self, state: _State, step: Array) -> _State | None:
         """Goes along ``step`` as far as the value falls; moves ``f``."""
@@ -175,7 +175,7 @@ class WorkingSet:
             self.ends[:, active],
             self._sigma,
             self.radius[active, None] / norm,
-            state.apart[active] / norm,
+            state.v[active] / norm,
         )
         return system.solve(-state.gradient)
 
@@ -270,9 +270,9 @@ class _NewtonSystem:
         diagonal = self.weight + abs(back) @ (rest + aligned * self.unit)
 
         def matmul(p: Array) -> Array:
-            apart = incidence @ p
-            along = np.einsum("mc,mc->m", self.unit, apart)[:, None]
-            return np.asarray(self.weight * p + back @ (rest * apart + along * aligned))
+            gap = incidence @ p
+            along = np.einsum("mc,mc->m", self.unit, gap)[:, None]
+            return np.asarray(self.weight * p + back @ (rest * gap + along * aligned))
 
         def flat(function: Callable[[Array], Array]) -> Any:
             return linalg.LinearOperator(
@@ -281,7 +281,7 @@ class _NewtonSystem:
                 dtype=np.float64,
             )
 
-        # Only 'atol': what SciPy calls the other tolerance depends on its version.
+        # Only 'atol': the name of the other tolerance depends on the version of SciPy.
         solution, _ = linalg.cg(
             flat(matmul),
             rhs.ravel(),

@@ -1,4 +1,4 @@
-"""Pairs of outputs that are too far apart, and groups of duplicates.
+"""Violated pairs of outputs, and groups of duplicates.
 
 Both are searched among all pairs, in tiles, and decided in float64.
 """
@@ -17,7 +17,7 @@ _TINY = torch.finfo(torch.float64).tiny
 
 
 class Violated(NamedTuple):
-    """Pairs that break their constraint, and what they say about all pairs."""
+    """Pairs that break their constraint, and bounds over all pairs."""
 
     pairs: NDArray[np.int64]  # [2, K], first < second; the worst few of each row
     radius: NDArray[np.float64]  # [K], L d_ij
@@ -33,7 +33,7 @@ class _Pairs(NamedTuple):
     i: Tensor  # [K]
     j: Tensor  # [K]
     radius: Tensor  # [K]
-    apart: Tensor  # [K], ||f_i - f_j||
+    gap: Tensor  # [K], ||f_i - f_j||
 
     def take(self, index: Tensor) -> "_Pairs":
         """The pairs at some positions."""
@@ -55,10 +55,10 @@ class ViolationScan:
         """Pairs of ``f`` that break their constraint.
 
         Of a tile with many suspects only the worst of each row and column are
-        decided, and the answer is not complete, unless ``everything`` is asked for.
+        decided, and the result is not complete, unless ``everything``.
         """
         gaps, size = EmbeddedDistances(f), self._tile_size
-        found, complete = [], True
+        violated, complete = [], True
         excess, shrink, forgiving = 0.0, 1.0, 1.0
         for rows in slices(0, self._num_rows, size):
             for cols in slices(rows.start, self._num_rows, size):
@@ -66,13 +66,13 @@ class ViolationScan:
                 complete &= all_of_them
                 if not pairs.i.numel():
                     continue
-                away = pairs.apart.clamp(min=_TINY)
-                excess = max(excess, float((pairs.apart - pairs.radius).max()))
+                away = pairs.gap.clamp(min=_TINY)
+                excess = max(excess, float((pairs.gap - pairs.radius).max()))
                 shrink = min(shrink, float((pairs.radius / away).min()))
                 forgiven_radius = pairs.radius + forgiven
                 forgiving = min(forgiving, float((forgiven_radius / away).min()))
-                found.append(_worst(pairs, 4 * size))
-        return Violated(*_worst_of_rows(found), excess, shrink, forgiving, complete)
+                violated.append(_worst(pairs, 4 * size))
+        return Violated(*_worst_of_rows(violated), excess, shrink, forgiving, complete)
 
     def _decide(
         self, gaps: EmbeddedDistances, rows: slice, cols: slice, everything: bool
@@ -109,7 +109,7 @@ def _suspects(
 
 def _worst(pairs: _Pairs, limit: int) -> _Pairs:
     """Pairs that break their constraint, at most ``limit`` of them."""
-    excess = pairs.apart - pairs.radius
+    excess = pairs.gap - pairs.radius
     index = (excess > 0).nonzero().view(-1)
     if index.numel() > limit:
         index = index[excess[index].topk(limit).indices]
@@ -117,17 +117,17 @@ def _worst(pairs: _Pairs, limit: int) -> _Pairs:
 
 
 def _worst_of_rows(
-    found: list[_Pairs],
+    violated: list[_Pairs],
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Pairs and radii of the pairs that are among the worst of either row."""
-    if not found:
+    if not violated:
         return np.empty((2, 0), np.int64), np.empty(0)
-    i, j, radius, apart = (
-        torch.cat(parts).cpu().numpy() for parts in zip(*found, strict=True)
+    i, j, radius, gap = (
+        torch.cat(parts).cpu().numpy() for parts in zip(*violated, strict=True)
     )
     keep = np.zeros(len(i), bool)
     for end in (i, j):
-        order = np.lexsort((radius - apart, end))
+        order = np.lexsort((radius - gap, end))
         ranked = end[order]
         first = np.searchsorted(ranked, ranked)
         keep[order[np.arange(len(order)) - first < _PER_ROW]] = True
@@ -153,16 +153,16 @@ def coinciding_groups(
 
 
 def _link(
-    groups: NDArray[np.int64], one: NDArray[np.int64], other: NDArray[np.int64]
+    groups: NDArray[np.int64], first: NDArray[np.int64], second: NDArray[np.int64]
 ) -> NDArray[np.int64]:
     """Labels after joining groups pairwise."""
-    differ = one != other
+    differ = first != second
     if not differ.any():
         return groups
     from scipy.sparse import coo_matrix
     from scipy.sparse.csgraph import connected_components
 
-    num, links = int(groups.max()) + 1, (one[differ], other[differ])
+    num, links = int(groups.max()) + 1, (first[differ], second[differ])
     graph = coo_matrix((np.ones(len(links[0])), links), shape=(num, num))
     joined: NDArray[np.int64] = connected_components(graph, False)[1]
     return joined[groups].astype(np.int64)

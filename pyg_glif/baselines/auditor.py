@@ -14,6 +14,7 @@ from pyg_glif._utils.validation import (
     check_embedding,
     check_features,
     check_floating,
+    check_length,
     check_rows,
     check_scalar,
     check_tensor,
@@ -26,9 +27,9 @@ class WorstCase(NamedTuple):
     """Result of an :class:`Auditor`, row by row.
 
     Attributes:
-        x: The worst inputs found, ``[N, F]``.
-        gain: How much worse than at the original features, ``[N]``, in the unit
-            of what was maximised.
+        x: The worst inputs, ``[N, F]``.
+        gain: Increase over the original features, ``[N]``, in the unit of the
+            maximised function.
         sq_dist: Squared fair distance from the original features, ``[N]``.
     """
 
@@ -46,7 +47,7 @@ class Auditor:
         g(\mathbf{x}^{\prime}) - \lambda \,
         d(\mathbf{x}, \mathbf{x}^{\prime})^2
 
-    where :math:`g` is what should not grow, :math:`d` a fair distance and
+    where :math:`g` should not grow, :math:`d` is a fair distance and
     :math:`\lambda` the price of moving away from the sample, SenSeI's dual
     variable (not the smoothing strength ``lam`` of GLIF). First come steps along
     the directions in which the distance does not change, which are free; then
@@ -56,7 +57,7 @@ class Auditor:
 
     The best point seen is kept for each row, the original features included, so
     an audit never finds less than zero. Rows do not influence each other if
-    :math:`g` treats them apart.
+    :math:`g` treats them separately.
 
     Args:
         num_subspace_steps (int): Steps in the free directions. (default: :obj:`10`)
@@ -65,16 +66,16 @@ class Auditor:
         full_lr (float): Learning rate of these steps. (default: :obj:`0.01`)
 
     Free directions have no price, and the worst case along them may be infinitely far
-    away: there, number of steps and learning rate are what bounds the search, to
-    about their product in each direction. Choose it like the spread of the samples'
+    away: there, number of steps and learning rate bound the search, to about
+    their product in each direction. Choose it like the spread of the samples'
     features in the sensitive subspace.
 
     Example:
         >>> from pyg_glif.distances import SensitiveSubspace
         >>> distance = SensitiveSubspace(torch.tensor([[0.0, 1.0]]))
         >>> x = torch.zeros(1, 2)
-        >>> found = Auditor().search(lambda x: x.sum(dim=1), x, distance, 1.0)
-        >>> found.x.round(decimals=1)  # 10 steps of 0.1 for free, 10 of 0.01 charged
+        >>> worst = Auditor().search(lambda x: x.sum(dim=1), x, distance, 1.0)
+        >>> worst.x.round(decimals=1)  # 10 steps of 0.1 for free, 10 of 0.01 charged
         tensor([[0.1000, 1.1000]])
     """
 
@@ -110,7 +111,8 @@ class Auditor:
             dual (float or torch.Tensor): Price :math:`\lambda \ge 0` of squared fair
                 distance.
             directions (torch.Tensor, optional): Orthonormal columns that span the free
-                directions. (default: those of :func:`free_directions`)
+                directions. (default: ``distance.null_space``; where it is empty, the
+                charged steps find such directions by their low price)
             generator (torch.Generator, optional): Source of the random shifts, on
                 the CPU. (default: one seeded with zero, so that equal calls give
                 equal results)
@@ -125,45 +127,23 @@ class Auditor:
         check_embedding("distance", distance)
         check_coefficient("dual", dual, minimum=0.0)
         if directions is None:
-            directions = free_directions(distance, x.size(1))
+            directions = distance.null_space(x.size(1))
         generator = generator or torch.Generator().manual_seed(0)
         objective = _Objective(gain, x, distance, dual)
         with torch.no_grad():
-            # A copy: where nothing worse is found, it is what the caller gets.
+            # A copy: it is returned where no worse input is reached.
             start = _Candidates(x.clone(), objective(x))
-        found = start
+        best = start
         if directions.size(1):
             steps, lr = self.num_subspace_steps, self.subspace_lr
             basis = directions.to(x)
-            found = _ascend(objective, found, basis, steps, lr, generator)
+            best = _ascend(objective, best, basis, steps, lr, generator)
         steps, lr = self.num_full_steps, self.full_lr
-        found = _ascend(objective, found, None, steps, lr, generator)
+        best = _ascend(objective, best, None, steps, lr, generator)
         with torch.no_grad():
             # At the start nothing has been paid yet: its value is its gain.
-            rise = gain(found.x) - start.value
-            return WorstCase(found.x, rise, objective.sq_dist(found.x))
-
-
-def free_directions(distance: FairDistance, num_features: int) -> Tensor:
-    r"""Directions in which a fair distance does not change anywhere.
-
-    Those of ``distance.null_space``. Where it knows of none, an auditor's charged steps
-    find such directions by their low price.
-
-    Args:
-        distance (FairDistance): The distance.
-        num_features (int): Number of columns :math:`F` of the features.
-
-    Shapes:
-        - **output:** orthonormal columns :math:`(F, R)`, none if :math:`R = 0`
-
-    Example:
-        >>> from pyg_glif.distances import Mahalanobis
-        >>> free_directions(Mahalanobis(torch.diag(torch.tensor([4.0, 0.0]))), 2).abs()
-        tensor([[0.],
-                [1.]])
-    """
-    return distance.null_space(num_features)
+            rise = gain(best.x) - start.value
+            return WorstCase(best.x, rise, objective.sq_dist(best.x))
 
 
 @contextmanager
@@ -228,14 +208,16 @@ class _Objective:
     def __call__(self, x: Tensor) -> Tensor:  # [N, F] -> [N]
         # A model under autocast may give half precision.
         gain = full_precision(check_tensor("gain(x)", self.gain(x)))
-        gain = _check_row_values("gain(x)", gain, len(x))
-        if x.requires_grad:
-            _check_differentiable("gain(x)", gain, "x")
+        check_floating("gain(x)", gain)
+        check_length("gain(x)", gain, len(x))
+        if x.requires_grad and not gain.requires_grad:
+            msg = "'gain(x)' must be differentiable in 'x'"
+            raise ValueError(f"{msg} (got a result without gradient)")
         return gain - self.dual * self.sq_dist(x)
 
 
 class _Candidates(NamedTuple):
-    """Inputs and what the objective says of them, row by row."""
+    """Inputs and their objective, row by row."""
 
     x: Tensor  # [N, F]
     value: Tensor  # [N]
@@ -278,20 +260,3 @@ def _ascend(
             (shift.grad,) = torch.autograd.grad(total, shift)
             optimizer.step()
     return best
-
-
-def _check_row_values(name: str, value: object, num_rows: int) -> Tensor:
-    """One floating-point value per row, ``[N]``."""
-    value = check_tensor(name, value)
-    check_floating(name, value)
-    if value.dim() != 1 or value.numel() != num_rows:
-        msg = f"'{name}' must have one entry per row"
-        raise ValueError(f"{msg} (got shape {tuple(value.shape)} for {num_rows})")
-    return value
-
-
-def _check_differentiable(name: str, value: Tensor, argument: str) -> None:
-    """Raises unless gradients flow through the result."""
-    if not value.requires_grad:
-        msg = f"'{name}' must be differentiable in '{argument}'"
-        raise ValueError(f"{msg} (got a result without gradient)")

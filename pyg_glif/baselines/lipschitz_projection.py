@@ -164,7 +164,7 @@ def lipschitz_projection(
 
 
 def _unchanged(y_hat: Tensor, value: Any) -> Projection:
-    """What no constraint does."""
+    """The result without constraints."""
     pairs = torch.empty(2, 0, dtype=torch.long)
     multipliers = torch.empty(0, *y_hat.shape[1:], dtype=torch.float64)
     return Projection(value, 0.0, 0.0, 0, 0.0, 0, pairs, multipliers)

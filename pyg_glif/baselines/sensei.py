@@ -1,4 +1,4 @@
-"""SenSeI: comparable inputs should get the same output."""
+"""SenSeI: invariance of outputs over comparable inputs."""
 
 import math
 from collections.abc import Callable
@@ -18,7 +18,6 @@ from pyg_glif.baselines.auditor import (
     Auditor,
     WorstCase,
     evaluating,
-    free_directions,
     frozen,
 )
 from pyg_glif.distances import FairDistance
@@ -29,19 +28,11 @@ _MIN_DUAL = 1e-5
 
 
 class RobustTerm(nn.Module):
-    r"""Base of training terms that look at the worst comparable input.
+    r"""Base of training terms with a search for the worst comparable input.
 
     Holds the price :math:`\lambda` of squared fair distance and moves it towards the
-    budget, by the rule that :class:`~pyg_glif.baselines.SenSeIRegularizer` states.
-
-    Args:
-        distance (FairDistance): Which inputs are comparable. It needs an embedding,
-            and is not trained.
-        eps (float, optional): Budget :math:`\epsilon`, a mean *squared* fair distance;
-            :obj:`None` leaves ``dual`` as it is.
-        auditor (Auditor, optional): How the worst inputs are searched.
-        dual (float): First value of :math:`\lambda`.
-        dual_lr (float): Step size :math:`\eta` of :math:`\log \lambda`.
+    budget; :class:`~pyg_glif.baselines.SenSeIRegularizer` states the rule and the
+    arguments.
     """
 
     dual: Tensor
@@ -100,12 +91,12 @@ class RobustTerm(nn.Module):
         """Free directions of the distance, kept until one of its tensors changes."""
         tensors = [*self.distance.parameters(), *self.distance.buffers()]
         if self._last is None or not self._last[0].matches(tensors):
-            directions = free_directions(self.distance, num_features)
+            directions = self.distance.null_space(num_features)
             self._last = Snapshot(tensors), directions
         return self._last[1]
 
     def extra_repr(self) -> str:
-        """What the printed term shows."""
+        """Arguments for ``repr``."""
         return f"eps={self.eps}, auditor={self.auditor}"
 
 
@@ -223,7 +214,7 @@ class SenSeIRegularizer(RobustTerm):
         return self.rho * _sq_change(after, before).mean()
 
     def extra_repr(self) -> str:
-        """What the printed term shows."""
+        """Arguments for ``repr``."""
         return f"rho={self.rho:g}, {super().extra_repr()}"
 
 

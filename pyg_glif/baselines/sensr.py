@@ -1,4 +1,4 @@
-"""SenSR: comparable inputs should be predicted equally well."""
+"""SenSR: robustness of the loss over comparable inputs."""
 
 from collections.abc import Callable
 
@@ -22,21 +22,16 @@ class SenSRLoss(RobustTerm):
         - \lambda \, d(\mathbf{x}_b, \mathbf{x}^{\prime})^2
 
     It takes the place of the ordinary loss. The auditor and the price
-    :math:`\lambda` are those of :class:`~pyg_glif.baselines.SenSeIRegularizer`; what
-    is maximised is the loss, not the change of the output.
+    :math:`\lambda` are those of :class:`~pyg_glif.baselines.SenSeIRegularizer`; the
+    search maximises the loss, not the change of the output.
 
     Args:
         distance (FairDistance): Which inputs are comparable. It needs an embedding,
             and is not trained.
         loss (callable, optional): Maps outputs and labels to one loss per row.
             (default: cross-entropy of logits)
-        eps (float, optional): Budget :math:`\epsilon`, a mean *squared* fair distance;
-            :obj:`None` leaves ``dual`` as it is. (default: :obj:`0.01`)
-        auditor (Auditor, optional): How the worst inputs are searched.
-            (default: :obj:`Auditor()`)
-        dual (float): First value of SenSR's :math:`\lambda`, which is not the
-            smoothing strength ``lam`` of GLIF. (default: :obj:`1.0`)
-        dual_lr (float): Step size of :math:`\log \lambda`. (default: :obj:`0.1`)
+        **others: ``eps``, ``auditor``, ``dual`` and ``dual_lr`` of
+            :class:`~pyg_glif.baselines.SenSeIRegularizer`.
 
     Shapes:
         - **input:** a model from :math:`(N, F)` to :math:`(N, C)`, features
@@ -80,19 +75,8 @@ class SenSRLoss(RobustTerm):
     ) -> WorstCase:
         r"""The comparable inputs on which the loss is largest.
 
-        Args:
-            model (callable): A module, or any differentiable function of rows. A
-                module is audited in evaluation mode; parameters, their gradients and
-                modes are left as they were.
-            x (torch.Tensor): Features of the samples.
-            y (torch.Tensor): Their labels.
-            generator (torch.Generator, optional): Source of the first, random shifts.
-                (default: one seeded with zero)
-
-        Shapes:
-            - **input:** features :math:`(N, F)`, labels :math:`(N)`
-            - **output:** features :math:`(N, F)`, increases of the loss and squared
-              fair distances :math:`(N)`
+        As in :meth:`SenSeIRegularizer.audit`, with labels ``y`` :math:`(N)`; gains are
+        increases of the loss.
         """
         x = check_features("x", x).detach()
         check_same_rows("y", y, "x", x)

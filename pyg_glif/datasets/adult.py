@@ -148,12 +148,12 @@ class Adult(TabularDataset):
 
     @property
     def sex_names(self) -> tuple[str, ...]:
-        """What the numbers in ``sex`` mean."""
+        """Names of the labels in ``sex``."""
         return tuple(self._table["sex"].cat.categories)
 
     @property
     def race_names(self) -> tuple[str, ...]:
-        """What the numbers in ``race`` mean."""
+        """Names of the labels in ``race``."""
         return tuple(self._table["race"].cat.categories)
 
     @staticmethod

@@ -36,7 +36,7 @@ class FairDistance(nn.Module, Registered, ABC):
         d(\mathbf{x}, \mathbf{x}^{\prime}) =
         \| \phi(\mathbf{x}) - \phi(\mathbf{x}^{\prime}) \|_2 ,
 
-    and a subclass only says what :math:`\phi` is, by :meth:`embed`. Calling the
+    and a subclass only defines :math:`\phi`, by :meth:`embed`. Calling the
     distance on two sets of rows gives all pairwise distances. They are computed
     from coordinate differences, so identical rows are at distance exactly zero
     and data far from the origin loses no digits. The gradient at coinciding points
@@ -60,7 +60,7 @@ class FairDistance(nn.Module, Registered, ABC):
     #: Whether :meth:`embed` exists; without it a search has to call the distance.
     is_embedding: ClassVar[bool] = True
 
-    #: What a metric learner reports about the fit behind this distance, see
+    #: Report of the metric learner that fitted this distance, see
     #: :mod:`pyg_glif.metric_learning`; ``None`` if it was not learned. It is not
     #: part of the state dict.
     fit_result: Any = None

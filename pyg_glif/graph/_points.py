@@ -1,9 +1,7 @@
 """Points of a search: exact coordinates and a float32 copy for fast products."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 from typing import Literal, TypedDict
 
 import torch
@@ -87,6 +85,32 @@ def detached_copy(z: Tensor, x: Tensor) -> Tensor:
     return z.clone() if shared else z
 
 
+@dataclass(frozen=True, eq=False)
+class Extent:
+    """Bounding box and largest norm of some points; ``|`` joins two."""
+
+    low: Tensor  # [D], smallest coordinates
+    high: Tensor  # [D], largest coordinates
+    sq_norm: float  # largest squared norm, in float32
+
+    @classmethod
+    def of(cls, z: Tensor) -> "Extent":
+        """Extent of the rows of ``z``, at least one."""
+        low, high = torch.aminmax(z, dim=0)
+        parts = (part.float().square().sum(1).max() for part in z.split(256))
+        return cls(low, high, max(map(float, parts)))
+
+    def __or__(self, other: "Extent") -> "Extent":
+        low = torch.minimum(self.low, other.low)
+        high = torch.maximum(self.high, other.high)
+        return Extent(low, high, max(self.sq_norm, other.sq_norm))
+
+    def farthest(self, centre: Tensor) -> float:
+        """The largest difference of a coordinate from that of a centre."""
+        ends = torch.stack([self.low - centre, self.high - centre])
+        return float(ends.abs().max())
+
+
 @dataclass(frozen=True)
 class Points:
     """Embedded points ``z`` and a float32 copy ``y`` close to the origin.
@@ -143,23 +167,14 @@ class Points:
     @classmethod
     def from_embedding(cls, z: Tensor, batch: Tensor | None) -> "Points":
         """Points of ``z``, which is copied only if float32 would lose too much."""
-        rows = z[:: sample_step(z.size(0))]
-        sq_norm = cache(lambda: _sq_norm(z))
-
-        def farthest(centre: Tensor) -> float:
-            blocks = z.split(4096)
-            return max(float((part - centre).abs().max()) for part in blocks)
-
-        centre, scale = placement(rows, lambda: float(sq_norm().max()), farthest)
-        if centre is None:
-            return cls(z, z, sq_norm(), None, 1.0, batch)
+        centre, scale = placement(z[:: sample_step(len(z))], Extent.of(z))
         y = moved_to(z, centre, scale)
-        return cls(z, y, _sq_norm(y), centre, scale, batch)
+        return cls(z, y, sq_norms(y), centre, scale, batch)
 
     def like(self, z: Tensor) -> "Points | None":
         """Other points with this center and scale; :obj:`None` if float32 overflows."""
         y = moved_to(z, self.centre, self.scale)
-        out = Points(z, y, _sq_norm(y), self.centre, self.scale, None)
+        out = Points(z, y, sq_norms(y), self.centre, self.scale, None)
         fits = float(out.sq_norm.max()) < _LARGEST_SQUARE  # not so for NaN either
         return out if fits else None
 
@@ -180,17 +195,11 @@ def sample_step(num_nodes: int) -> int:
 
 
 def placement(
-    rows: Tensor,
-    sq_largest: Callable[[], float],
-    farthest: Callable[[Tensor], float],
+    rows: Tensor, extent: Extent
 ) -> tuple[Tensor | None, float]:  # rows: [S, D] -> centre [D] float64, scale
     """Center and scale that suit float32; a center of :obj:`None` means no change.
 
-    Args:
-        rows: Every ``sample_step``-th point.
-        sq_largest: The largest squared norm of all points, in float32.
-        farthest: The largest difference of a coordinate from that of a centre, which
-            comes in the dtype of the points.
+    ``rows`` are every ``sample_step``-th point, the extent is that of all points.
     """
     sample = rows.double()
     # Any centre is valid, so that of a sample will do.
@@ -198,11 +207,11 @@ def placement(
     spread = float((sample - centre).square().sum(1).mean())
     central = float(sample.square().sum(1).mean()) <= 4.0 * spread
     usual = rows.dtype == torch.float32 and central and _SAFE_SQUARES[0] < spread
-    if usual and sq_largest() < _SAFE_SQUARES[1]:
+    if usual and extent.sq_norm < _SAFE_SQUARES[1]:
         return None, 1.0
     # Far from the origin, norms are large beside distances, and their difference
     # loses digits.
-    largest = farthest(centre.to(rows.dtype))
+    largest = extent.farthest(centre.to(rows.dtype))
     if not math.isfinite(largest):
         limit = torch.finfo(rows.dtype).max
         raise ValueError(f"'x' must span less than {limit:g} in each coordinate")
@@ -220,6 +229,6 @@ def moved_to(z: Tensor, centre: Tensor | None, scale: float) -> Tensor:
     return (y.double() * scale).float() if scale != 1.0 else y.float()
 
 
-def _sq_norm(y: Tensor) -> Tensor:  # [N, D] -> [N]
+def sq_norms(y: Tensor) -> Tensor:  # [N, D] -> [N]
     """Squared norms, a block at a time."""
     return torch.cat([part.square().sum(1) for part in y.split(256)])

@@ -19,6 +19,7 @@ from torch import Tensor
 from pyg_glif.graph._decide import decide
 from pyg_glif.graph._estimates import PairSample, choose_width, sample_pairs
 from pyg_glif.graph._points import (
+    Extent,
     Points,
     Strategy,
     as_distance,
@@ -26,6 +27,7 @@ from pyg_glif.graph._points import (
     placement,
     product_rounding,
     sample_step,
+    sq_norms,
 )
 from pyg_glif.graph._pruning import (
     LEAF_SIZE,
@@ -64,34 +66,6 @@ DIRECTIONS = 64
 
 
 @dataclass(frozen=True, eq=False)
-class Extent:
-    """Bounding box and largest norm of some points; ``|`` joins two."""
-
-    low: Tensor  # [D], smallest coordinates
-    high: Tensor  # [D], largest coordinates
-    sq_norm: float  # largest squared norm, in float32
-
-    @classmethod
-    def of(cls, z: Tensor) -> "Extent":
-        """Extent of the rows of ``z``, at least one."""
-        low, high = torch.aminmax(z, dim=0)
-        largest = max(
-            float(part.float().square().sum(1).max()) for part in z.split(256)
-        )
-        return cls(low, high, largest)
-
-    def __or__(self, other: "Extent") -> "Extent":
-        low, high = torch.minimum(self.low, other.low), self.high
-        high = torch.maximum(high, other.high)
-        return Extent(low, high, max(self.sq_norm, other.sq_norm))
-
-    def farthest(self, centre: Tensor) -> float:
-        """The largest difference of a coordinate from that of a centre."""
-        ends = torch.stack([self.low - centre, self.high - centre])
-        return float(ends.abs().max())
-
-
-@dataclass(frozen=True, eq=False)
 class Frame:
     """Center, scale and directions that all blocks share."""
 
@@ -102,11 +76,10 @@ class Frame:
     @classmethod
     def of(cls, rows: Tensor, extent: Extent) -> "Frame":
         """Frame from every ``sample_step``-th point and the extent of all."""
-        centre, scale = placement(rows, lambda: extent.sq_norm, extent.farthest)
+        centre, scale = placement(rows, extent)
         points = cls(centre, scale, rows.new_empty(0)).points(rows)
-        return cls(
-            centre, scale, principal_basis(points, min(DIRECTIONS, rows.size(1)))
-        )
+        basis = principal_basis(points, min(DIRECTIONS, rows.size(1)))
+        return cls(centre, scale, basis)
 
     def points(
         self,
@@ -118,9 +91,7 @@ class Frame:
         """Points in the frame; ``y`` and ``sq_norm`` if they are known."""
         if y is None:
             y = moved_to(z, self.centre, self.scale)
-        if sq_norm is None:
-            parts = [part.square().sum(1) for part in y.split(256)]
-            sq_norm = torch.cat(parts) if parts else y.new_empty(0)
+        sq_norm = sq_norms(y) if sq_norm is None else sq_norm
         return Points(z, y, sq_norm, self.centre, self.scale, batch)
 
     def bounds(self, points: Points) -> Tensor:  # [N, M + 1]

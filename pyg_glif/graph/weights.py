@@ -182,7 +182,7 @@ def edge_sq_dist(z: Tensor, edge_index: Tensor) -> Tensor:
 
 
 class _EdgeSqDist(Function):
-    """P(z, z), a class of its own because its two equal gradients are one product M."""
+    """P(z, z); its two equal gradients are one product M."""
 
     @staticmethod
     def forward(ctx: Any, z: Tensor, edge_index: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""What the learners share: moments in one pass, and what a fit reports."""
+"""Moments in one pass over the rows, and the result of a subspace fit."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -8,9 +8,7 @@ import torch
 from torch import Tensor
 
 from pyg_glif._utils.arrays import to_labels
-from pyg_glif._utils.validation import (
-    check_features,
-)
+from pyg_glif._utils.validation import check_features
 from pyg_glif.distances import SensitiveSubspace
 
 # Variances below this share of the largest count as zero: deviations under a
@@ -20,7 +18,7 @@ RANK_RTOL = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class SubspaceFit:
-    r"""What :class:`SensitiveSVD` and :class:`FACE` know about their directions.
+    r"""Directions of :class:`SensitiveSVD` and :class:`FACE`, and their variances.
 
     It is the ``fit_result`` of the distance they return.
 
@@ -32,7 +30,7 @@ class SubspaceFit:
         num_rows (int): Rows that were used.
         num_groups (int): Groups of at least two rows. One if there are no groups.
         num_single (int): Groups of one row, which were left out.
-        mean (torch.Tensor, optional): What was subtracted from all rows.
+        mean (torch.Tensor, optional): Subtracted from all rows.
 
     Example:
         >>> fit = SubspaceFit(torch.tensor([3.0, 1.0, 0.0]), rank=1, num_rows=9)

@@ -42,8 +42,8 @@ class JudgedPairs:
 def robust_whitener(pairs: JudgedPairs, num_rounds: int = 3) -> Tensor:
     """Coordinates in which typical differences are white.
 
-    They only decide how fast the solver is. A few pairs far apart would make all
-    others look alike, so a pair counts for no more than its share, in rounds.
+    They only decide how fast the solver is. A few pairs at large distances would
+    dominate the rest, so a pair counts for no more than its share, in rounds.
     """
     out = _whitener(pairs.moment(None))
     for _ in range(num_rounds):
@@ -80,13 +80,13 @@ class PairLikelihood:
     def neg_log_likelihood(self, sq_dist: Tensor) -> float:
         """Mean over pairs; infinite where a dissimilar pair is at distance zero."""
         y = self.pairs.similar
-        apart = torch.where(y < 1, sq_dist.clamp(min=0), 1.0)
+        safe = torch.where(y < 1, sq_dist.clamp(min=0), 1.0)
         # -log(2 / (1 + exp(s))) and -log(tanh(s / 2)).
-        alike = torch.nn.functional.softplus(sq_dist) - math.log(2)
-        unlike = torch.log1p(apart.neg().exp()) - apart.neg().expm1().neg().log()
+        similar = torch.nn.functional.softplus(sq_dist) - math.log(2)
+        dissimilar = torch.log1p(safe.neg().exp()) - safe.neg().expm1().neg().log()
         # 0 * inf must be 0: a pair judged similar has no second term.
-        unlike = torch.where(y < 1, (1 - y) * unlike, 0.0)
-        return float((y * alike + unlike).mean())
+        dissimilar = torch.where(y < 1, (1 - y) * dissimilar, 0.0)
+        return float((y * similar + dissimilar).mean())
 
     def objective(self, sq_dist: Tensor) -> float:
         """Mean negative log-likelihood plus penalty."""
@@ -95,9 +95,9 @@ class PairLikelihood:
     def gradient(self, sq_dist: Tensor) -> Tensor:  # [P] -> [R, R]
         """Gradient of the objective in whitened coordinates."""
         y = self.pairs.similar
-        apart = torch.where(y < 1, sq_dist, 1.0)
+        safe = torch.where(y < 1, sq_dist, 1.0)
         # d/ds of the two terms: sigmoid(s) and -1 / sinh(s), without overflow.
         slope = y * sq_dist.sigmoid() + self.penalty
-        slope += (1 - y) * 2 * apart.neg().exp() / (-2 * apart).expm1()
+        slope += (1 - y) * 2 * safe.neg().exp() / (-2 * safe).expm1()
         out = self.whitener.T @ self.pairs.moment(slope) @ self.whitener
         return (out + out.T) / 2

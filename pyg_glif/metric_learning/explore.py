@@ -122,7 +122,7 @@ class EXPLORE:
     max_iter: int = 5000
     throw: bool = True
     chunk_size: int = 1024
-    # How it is shown is no part of what is learned.
+    # Display is no part of the learner.
     progress: bool | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -311,11 +311,11 @@ def _check_similar(name: str, value: object, num_pairs: int) -> Tensor:
 
 def _check_both_judgements(name: str, value: Tensor) -> None:
     """Raises unless some pairs are judged similar and some dissimilar."""
-    for kind, value_is, found in (
+    for kind, value_is, mask in (
         ("similar (above 0)", 0, value > 0),
         ("dissimilar (below 1)", 1, value < 1),
     ):
-        if not bool(found.any()):
+        if not bool(mask.any()):
             msg = f"'{name}' must judge at least one pair {kind}"
             msg = f"{msg} (got {len(value)} pairs, all {value_is})"
             raise ValueError(f"{msg}. Nothing can be learned from one kind of pair")

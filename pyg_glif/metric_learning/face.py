@@ -75,7 +75,7 @@ class FACE:
 
     num_factors: int = 25
     chunk_size: int = 1024
-    # How it is shown is no part of what is learned.
+    # Display is no part of the learner.
     progress: bool | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -83,7 +83,7 @@ class FACE:
         check_count("chunk_size", self.chunk_size)
 
     def fit(self, x: Any, group: Any) -> SensitiveSubspace:
-        r"""Returns the distance that ignores what varies within groups.
+        r"""Returns the distance that ignores variation within groups.
 
         Args:
             x (torch.Tensor or array): Features :math:`(N, F)`.

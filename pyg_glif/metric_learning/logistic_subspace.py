@@ -66,7 +66,7 @@ class LogisticFit:
 
     @property
     def directions(self) -> Tensor:
-        """Rows that span what the regression looks at, one less than classes."""
+        """Rows that span the directions of the regression, one less than classes."""
         if len(self.classes) == 2:
             return self.coefficients
         return self.coefficients[1:] - self.coefficients[0]
@@ -139,7 +139,7 @@ class LogisticSubspace:
     max_iter: int = 500
     throw: bool = True
     chunk_size: int = 1024
-    # How it is shown is no part of what is learned.
+    # Display is no part of the learner.
     progress: bool | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -149,7 +149,7 @@ class LogisticSubspace:
         check_count("chunk_size", self.chunk_size)
 
     def fit(self, x: Any, attributes: Any) -> SensitiveSubspace:
-        r"""Returns the distance that ignores what predicts ``attributes``.
+        r"""Returns the distance that ignores directions that predict ``attributes``.
 
         Args:
             x (torch.Tensor or array): Features :math:`(N, F)`.

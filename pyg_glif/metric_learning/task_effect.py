@@ -34,7 +34,7 @@ from pyg_glif.metric_learning.logistic_subspace import (
     fit_labels,
 )
 
-#: What ``y`` is: classes, or quantities.
+#: Kind of ``y``: classes, or quantities.
 Task: TypeAlias = Literal["classification", "regression"]
 # More different whole numbers than this could be classes as well as quantities.
 _MANY = 50
@@ -50,7 +50,7 @@ class LinearFit:
         coefficients (torch.Tensor): One row per column of ``y``, in float64.
         intercepts (torch.Tensor): One entry per row of ``coefficients``.
         r_squared (float): Share of the variance of ``y`` that is explained. If it is
-            near zero, the fair coordinates hardly tell what matters for the task.
+            near zero, the fair coordinates hardly predict the task.
     """
 
     coefficients: Tensor = field(repr=False)
@@ -98,9 +98,9 @@ class TaskEffect:
     r"""Adds the effect on the task to a fair distance.
 
     An encoder may place texts of opposite meaning side by side, and columns of a table
-    are scaled by their spread, not by what they decide. Joining such samples destroys
+    are scaled by their spread, not by their effect. Joining such samples destroys
     accuracy as the radius grows. Here a model :math:`g` is trained on the **fair
-    coordinates only**, and what it says becomes a coordinate too:
+    coordinates only**, and its output becomes a coordinate too:
 
     .. math::
         \phi(\mathbf{x}) = \big[\, \phi_0(\mathbf{x}), \;
@@ -126,8 +126,8 @@ class TaskEffect:
             (default: :obj:`1.0`)
         predict (callable, optional): In place of the linear model, any function from
             fair coordinates :math:`(N, D)` to probabilities (of class 1, or of all
-            classes) or, for regression, outputs. Train it on fair coordinates; what it
-            says of a row must not depend on other rows. Probabilities are kept a
+            classes) or, for regression, outputs. Train it on fair coordinates; its
+            output for a row must not depend on other rows. Probabilities are kept a
             millionth away from 0 and 1. Such a distance cannot be saved.
             (default: :obj:`None`)
         task (str, optional): ``"classification"`` or ``"regression"``; by default
@@ -189,7 +189,7 @@ class TaskEffect:
     max_iter: int = 500
     throw: bool = True
     chunk_size: int = 1024
-    # How it is shown is no part of what is learned.
+    # Display is no part of the learner.
     progress: bool | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -210,7 +210,7 @@ class TaskEffect:
         Args:
             x (torch.Tensor or array): Features :math:`(N, F)`, not those of the
                 samples that will be smoothed: the model remembers their ``y``.
-            y (torch.Tensor or array): What the model of the task should tell: classes
+            y (torch.Tensor or array): Target of the model of the task: classes
                 of any kind, or quantities. With ``predict``, only which of the two.
         """
         base = Euclidean() if self.distance is None else self.distance

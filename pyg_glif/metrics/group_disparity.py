@@ -35,9 +35,9 @@ def group_disparity(
             or a :class:`~pyg_glif.laplacian.LaplacianOperator`.
         group (torch.Tensor): A whole number per node.
         edge_weight (torch.Tensor, optional): Similarities. (default: all ones)
-        definition (str): What :math:`m_g` is. ``"members"``: nodes. ``"pairs"``: edges
-            inside the group and half of those that leave it. ``"guide"``: as GUIDE's
-            published code counts, which credits an edge that leaves a group to the
+        definition (str): Meaning of :math:`m_g`. ``"members"``: nodes. ``"pairs"``:
+            edges inside the group and half of those that leave it. ``"guide"``: as in
+            GUIDE's published code, which credits an edge that leaves a group to the
             group of its row twice instead of once to each side, and nodes as edges
             with themselves. (default: ``"members"``)
 

@@ -64,32 +64,34 @@ def knn_deviation(
     check_same_rows("y", y, "x", x)
     check_count("k", k, below=len(x))
     value = y.reshape(len(y), -1).double()
-    near = nearest_points(x, k, distance, 2.0 * _SAME, progress)
-    point, count = near.point, torch.bincount(near.point)
+    nearest = nearest_points(x, k, distance, 2.0 * _SAME, progress)
+    point, count = nearest.point, torch.bincount(nearest.point)
     total = value.new_zeros(len(count), value.size(1)).index_add_(0, point, value)
     # Duplicates come first; places may be left for other points.
     duplicates = count - 1
     share = (k / duplicates.clamp(min=1).double()).clamp_(max=1.0).unsqueeze(1)
     filled = (total[point] - value) * share[point]
-    filled += _fill(near, k - duplicates, count, total)[point]
+    filled += _fill(nearest, k - duplicates, count, total)[point]
     deviation = (value - filled / k).abs_().view(y.shape).to(y.dtype)
     out: Tensor = like(original, deviation)
     return out
 
 
-def _fill(near: NearestPoints, places: Tensor, count: Tensor, total: Tensor) -> Tensor:
+def _fill(
+    nearest: NearestPoints, places: Tensor, count: Tensor, total: Tensor
+) -> Tensor:
     """Sums of outputs over the places that other points fill, nearest first.
 
     Args:
-        near: The nearest points of each.
+        nearest: The nearest points of each.
         places: Number of places to fill for each point, which may be none.
         count: Number of rows at each point.
         total: Sums of their outputs.
     """
-    order = near.dist.argsort()
+    order = nearest.dist.argsort()
     # Stable, so that the distances of each point stay in ascending order.
-    order = order[near.row[order].argsort(stable=True)]
-    row, col, dist = near.row[order], near.col[order], near.dist[order]
+    order = order[nearest.row[order].argsort(stable=True)]
+    row, col, dist = nearest.row[order], nearest.col[order], nearest.dist[order]
     size = count[col]
     reached = size.cumsum(0)
     first = torch.searchsorted(row, torch.arange(len(count), device=row.device))

@@ -113,11 +113,11 @@ def lipschitz_violations(
     Example:
         >>> x = torch.tensor([[0.0], [1.0], [3.0]])
         >>> y = torch.tensor([0.0, 2.0, 2.5])
-        >>> found = lipschitz_violations(x, y, lipschitz=1.0, bins=[0, 2, 4])
-        >>> found.num_violations, found.num_pairs, found.by_sample
-        (1, 3, tensor([1, 1, 0]))
-        >>> found.bin_share
-        tensor([1., 0.], dtype=torch.float64)
+        >>> violations = lipschitz_violations(x, y, lipschitz=1.0, bins=[0, 2, 4])
+        >>> violations.num_violations, violations.num_pairs
+        (1, 3)
+        >>> violations.by_sample, violations.bin_share
+        (tensor([1, 1, 0]), tensor([1., 0.], dtype=torch.float64))
     """
     x = check_features("x", x, distance)
     y = check_outputs("y", y).to(x.device)

@@ -3,7 +3,7 @@
 They are kept apart from the functions that compute them because torchmetrics takes
 longer to load than torch, and smoothing or an audit needs none of it. Keywords that
 are not documented are those of every :class:`torchmetrics.Metric`. ``update`` takes
-tensors of the shapes that the function takes, and ``compute`` returns what it returns.
+tensors of the shapes that the function takes, and ``compute`` returns its result.
 """
 
 from collections.abc import Callable
@@ -42,7 +42,7 @@ from pyg_glif.metrics.ranking import ranking_err, ranking_ndcg
 from pyg_glif.typing import Normalization
 
 
-class _Rows(Metric):
+class _StoredRows(Metric):
     """Base of metrics that keep all rows until :meth:`compute`."""
 
     full_state_update = False
@@ -58,7 +58,7 @@ class _Rows(Metric):
         return [dim_zero_cat(getattr(self, name)) for name in self._states]
 
 
-class _SampleRows(_Rows):
+class _SampleRows(_StoredRows):
     """Features and outputs of all batches, for metrics of pairs across batches."""
 
     _states = ("x", "y")
@@ -80,7 +80,7 @@ class _SampleRows(_Rows):
         self.y.append(y.detach())
 
 
-class GroupGap(_Rows):
+class GroupGap(_StoredRows):
     r"""Difference of average outputs between groups.
 
     :func:`group_gap` over all batches: a batch need not hold every group.
@@ -115,7 +115,7 @@ class GroupGap(_Rows):
         return group_gap(*self._all())
 
 
-class GroupStd(_Rows):
+class GroupStd(_StoredRows):
     r"""Standard deviation of outputs within groups of comparable samples.
 
     :func:`group_std` over all batches: a group may be spread over several of them.
@@ -152,13 +152,13 @@ class GroupStd(_Rows):
 
 
 class KNNConsistency(_SampleRows):
-    r"""Consistency with the nearest others in fair space.
+    r"""Consistency with the nearest neighbors in fair space.
 
     :func:`knn_consistency` over all batches: neighbors are searched in all of
     them, so features and outputs are kept until :meth:`compute`.
 
     Args:
-        k (int, optional): Number of nearest others. (default: 5)
+        k (int, optional): Number of nearest neighbors. (default: 5)
         distance (FairDistance, optional): Fair distance. (default: Euclidean)
 
     Example:
@@ -194,7 +194,7 @@ class GroupDisparity(Metric):
     Args:
         num_groups (int): Groups are numbered from 0 to one less than this.
             (default: :obj:`2`)
-        definition (str): What a group's energy is divided by.
+        definition (str): Divisor of a group's energy.
             (default: ``"members"``)
 
     Example:
@@ -347,7 +347,7 @@ class LipschitzViolations(_SampleRows):
         return torch.tensor(violations.share, dtype=torch.float32, device=self.device)
 
 
-class LocalLipschitz(_Rows):
+class LocalLipschitz(_StoredRows):
     r"""A quantile of the local Lipschitz constants of similarity graphs.
 
     :func:`local_lipschitz` over the edges of all batches: each update brings the
@@ -387,7 +387,7 @@ class LocalLipschitz(_Rows):
         return edge_quantiles(ratio.sort().values, [self.quantile])[0]
 
 
-class PredictionConsistency(_Rows):
+class PredictionConsistency(_StoredRows):
     r"""Share of groups of counterfactuals whose predicted classes all agree.
 
     :func:`prediction_consistency` over all batches: a group may be spread over

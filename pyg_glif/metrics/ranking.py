@@ -180,7 +180,7 @@ def _nearest(far: Tensor, k: int) -> Tensor:  # [B, N] -> [B, k]
     first = far.gather(1, column).sort(dim=1, stable=True).indices
     order = column.gather(1, first)
     if k < far.size(1):
-        # Where the next one is as far as the last, which of them was found is chance.
+        # Where the next one is as far as the last, their order is arbitrary.
         tied = some.values[:, k] == some.values[:, k - 1]
         order[tied] = far[tied].sort(dim=1, stable=True).indices[:, :k]
     return order

