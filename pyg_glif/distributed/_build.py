@@ -20,10 +20,8 @@ from torch import Tensor
 from pyg_glif._utils.runtime import without_autocast
 from pyg_glif._utils.validation import check_count
 from pyg_glif.distances import FairDistance
-from pyg_glif.distributed._ids import check_unique
-from pyg_glif.distributed._inputs import Piece, PieceRows, RowFiles
-from pyg_glif.distributed._kd_partition import Splitters
-from pyg_glif.distributed._store import Store, as_tensor
+from pyg_glif.distributed._inputs import Piece, PieceRows, RowFiles, check_unique
+from pyg_glif.distributed._store import Store, as_tensor, facts_of
 from pyg_glif.distributed.engine import Engine
 from pyg_glif.graph.blocks import (
     Extent,
@@ -41,6 +39,10 @@ _BLOCK_BYTES = 48 << 20
 _FEWEST_ROWS, _MOST_ROWS = 256, 1 << 16
 _SAMPLE = 1 << 14  # rows that splitters, and estimates later, come from
 _PER_BLOCK = 64  # sampled rows, at least, for each block
+# Coordinates that cuts are made along: the leading ones and the last.
+_AXES = 16
+# Spreads positions evenly over [0, 1): duplicates are cut by these.
+_GOLDEN = 0.6180339887498949
 
 
 class PieceScan(NamedTuple):
@@ -57,7 +59,7 @@ class Routing(NamedTuple):
     """Assignment of rows to blocks."""
 
     frame: Frame
-    splitters: Splitters
+    splitters: "Splitters"
     num_blocks: int
     spacing: float  # of graphs along the coordinate that separates them
 
@@ -103,8 +105,7 @@ class Build:
         routing = Routing(frame, tree, num_blocks, spacing)
         spills = passed(partial(self.route, routing, pieces), numbers, "sorting rows")
         if self.table.id is not None:
-            folder = self.store.child("ids")
-            check_unique("id", (folder.load(piece["ids"]) for piece in spills))
+            check_unique("id", (self.store.load(piece["ids"]) for piece in spills))
         blocks = passed(partial(self.pack, spills), range(num_blocks), "writing blocks")
         return self._finish(frame, sample, batch, spills, blocks)
 
@@ -127,9 +128,8 @@ class Build:
     ) -> dict[str, Any]:
         """Writes the rows of a piece, sorted by block; returns starts of the blocks."""
         piece, name = pieces[number], f"{number:05d}"
-        spill, ids = self.store.child("spill"), self.store.child("ids")
-        done = self._sound(spill, name)
-        if done is not None and (done["ids"] is None or ids.is_sound(done["ids"])):
+        done = self.store.done(f"spill/{name}", self.key)
+        if done is not None:
             return done
         rows, z = self._read(piece)
         points = routing.frame.points(z)
@@ -146,30 +146,22 @@ class Build:
         if rows.batch is not None:
             arrays["batch"] = rows.batch[order]
         counts = np.bincount(leaf, minlength=routing.num_blocks)
-        saved = None
-        if rows.ids is not None:
-            texts = rows.ids
+        ids, texts = None, rows.ids
+        if texts is not None:
             if texts.dtype.kind != "i":
                 texts = np.array([str(text).encode() for text in texts])
-            saved = ids.save(f"{name}.npy", texts)
-        record = {
-            "key": self.key,
-            "starts": np.concatenate([[0], counts.cumsum()]).tolist(),
-            "files": {k: spill.save(f"{name}.{k}.npy", a) for k, a in arrays.items()},
-            "ids": saved,
-            "first": piece.first,
-        }
-        spill.write_json(f"{name}.json", record)
-        return record
+            ids = self.store.save(f"ids/{name}.npy", texts)
+        starts = np.concatenate([[0], counts.cumsum()]).tolist()
+        facts = {"starts": starts, "ids": ids, "first": piece.first}
+        return self.store.put(f"spill/{name}", self.key, arrays, **facts)
 
     @without_autocast()
     def pack(self, spills: list[dict[str, Any]], block: int) -> dict[str, Any]:
         """Writes a block in compact order, and returns its record."""
-        folder, name = self.store.child("blocks"), f"{block:05d}"
-        done = self._sound(folder, name)
+        name = f"blocks/{block:05d}"
+        done = self.store.done(name, self.key)
         if done is not None:
             return done
-        spill = self.store.child("spill")
 
         def gathered(what: str, place: NDArray[np.int64] | None = None) -> Tensor:
             """The rows of the block, in the order of the pieces or each at a place."""
@@ -177,7 +169,7 @@ class Build:
             for piece in spills:
                 start, stop = piece["starts"][block : block + 2]
                 if stop > start or not parts:
-                    parts.append(spill.load(piece["files"][what])[start:stop])
+                    parts.append(self.store.load(piece["files"][what])[start:stop])
             array = np.concatenate(parts)
             if place is None:
                 return torch.from_numpy(array)
@@ -190,31 +182,19 @@ class Build:
         batch = gathered("batch") if "batch" in names else None
         order, leaf = in_compact_order(w, batch) if len(w) else (torch.arange(0), 1)
         place = order.argsort().numpy()
-        files = {
-            what: folder.save(f"{name}.{what}.npy", gathered(what, place))
-            for what in names
-        }
         graphs = None
         if batch is not None and len(w):
             graphs = [int(batch.min()), int(batch.max())]
-        record = {
-            "key": self.key,
-            "count": len(w),
-            "leaf": leaf,
-            "box": box_of(w).tolist() if len(w) else None,
-            "largest": largest_norm(gathered("norms")) if len(w) else 0.0,
-            "graphs": graphs,
-            "files": files,
-        }
-        folder.write_json(f"{name}.json", record)
-        return record
-
-    def _sound(self, folder: Store, name: str) -> dict[str, Any] | None:
-        """The record of an earlier pass, if all of its files are sound."""
-        record = folder.record_of(f"{name}.json", self.key)
-        if record is None or not all(map(folder.is_sound, record["files"].values())):
-            return None
-        return record
+        return self.store.put(
+            name,
+            self.key,
+            {what: gathered(what, place) for what in names},
+            count=len(w),
+            leaf=leaf,
+            box=box_of(w).tolist() if len(w) else None,
+            largest=largest_norm(gathered("norms")) if len(w) else 0.0,
+            graphs=graphs,
+        )
 
     def _read(self, piece: Piece) -> tuple[PieceRows, Tensor]:
         """Rows, and their coordinates: finite, with at least one column."""
@@ -244,7 +224,7 @@ class Build:
             table.check_contents(self.contents)
         except ValueError:
             for name in ("spill", "blocks"):
-                store.child(name).clear()
+                store.clear(name)
             raise
         arrays = {"basis": frame.basis, "centre": frame.centre, "sample": sample}
         arrays["sample_batch"] = batch  # type: ignore[assignment]
@@ -274,14 +254,10 @@ class Build:
             "ids": ids if table.id is not None else [],
             "files": files,
             # Empty blocks have no bounding box.
-            "blocks": [
-                {name: value for name, value in block.items() if name != "key"}
-                for block in blocks
-                if block["count"]
-            ],
+            "blocks": [facts_of(block) for block in blocks if block["count"]],
         }
         manifest = store.finish(KIND, self.key, content)
-        store.child("spill").clear()
+        store.clear("spill")
         return manifest
 
 
@@ -293,3 +269,86 @@ def _labelled(
         return w
     label = (batch * spacing).astype(np.float32)
     return np.concatenate([w, label[:, None]], axis=1)
+
+
+@dataclass(frozen=True)
+class Splitters:
+    """A k-d tree over a sample; leaves are numbered from left to right.
+
+    Samples on a cut go left or right by a number of their own, so that no number of
+    duplicates makes a leaf too large.
+    """
+
+    axis: NDArray[np.int64]  # [nodes], -1 at a leaf
+    value: NDArray[np.float64]  # [nodes]
+    tie: NDArray[np.float64]  # [nodes]
+    child: NDArray[np.int64]  # [nodes, 2]; at a leaf its number
+
+    @classmethod
+    def of(
+        cls, w: NDArray[np.float32], position: NDArray[np.int64], num_leaves: int
+    ) -> "Splitters":
+        """The tree of bound coordinates ``w`` of samples at some positions."""
+        coords, tie = _coords(w), _ties(position)
+        nodes: list[tuple[int, float, float, int, int]] = []
+        leaves = 0
+
+        def grow(rows: NDArray[np.int64], count: int) -> int:
+            nonlocal leaves
+            node = len(nodes)
+            nodes.append((-1, 0.0, 0.0, 0, 0))
+            if count == 1 or len(rows) < 2:
+                nodes[node] = (-1, 0.0, 0.0, leaves, leaves + count)
+                leaves += count
+                return node
+            axis = int(coords[rows].var(0).argmax())
+            rows = rows[np.lexsort((tie[rows], coords[rows, axis]))]
+            left = (count + 1) // 2
+            cut = min(max(1, len(rows) * left // count), len(rows) - 1)
+            value, last = coords[rows[cut - 1], axis], tie[rows[cut - 1]]
+            low = grow(rows[:cut], left)
+            high = grow(rows[cut:], count - left)
+            nodes[node] = (axis, float(value), float(last), low, high)
+            return node
+
+        grow(np.arange(len(w)), num_leaves)
+        columns = list(zip(*nodes, strict=True))
+        child = np.array([columns[3], columns[4]], dtype=np.int64).T
+        return cls(
+            np.array(columns[0], dtype=np.int64),
+            np.array(columns[1]),
+            np.array(columns[2]),
+            child,
+        )
+
+    def leaf(
+        self, w: NDArray[np.float32], position: NDArray[np.int64]
+    ) -> NDArray[np.int64]:  # [N, M + 1], [N] -> [N]
+        """The leaf of each sample."""
+        coords, tie = _coords(w), _ties(position)
+        out = np.empty(len(w), dtype=np.int64)
+        waiting = [(0, np.arange(len(w)))]
+        while waiting:
+            node, rows = waiting.pop()
+            if self.axis[node] < 0:
+                first, stop = self.child[node]
+                # A leaf of the sample may stand for several: they share its samples.
+                share = (tie[rows] * (stop - first)).astype(np.int64)
+                out[rows] = first + share
+                continue
+            key = coords[rows, self.axis[node]].astype(np.float64)
+            equal = (key == self.value[node]) & (tie[rows] <= self.tie[node])
+            left = (key < self.value[node]) | equal
+            waiting.append((int(self.child[node, 0]), rows[left]))
+            waiting.append((int(self.child[node, 1]), rows[~left]))
+        return out
+
+
+def _ties(position: NDArray[np.int64]) -> NDArray[np.float64]:
+    """A number from 0 to 1 for each position, evenly spread."""
+    return np.mod(position.astype(np.float64) * _GOLDEN, 1.0)
+
+
+def _coords(w: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The coordinates that cuts are made along."""
+    return np.concatenate([w[:, : min(_AXES, w.shape[1] - 1)], w[:, -1:]], axis=1)

@@ -47,21 +47,19 @@ class Checkpoints:
         number = self._from + num_iter
         for block in self._blocks:
             count = int(self._starts[block + 1] - self._starts[block])
-            name = f"x.{number:06d}.{block:05d}"
-            file = self._store.save(f"{name}.npy", x[first : first + count])
-            record = {"key": self._key, "iter": number, "file": file}
-            self._store.write_json(f"{name}.json", record)
+            arrays = {"x": x[first : first + count]}
+            self._store.put(_name(number, block), self._key, arrays)
             first += count
         numbers = sorted({*self._numbers, number})
         self._numbers = numbers[-2:]
         for old, block in product(numbers[:-2], self._blocks):
-            for suffix in ("json", "npy"):
-                self._store.remove(f"x.{old:06d}.{block:05d}.{suffix}")
+            for suffix in ("json", "x.npy"):
+                self._store.remove(f"{_name(old, block)}.{suffix}")
 
     def latest(self) -> Tensor | None:
         """The last iterate of which all members have their part."""
-        names = [name.split(".") for name in self._store.names()]
-        written = {int(p[1]) for p in names if p[0] == "x" and p[-1] == "json"}
+        names = [name.split(".") for name in self._store.names("work")]
+        written = {int(p[1]) for p in names if p[0] == "iter" and p[-1] == "json"}
         # As the first member sees them: others may have written since.
         numbers = torch.tensor(sorted(written), dtype=torch.int64)
         self._numbers = self._comm.gather_any(numbers)[0].tolist()
@@ -77,9 +75,13 @@ class Checkpoints:
         """This part of a checkpoint, if all of its files are sound."""
         parts = []
         for block in self._blocks:
-            name = f"x.{number:06d}.{block:05d}.json"
-            record = self._store.record_of(name, self._key)
-            if record is None or not self._store.is_sound(record["file"]):
+            record = self._store.done(_name(number, block), self._key)
+            if record is None:
                 return None
-            parts.append(self._store.tensor(record["file"]))
+            parts.append(self._store.tensor(record["files"]["x"]))
         return torch.cat(parts)
+
+
+def _name(number: int, block: int) -> str:
+    """Name of a block of a checkpoint."""
+    return f"work/iter.{number:06d}.{block:05d}"

@@ -1,6 +1,6 @@
 """Rows in Parquet or ``.npy`` files, read piece by piece."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from os import PathLike, fspath
 from pathlib import PurePosixPath
@@ -58,9 +58,8 @@ def as_files(argument: str, data: Any, out: Store, kind: str) -> Paths:
     tensor = to_tensor(argument, data).detach().cpu().contiguous()
     name = f"{argument}-{_fingerprints.of_tensors({'': tensor})[:32]}.npy"
     # Written whether it is there or not: what is there may be damaged.
-    inputs = out.child("inputs")
-    inputs.save(name, tensor)
-    return inputs.shown(name)
+    out.save(f"inputs/{name}", tensor)
+    return out.shown(f"inputs/{name}")
 
 
 class Piece(NamedTuple):
@@ -381,3 +380,60 @@ def _dtype(kind: Any) -> Any:
     if types.is_floating(kind):
         return np.float64 if types.is_float64(kind) else np.float32
     return np.float64 if types.is_integer(kind) else None
+
+
+def as_arrow(ids: NDArray[Any]) -> Any:
+    """Ids as an Arrow array, texts decoded."""
+    arrow = require("pyarrow", "pyg_glif.distributed", "ray")
+    if ids.dtype.kind == "S":
+        return arrow.array([text.decode() for text in ids])
+    return arrow.array(ids)
+
+
+def check_unique(name: str, ids: Iterable[NDArray[Any]]) -> None:
+    """Raises if two rows have one id, and names both."""
+    column = _column(ids)
+    position = _positions(column, column)
+    repeated = np.flatnonzero(position != np.arange(len(position)))
+    if len(repeated):
+        row = int(repeated[0])
+        raise ValueError(
+            f"'{name}' must be different for all rows (got {column[row].as_py()!r} in "
+            f"rows {position[row]} and {row}, counted over all files)"
+        )
+
+
+def positions_of(
+    name: str, known: Iterable[NDArray[Any]], queries: Iterable[NDArray[Any]]
+) -> NDArray[np.int64]:
+    """Positions of as many ids in another order.
+
+    Raises if an id is unknown or comes twice.
+    """
+    column = _column(queries)
+    position = _positions(column, _column(known))
+    unknown = np.flatnonzero(position < 0)
+    if len(unknown):
+        msg = f"'{name}' must have the ids of the dataset and no others"
+        raise ValueError(f"{msg} (got {column[int(unknown[0])].as_py()!r})")
+    order = np.argsort(position, kind="stable")
+    repeated = order[1:][np.diff(position[order]) == 0]
+    if len(repeated):
+        msg = f"'{name}' must have every id once"
+        raise ValueError(f"{msg} (got {column[int(repeated[0])].as_py()!r} twice)")
+    return position
+
+
+def _column(ids: Iterable[NDArray[Any]]) -> Any:
+    """All ids as one Arrow column."""
+    arrow = require("pyarrow", "pyg_glif.distributed", "ray")
+    return arrow.chunked_array([as_arrow(part) for part in ids])
+
+
+def _positions(column: Any, known: Any) -> NDArray[np.int64]:
+    """First position of each id among known ones; -1 for unknown ones."""
+    compute = require("pyarrow.compute", "pyg_glif.distributed", "ray")
+    if column.type != known.type:
+        return np.full(len(column), -1)
+    index = compute.index_in(column, value_set=known)
+    return np.asarray(compute.fill_null(index, -1)).astype(np.int64)

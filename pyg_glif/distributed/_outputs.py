@@ -10,8 +10,12 @@ from numpy.typing import NDArray
 
 from pyg_glif._utils.optional import require
 from pyg_glif._utils.runtime import Progress
-from pyg_glif.distributed._ids import as_arrow, positions_of
-from pyg_glif.distributed._inputs import FileColumns, RowFiles
+from pyg_glif.distributed._inputs import (
+    FileColumns,
+    RowFiles,
+    as_arrow,
+    positions_of,
+)
 from pyg_glif.distributed._store import Store, scratch_array
 from pyg_glif.distributed.sharded_dataset import ShardedDataset
 
@@ -37,17 +41,16 @@ def write_blocks(
     dataset: ShardedDataset,
     table: RowFiles,
     contents: list[str],
-    work: Store,
+    store: Store,
     key: str,
     progress: bool | None,
 ) -> list[str]:
     """Puts outputs into the order of the blocks; returns the names of the columns."""
     columns = table.names
     blocks = range(dataset.num_blocks)
-    known = [work.record_of(f"y.{block:05d}.json", key) for block in blocks]
-    if all(r is not None and work.is_sound(r["file"]) for r in known):
+    if all(store.done(f"work/{block:05d}", key) is not None for block in blocks):
         return columns
-    work.clear()
+    store.clear("work")
     values = scratch_array((dataset.num_samples, table.width), table.dtype)
     pieces = list(table.pieces(_READ_ROWS))
     places = _places(dataset, table)
@@ -58,8 +61,8 @@ def write_blocks(
             bar.update()
     table.check_contents(contents)
     for block in blocks:
-        file = work.save(f"y.{block:05d}.npy", values[dataset.place(block)])
-        work.write_json(f"y.{block:05d}.json", {"key": key, "file": file})
+        arrays = {"y": values[dataset.place(block)]}
+        store.put(f"work/{block:05d}", key, arrays)
     return columns
 
 
@@ -83,15 +86,14 @@ def write_outputs(
     """Writes Parquet files with ids in the order of the input."""
     arrow = require("pyarrow", "pyg_glif.distributed", "ray")
     parquet = require("pyarrow.parquet", "pyg_glif.distributed", "ray")
-    fit = store.child("fit")
-    files = fit.own("00000.json", key)["files"]
-    what = "out" if "out" in files else "f"
-    dtype = fit.load(files[what]).dtype
+    blocks = range(dataset.num_blocks)
+    fit = [store.own(f"fit/{block:05d}.json", key)["files"] for block in blocks]
+    what = "out" if "out" in fit[0] else "f"
+    dtype = store.load(fit[0][what]).dtype
     values = scratch_array((dataset.num_samples, len(columns)), dtype)
     with Progress(dataset.num_blocks, "writing outputs", progress) as bar:
-        for block in range(dataset.num_blocks):
-            files = fit.own(f"{block:05d}.json", key)["files"]
-            values[dataset.place(block)] = fit.load(files[what])
+        for block in blocks:
+            values[dataset.place(block)] = store.load(fit[block][what])
             bar.update()
     named = dataset.id_column is not None
     parts = dataset.ids() if named else _numbered(dataset.num_samples)

@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from pyg_glif._utils.runtime import without_autocast
-from pyg_glif.distributed._store import Store
+from pyg_glif.distributed._store import Store, facts_of
 from pyg_glif.distributed.engine import Engine
 from pyg_glif.distributed.sharded_dataset import ShardedDataset
 from pyg_glif.errors import DamagedFileError
@@ -66,36 +67,26 @@ class SearchJob:
             except DamagedFileError:
                 if attempt + 1 == _ATTEMPTS:
                     raise
-        folder, blocks = self.store.child("edges"), range(self.dataset.num_blocks)
-        return [self._edges(folder, block) for block in blocks], count
-
-    def _edges(self, folder: Store, block: int) -> dict[str, Any]:
-        """The record of a block, as the manifest has it."""
-        record = folder.own(f"{block:05d}.json", self.key)
-        return {name: value for name, value in record.items() if name != "key"}
+        blocks = range(self.dataset.num_blocks)
+        names = [f"edges/{block:05d}.json" for block in blocks]
+        return [facts_of(self.store.own(name, self.key)) for name in names], count
 
     def _missing(self, engine: Engine) -> list[int]:
         """Blocks whose edges are not there, or not as they were written."""
         blocks = range(self.dataset.num_blocks)
-        folder = self.store.child("edges")
-        some = [b for b in blocks if folder.exists(f"{b:05d}.json")]
-        sound = {
-            block
-            for block, good in engine.run(partial(_is_sound, self), some, "check")
-            if good
-        }
-        return [block for block in blocks if block not in sound]
+        some = [b for b in blocks if self.store.exists(f"edges/{b:05d}.json")]
+        checked = dict(engine.run(partial(_is_sound, self), some, "check"))
+        return [block for block in blocks if not checked.get(block)]
 
     def _plan(self, missing: Sequence[int]) -> list[_Task]:
         """Which blocks are to be compared, as an earlier run had it if it stopped."""
-        work = self.store.child("work")
-        known = work.record_of("plan.json", self.key)
+        known = self.store.record_of("work/plan.json", self.key)
         if known is not None and set(missing) <= set(known["missing"]):
             return [_Task(n, row, tuple(cols)) for n, row, cols in known["tasks"]]
-        work.clear()
+        self.store.clear("work")
         plan = list(self._tasks(missing))
         data = {"key": self.key, "missing": list(missing), "tasks": plan}
-        work.write_json("plan.json", data)
+        self.store.write_json("work/plan.json", data)
         return plan
 
     def _tasks(self, missing: Sequence[int]) -> Iterator[_Task]:
@@ -136,10 +127,9 @@ class SearchJob:
 @without_autocast()
 def _search(job: SearchJob, task: _Task) -> bool:
     """Writes the pairs of a task; says whether there was anything to do."""
-    work, name = job.store.child("work"), f"{task.number:06d}"
-    done = work.record_of(f"{name}.json", job.key)
-    same = done is not None and (done["row"], *done["cols"]) == (task.row, *task.cols)
-    if done is not None and same and work.is_sound(done["file"]):
+    name = f"work/{task.number:06d}"
+    done = job.store.done(name, job.key)
+    if done is not None and (done["row"], *done["cols"]) == (task.row, *task.cols):
         return False
     search, dataset = job.search, job.dataset
     left = dataset.block(task.row)
@@ -155,14 +145,8 @@ def _search(job: SearchJob, task: _Task) -> bool:
             count += len(part)
         starts.append(starts[-1] + count)
     pairs = np.concatenate([np.empty(0, dtype=job.pair), *parts])
-    record = {
-        "key": job.key,
-        "row": task.row,
-        "cols": list(task.cols),
-        "starts": starts,
-        "file": work.save(f"{name}.npy", pairs),
-    }
-    work.write_json(f"{name}.json", record)
+    facts = {"row": task.row, "cols": list(task.cols), "starts": starts}
+    job.store.put(name, job.key, {"pairs": pairs}, **facts)
     return True
 
 
@@ -177,14 +161,13 @@ def _sources(plan: Sequence[_Task]) -> dict[int, list[int]]:
 
 def _merge(job: SearchJob, sources: dict[int, list[int]], block: int) -> None:
     """Writes the edges of a block, sorted by row and column."""
-    folder, name = job.store.child("edges"), f"{block:05d}"
     if _is_sound(job, block):
         return
-    work, starts = job.store.child("work"), job.dataset.starts
+    store, starts = job.store, job.dataset.starts
     rows, cols, sqs = [], [], []
     for number in sources.get(block, []):
-        record = work.own(f"{number:06d}.json", job.key)
-        pairs = work.load(record["file"])
+        record = store.own(f"work/{number:06d}.json", job.key)
+        pairs = store.load(record["files"]["pairs"])
         bounds = record["starts"]
         for col, start, stop in zip(
             record["cols"], bounds[:-1], bounds[1:], strict=True
@@ -207,23 +190,14 @@ def _merge(job: SearchJob, sources: dict[int, list[int]], block: int) -> None:
     sq = np.concatenate([np.empty(0, job.pair["sq"]), *sqs])
     order = np.argsort(row * total + col)
     ptr = np.concatenate([[0], np.bincount(row, minlength=count).cumsum()])
-    files = {
-        "ptr": folder.save(f"{name}.ptr.npy", ptr.astype(np.int64)),
-        "col": folder.save(f"{name}.col.npy", col[order].astype(narrow)),
-        "sq": folder.save(f"{name}.sq.npy", sq[order]),
-    }
-    longest = int(np.diff(ptr).max()) if count else 0
-    record = {"key": job.key, "num_edges": len(row), "longest": longest}
-    folder.write_json(f"{name}.json", {**record, "files": files})
+    arrays: dict[str, NDArray[Any]] = {"ptr": ptr.astype(np.int64)}
+    arrays |= {"col": col[order].astype(narrow), "sq": sq[order]}
+    store.put(f"edges/{block:05d}", job.key, arrays, num_edges=len(row))
 
 
 def _is_sound(job: SearchJob, block: int) -> bool:
     """Whether the edges of a block are there, as they were written."""
-    folder = job.store.child("edges")
-    record = folder.record_of(f"{block:05d}.json", job.key)
-    if record is None:
-        return False
-    return all(folder.is_sound(file) for file in record["files"].values())
+    return job.store.done(f"edges/{block:05d}", job.key) is not None
 
 
 def _overlap(a: list[int] | None, b: list[int] | None) -> bool:

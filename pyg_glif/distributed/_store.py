@@ -17,7 +17,7 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Iterator, Mapping
 from importlib import metadata
 from pathlib import PurePath
 from typing import Any, BinaryIO
@@ -34,10 +34,11 @@ from pyg_glif._utils.files import replacing
 from pyg_glif.errors import DamagedFileError
 
 #: Of the layout on disk; raised when a reader of the old one would go wrong.
-FORMAT = 3
+FORMAT = 4
 # A file that changed less than so many nanoseconds ago may change again unnoticed:
 # clocks of file systems tick some hundred times a second, at worst every two seconds.
 _TICK = 2_000_000_000
+_PACKAGES = ("pyg_glif", "torch", "numpy")  # that matter for results
 _REMEDY = "The call that wrote it makes it anew"
 # NumPy has the compiler read headers, which Python 3.11 may fail at in two threads.
 _PARSING = threading.Lock()
@@ -75,10 +76,6 @@ class Store:
     def shown(self, name: str) -> str:
         """A file as messages name it."""
         return f"{self.url.rstrip('/')}/{name}"
-
-    def child(self, name: str) -> "Store":
-        """A folder inside."""
-        return Store(f"{self.url.rstrip('/')}/{name}")
 
     def exists(self, name: str) -> bool:
         """Whether there is such a file."""
@@ -121,11 +118,11 @@ class Store:
             msg = f"{msg} (got one of {other} in '{self.url}')"
             raise ValueError(f"{msg}. Use another folder")
 
-    def names(self) -> list[str]:
-        """Files in the folder, in order."""
-        if not self._fs.isdir(self._root):
+    def names(self, folder: str) -> list[str]:
+        """Files in a folder inside, in order."""
+        if not self._fs.isdir(self.path(folder)):
             return []
-        paths = self._fs.ls(self._root, detail=False, refresh=True)
+        paths = self._fs.ls(self.path(folder), detail=False, refresh=True)
         return sorted(path.rstrip("/").rsplit("/", 1)[-1] for path in paths)
 
     def remove(self, name: str) -> None:
@@ -133,10 +130,10 @@ class Store:
         with contextlib.suppress(FileNotFoundError):
             self._fs.rm_file(self.path(name))
 
-    def clear(self) -> None:
-        """Removes the folder and all in it."""
+    def clear(self, folder: str) -> None:
+        """Removes a folder inside and all in it."""
         with contextlib.suppress(FileNotFoundError):
-            self._fs.rm(self._root, recursive=True)
+            self._fs.rm(self.path(folder), recursive=True)
 
     def free_space(self) -> int | None:
         """Bytes that fit on the disk, if it is one."""
@@ -223,6 +220,29 @@ class Store:
             return False
         return True
 
+    def put(
+        self,
+        name: str,
+        key: str,
+        arrays: Mapping[str, NDArray[Any] | Tensor],
+        **facts: Any,
+    ) -> dict[str, Any]:
+        """Writes arrays, then their record with the key and further facts."""
+        files = {
+            part: self.save(f"{name}.{part}.npy", array)
+            for part, array in arrays.items()
+        }
+        record = {"key": key, **facts, "files": files}
+        self.write_json(f"{name}.json", record)
+        return record
+
+    def done(self, name: str, key: str) -> dict[str, Any] | None:
+        """A record that :meth:`put` wrote, if it and all of its files are sound."""
+        record = self.record_of(f"{name}.json", key)
+        if record is None or not all(map(self.is_sound, files_of(record))):
+            return None
+        return record
+
     def write_json(self, name: str, data: dict[str, Any]) -> None:
         """Writes plain data, with the checksum of its text."""
         whole = {"sha256": _fingerprints.of_plain(data), "data": data}
@@ -282,39 +302,41 @@ class Store:
 
     def finish(self, kind: str, key: str, content: dict[str, Any]) -> dict[str, Any]:
         """Writes the manifest of a folder, once all files are there."""
-        head = {"kind": kind, "format": FORMAT, "key": key, "versions": versions()}
+        versions = {name: metadata.version(name) for name in _PACKAGES}
+        head = {"kind": kind, "format": FORMAT, "key": key, "versions": versions}
         self.write_json("manifest.json", {**head, **content})
         return {**head, **content}
 
-    def finished(
-        self,
-        key: str,
-        files: Callable[[dict[str, Any]], Iterable["Located"]],
-        **folders: str,
-    ) -> dict[str, Any] | None:
+    def finished(self, key: str, **folders: str) -> dict[str, Any] | None:
         """Manifest of a folder if it has this key and all files are sound.
 
         Otherwise the manifest is removed.
 
         Args:
             key: Fingerprint of the call.
-            files: Files that must be sound.
             folders: Current places of its inputs.
         """
-        manifest = self.record_of("manifest.json", key)
-        if manifest is None or not all(
-            folder.is_sound(file) for folder, file in files(manifest)
-        ):
+        manifest = self.done("manifest", key)
+        if manifest is None:
             self.remove("manifest.json")
-            return None
-        if not folders.items() <= manifest.items():  # the same, in another place
+        elif not folders.items() <= manifest.items():  # the same, in another place
             manifest |= folders
             self.write_json("manifest.json", manifest)
         return manifest
 
 
-#: A file, and the folder it is in.
-Located = tuple[Store, Record]
+def files_of(data: Any) -> Iterator[Record]:
+    """All records of files in plain data."""
+    if isinstance(data, dict) and data.keys() == {"name", "size", "sha256"}:
+        yield data
+    elif isinstance(data, (dict, list)):
+        for part in data.values() if isinstance(data, dict) else data:
+            yield from files_of(part)
+
+
+def facts_of(record: dict[str, Any]) -> dict[str, Any]:
+    """A record without the key of the call that wrote it."""
+    return {name: value for name, value in record.items() if name != "key"}
 
 
 def digest_of(url: str) -> str:
@@ -380,12 +402,6 @@ def contents_of(manifest: dict[str, Any]) -> str:
     ignored = ("key", "versions", "dataset", "graph")
     content = {name: value for name, value in manifest.items() if name not in ignored}
     return _fingerprints.of_plain(content)
-
-
-def versions() -> dict[str, str]:
-    """Versions of the packages that matter for results."""
-    names = ("pyg_glif", "torch", "numpy")
-    return {name: metadata.version(name) for name in names}
 
 
 def scratch_array(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:

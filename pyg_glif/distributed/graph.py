@@ -1,7 +1,6 @@
 """The exact similarity graph of a dataset in blocks."""
 
-from collections.abc import Iterator
-from functools import cached_property, partial
+from functools import cached_property
 from os import PathLike
 from typing import Any
 
@@ -14,7 +13,7 @@ from pyg_glif._utils import fingerprints as _fingerprints
 from pyg_glif._utils.runtime import available_memory, without_autocast
 from pyg_glif._utils.validation import check_choice, check_scalar
 from pyg_glif.distributed._search import SearchJob, TaskCount
-from pyg_glif.distributed._store import FORMAT, Located, Store, contents_of
+from pyg_glif.distributed._store import FORMAT, Store, contents_of
 from pyg_glif.distributed.engine import Engine, as_engine
 from pyg_glif.distributed.sharded_dataset import ShardedDataset
 from pyg_glif.errors import MemoryBudgetError
@@ -92,9 +91,8 @@ class ShardedGraph:
 
     def shard(self, block: int) -> tuple[NDArray[np.int64], NDArray[Any], NDArray[Any]]:
         """Row pointers, columns in k-d order and squared distances of a block."""
-        files, store = self.manifest["blocks"][block]["files"], self.store
-        folder = store.child("edges")
-        ptr, col, sq = (folder.load(files[name]) for name in ("ptr", "col", "sq"))
+        files = self.manifest["blocks"][block]["files"]
+        ptr, col, sq = (self.store.load(files[name]) for name in ("ptr", "col", "sq"))
         return ptr, col, sq
 
     def to_edges(self) -> tuple[Tensor, Tensor]:
@@ -169,7 +167,7 @@ def radius_graph(
     # Squared distances of another width may differ in their last digit.
     settings = {"dataset": dataset.contents, "search": [tau, width], "format": FORMAT}
     key = _fingerprints.of_plain(settings)
-    done = store.finished(key, partial(_files_of, store), dataset=dataset.store.url)
+    done = store.finished(key, dataset=dataset.store.url)
     if done is not None:
         return ShardedGraph(store, done, dataset)
     sample = sample_of(dataset.frame, rows, batch, dataset.num_samples)
@@ -183,16 +181,8 @@ def radius_graph(
         "blocks": blocks,
     }
     manifest = store.finish(_KIND, key, content)
-    store.child("work").clear()
+    store.clear("work")
     return ShardedGraph(store, manifest, dataset, count)
-
-
-def _files_of(store: Store, manifest: dict[str, Any]) -> Iterator[Located]:
-    """All files that a manifest names, with their folder."""
-    folder = store.child("edges")
-    for block in manifest["blocks"]:
-        for record in block["files"].values():
-            yield folder, record
 
 
 def _check_room(

@@ -251,16 +251,14 @@ def _search(job: _QueryJob, blocks: list[int]) -> _Edges:
     order, _ = in_compact_order(whole.w, None)
     points = job.dataset.frame.points(job.z[order])
     left = Block(whole.w[order], 1, None, lambda: points)
-    fit = job.store.child("fit")
-    width = fit.load(job.files[0]["f"]).shape[1]
+    tensor = job.store.tensor
+    width = tensor(job.files[0]["f"]).size(1)
     parts = [_none(job.z, width)]
     for block in blocks:
         files, start = job.files[block], int(job.dataset.starts[block])
         for i, j, sq in search.across(left, job.dataset.block(block)):
-            deg = fit.tensor(files["deg"])[j]
-            scaled = deg
-            if "scaled_deg" in files:
-                scaled = fit.tensor(files["scaled_deg"])[j]
-            f = fit.tensor(files["f"])[j].double()
+            deg = tensor(files["deg"])[j]
+            scaled = tensor(files.get("scaled_deg", files["deg"]))[j]
+            f = tensor(files["f"])[j].double()
             parts.append(_Edges(order[i], j + start, sq, deg, scaled, f))
     return _Edges(*(torch.cat(part) for part in zip(*parts, strict=True)))

@@ -1,8 +1,7 @@
 """A dataset in blocks on disk, in an order that keeps neighbors together."""
 
 from collections.abc import Iterator, Sequence
-from functools import cached_property, partial
-from itertools import chain
+from functools import cached_property
 from os import PathLike
 from typing import Any
 from uuid import uuid4
@@ -17,7 +16,7 @@ from pyg_glif._utils.validation import check_scalar
 from pyg_glif.distances import FairDistance
 from pyg_glif.distributed._build import KIND, Build
 from pyg_glif.distributed._inputs import RowFiles, as_files
-from pyg_glif.distributed._store import FORMAT, Located, Store, contents_of
+from pyg_glif.distributed._store import FORMAT, Store, contents_of, files_of
 from pyg_glif.distributed.engine import Engine, as_engine
 from pyg_glif.graph.blocks import Block, Frame, PairSample, as_distance, sample_of
 from pyg_glif.registry import build as build_kind, describe
@@ -111,7 +110,7 @@ class ShardedDataset:
             "format": FORMAT,
         }
         key = _fingerprints.of_plain(settings)
-        manifest = store.finished(key, partial(_files_of, store))
+        manifest = store.finished(key)
         if manifest is not None:
             return cls(store, manifest)
         build = Build(store, table, contents, distance, key)
@@ -209,31 +208,24 @@ class ShardedDataset:
 
     def block(self, number: int) -> Block:
         """A block, of which bound coordinates are read at once, points on demand."""
-        record = self.manifest["blocks"][number]
-        folder = self.store.child("blocks")
-        files = record["files"]
-        batch = folder.tensor(files["batch"]) if "batch" in files else None
+        record, tensor = self.manifest["blocks"][number], self.store.tensor
+        files, batch = record["files"], self.batch(number)
 
         def read() -> Any:
-            near = folder.tensor(files["near"]) if "near" in files else None
-            rows, norms = folder.tensor(files["rows"]), folder.tensor(files["norms"])
-            near = rows if near is None else near
+            rows, norms = tensor(files["rows"]), tensor(files["norms"])
+            near = tensor(files["near"]) if "near" in files else rows
             return self.frame.points(rows, batch, near, norms)
 
-        w = folder.tensor(files["bounds"])
-        return Block(w, record["leaf"], batch, read)
+        return Block(tensor(files["bounds"]), record["leaf"], batch, read)
 
     def place(self, number: int) -> NDArray[np.int64]:
         """Positions in the input of the samples of a block."""
-        files = self.manifest["blocks"][number]["files"]
-        return self.store.child("blocks").load(files["place"])
+        return self.store.load(self.manifest["blocks"][number]["files"]["place"])
 
     def batch(self, number: int) -> Tensor | None:
         """Graph numbers of the samples of a block."""
-        files = self.manifest["blocks"][number]["files"]
-        if "batch" not in files:
-            return None
-        return self.store.child("blocks").tensor(files["batch"])
+        file = self.manifest["blocks"][number]["files"].get("batch")
+        return None if file is None else self.store.tensor(file)
 
     @property
     def id_column(self) -> str | None:
@@ -244,12 +236,12 @@ class ShardedDataset:
     def ids(self) -> Iterator[tuple[int, NDArray[Any]]]:
         """Ids in the order of the input, some at a time, and where they start."""
         for part in self.manifest["ids"]:
-            yield part["first"], self.store.child("ids").load(part["file"])
+            yield part["first"], self.store.load(part["file"])
 
     def check(self) -> None:
         """Raises :class:`~pyg_glif.errors.DamagedFileError` if a file is damaged."""
-        for folder, record in _files_of(self.store, self.manifest):
-            folder.check(record)
+        for record in files_of(self.manifest):
+            self.store.check(record)
 
 
 def radius_for_degree(pairs: PairSample, degree: float, num_samples: int) -> float:
@@ -259,20 +251,6 @@ def radius_for_degree(pairs: PairSample, degree: float, num_samples: int) -> flo
         msg = "'tau' must be given where a sample has too few pairs that near"
         raise ValueError(f"{msg} (got {rank} for degree {degree:g})")
     return pairs.radius(degree * num_samples)
-
-
-def _files_of(store: Store, manifest: dict[str, Any]) -> Iterator[Located]:
-    """All files that a manifest names, with their folders."""
-    files = manifest["files"]
-    own = [files[name] for name in ("basis", "centre", "sample", "sample_batch")]
-    for record in chain(own, files["distance"].values()):
-        if record is not None:
-            yield store, record
-    for part in manifest["ids"]:
-        yield store.child("ids"), part["file"]
-    for block in manifest["blocks"]:
-        for record in block["files"].values():
-            yield store.child("blocks"), record
 
 
 def _fingerprint(distance: FairDistance) -> list[Any]:

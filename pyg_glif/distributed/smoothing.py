@@ -1,8 +1,8 @@
 """The solve over parts with its error bound, in the order of the input."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from os import PathLike
 from typing import Any
 
@@ -23,10 +23,9 @@ from pyg_glif.distributed._communicator import Communicator
 from pyg_glif.distributed._inputs import FileColumns, are_paths, as_files
 from pyg_glif.distributed._outputs import outputs_table, write_blocks, write_outputs
 from pyg_glif.distributed._partition import Shard, part_of
-from pyg_glif.distributed._store import FORMAT, Located, Store
+from pyg_glif.distributed._store import FORMAT, Store
 from pyg_glif.distributed.engine import Engine, as_engine
 from pyg_glif.distributed.graph import ShardedGraph
-from pyg_glif.distributed.sharded_dataset import ShardedDataset
 from pyg_glif.graph.weights import decay_of
 from pyg_glif.links import Link
 from pyg_glif.registry import describe
@@ -204,11 +203,10 @@ def smooth(
         "format": FORMAT,
     }
     key = _fingerprints.of_plain(settings)
-    done = store.finished(key, partial(_files_of, store), graph=graph.store.url)
+    done = store.finished(key, graph=graph.store.url)
     if done is not None:
         return ShardedSolution(store, done)
-    work = store.child("work")
-    columns = write_blocks(dataset, table, contents, work, key, runner.progress)
+    columns = write_blocks(dataset, table, contents, store, key, runner.progress)
     parts = _parts(graph, runner.num_workers)
     mapped = _too_large(graph, runner)
     job = _SolveJob(
@@ -228,23 +226,18 @@ def smooth(
         "flat": flat,
         "solution": reports[0],
         "parts": [report["part"] for report in reports],
-        "fit": _fit_records(store, dataset, key),
+        # In k-d order, for new samples.
+        "fit": [
+            store.own(f"fit/{block:05d}.json", key)["files"]
+            for block in range(dataset.num_blocks)
+        ],
         "files": written,
     }
     manifest = store.finish(_KIND, key, content)
-    work.clear()
+    store.clear("work")
     for record in written:
         store.check(record)  # which another call may have replaced
     return ShardedSolution(store, manifest)
-
-
-def _files_of(store: Store, manifest: dict[str, Any]) -> Iterator[Located]:
-    """All files that a manifest names, with their folders."""
-    for record in manifest["files"]:
-        yield store, record
-    for files in manifest["fit"]:
-        for record in files.values():
-            yield store.child("fit"), record
 
 
 @dataclass(frozen=True, eq=False)
@@ -296,8 +289,9 @@ def _solve(member: Communicator, job: _SolveJob) -> dict[str, Any]:
 
     parts = [dataset.batch(block) for block in blocks]
     some = [part for part in parts if part is not None]
-    work, fit = job.store.child("work"), job.store.child("fit")
-    checkpoints = Checkpoints(work, job.key, job.every, member, blocks, dataset.starts)
+    checkpoints = Checkpoints(
+        job.store, job.key, job.every, member, blocks, dataset.starts
+    )
     op = part_of(
         member,
         [reader(block) for block in blocks],
@@ -308,8 +302,8 @@ def _solve(member: Communicator, job: _SolveJob) -> dict[str, Any]:
         job.mapped,
         checkpoints.reached,
     )
-    records = [work.own(f"y.{block:05d}.json", job.key) for block in blocks]
-    y = torch.cat([work.tensor(record["file"]) for record in records])
+    records = [job.store.own(f"work/{block:05d}.json", job.key) for block in blocks]
+    y = torch.cat([job.store.tensor(record["files"]["y"]) for record in records])
     smoother = Smoother(job.lam, link=job.link)
     eta = smoother.to_dual(y)
     scaled = op.scaled_deg if job.normalization == "nrw" else None
@@ -324,9 +318,7 @@ def _solve(member: Communicator, job: _SolveJob) -> dict[str, Any]:
             arrays["out"] = value[left:right]
         if scaled is not None:
             arrays["scaled_deg"] = scaled[left:right]
-        name = f"{block:05d}"
-        files = {k: fit.save(f"{name}.{k}.npy", a) for k, a in arrays.items()}
-        fit.write_json(f"{name}.json", {"key": job.key, "files": files})
+        job.store.put(f"fit/{block:05d}", job.key, arrays)
     scale = op.lam_scale
     return {
         "status": solution.status.name,
@@ -343,12 +335,3 @@ def _solve(member: Communicator, job: _SolveJob) -> dict[str, Any]:
             "sent": op.collectives.num_sent,
         },
     }
-
-
-def _fit_records(
-    store: Store, dataset: ShardedDataset, key: str
-) -> list[dict[str, Any]]:
-    """Files of the solution in k-d order, for new samples."""
-    fit = store.child("fit")
-    blocks = range(dataset.num_blocks)
-    return [fit.own(f"{block:05d}.json", key)["files"] for block in blocks]

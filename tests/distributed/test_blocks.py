@@ -380,7 +380,7 @@ def test_a_search_that_stopped_goes_on_and_runs_missing_tiles_only(
     with pytest.raises(KeyboardInterrupt):
         search()
     monkeypatch.setattr(search_module, "_merge", merge)
-    damage(folder / "g" / "work" / "000003.npy", how)
+    damage(folder / "g" / "work" / "000003.pairs.npy", how)
     (folder / "g" / "work" / "000001.json").unlink()
     graph = search()
     np.testing.assert_array_equal(graph.to_edges()[0].numpy(), expected)
@@ -393,11 +393,11 @@ def test_a_task_that_runs_twice_gives_one_shard(small, monkeypatch):
 
     def twice(job, task):
         once(job, task)
-        work = job.store.child("work")
-        before = work.read_json(f"{task.number:06d}.json")
-        work.remove(f"{task.number:06d}.json")
+        name = f"work/{task.number:06d}.json"
+        before = job.store.read_json(name)
+        job.store.remove(name)
         once(job, task)
-        assert work.read_json(f"{task.number:06d}.json") == before
+        assert job.store.read_json(name) == before
         return True
 
     monkeypatch.setattr(search_module, "_search", twice)
