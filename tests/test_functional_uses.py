@@ -1,7 +1,6 @@
-"""What surrounds a call: links, half precision, ``torch.func``, later changes."""
+"""Smoothing with links, in half precision, under ``torch.func``."""
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -9,13 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 from torch.func import functional_call, grad, hessian, jacfwd, jacrev, jvp, vmap
-from torch_geometric.data import Data
 
 from pyg_glif import GLIFConv, LaplacianLoss, glif_smooth, glif_solve, laplacian_penalty
-from pyg_glif.laplacian import LaplacianOperator
 from pyg_glif.links import Identity, Link, Log, Logit, Softmax
 from pyg_glif.solvers import CG, Auto, Cholesky
-from pyg_glif.transforms import GLIFSmooth
 from pyg_glif.typing import Normalization
 from tests import oracles
 from tests.problems import random_graph
@@ -274,22 +270,6 @@ def test_large_nrw_graphs_pass_functional_gradients() -> None:
 # --- the caller's tensors ----------------------------------------------------
 
 
-@pytest.mark.parametrize("normalization", NORMALIZATIONS)
-def test_operator_does_not_see_later_changes(normalization: Normalization) -> None:
-    row, col = EDGES[0].clone(), EDGES[1].clone()
-    edges, weight = torch.stack([row, col]), WEIGHT.clone()
-    batch = torch.zeros(5, dtype=torch.long)
-    lap = LaplacianOperator(edges, weight, 5, normalization=normalization, batch=batch)
-    before = lap.to_dense()
-    y_hat = torch.arange(5.0, dtype=torch.float64)
-    smooth = glif_smooth(y_hat, lap, lam=0.3)
-    edges.zero_()
-    weight.fill_(9.0)
-    batch.fill_(3)
-    assert torch.equal(lap.to_dense(), before)
-    assert torch.equal(glif_smooth(y_hat, lap, lam=0.3), smooth)
-
-
 def test_results_are_not_views_of_the_input() -> None:
     for lam, edges in ((0.0, EDGES), (1.0, EDGES[:, :0])):
         y_hat = torch.arange(5.0, dtype=torch.float64)
@@ -297,35 +277,3 @@ def test_results_are_not_views_of_the_input() -> None:
             out = glif_smooth(y_hat, edges, lam=lam, link=link)
             out.add_(1.0)
             assert torch.equal(y_hat, torch.arange(5.0, dtype=torch.float64))
-
-
-# --- the default type --------------------------------------------------------
-
-
-@pytest.fixture
-def float64_by_default() -> Iterator[None]:
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float64)
-    yield
-    torch.set_default_dtype(before)
-
-
-@pytest.mark.usefixtures("float64_by_default")
-@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
-@pytest.mark.parametrize("normalization", NORMALIZATIONS)
-def test_default_type_does_not_decide(
-    normalization: Normalization, dtype: torch.dtype
-) -> None:
-    # Large enough for iterations that start in float32.
-    problem = random_graph(3000, 0.01)
-    x = torch.randn(3000, 28, generator=torch.Generator().manual_seed(0)).to(dtype)
-    conv = GLIFConv(lam=0.1, normalization=normalization, learn_lam=True)
-    out = conv(x, problem.edge_index, problem.edge_weight.to(torch.float32))
-    loss = LaplacianLoss(normalization)(out, problem.edge_index, problem.edge_weight)
-    loss.backward()
-    assert out.dtype == dtype
-    assert loss.dtype == (torch.float32 if dtype == torch.float16 else dtype)
-    assert conv.log_lam is not None
-    assert conv.log_lam.grad is not None
-    data = Data(y_hat=x, edge_index=problem.edge_index, num_nodes=3000)
-    assert GLIFSmooth(lam=1.0)(data).y_fair.dtype == dtype

@@ -1,4 +1,4 @@
-"""What outlives a call does not change with the caller's memory."""
+"""Results do not change when the memory of their arguments does."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -10,9 +10,12 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from experiments.baselines import inform_debias
 from pyg_glif.audit import Bootstrap
+from pyg_glif.baselines import Auditor, lipschitz_projection
 from pyg_glif.distances import (
     CallableDistance,
+    Euclidean,
     FairDistance,
     Mahalanobis,
     SensitiveSubspace,
@@ -120,7 +123,7 @@ def _handed_out(scene: Scene) -> Answer:
     scene.sq_dist, scene.edge_weight = post.graph_.edge_sq_dist, post.graph_.edge_weight
     scene.value, scene.bound = post.solution_.value, post.solution_.error_bound
     scene.out = post.transform(scene.x, scene.wide)
-    scene.alone = post.transform(NEW_X + 99, scene.wide[:2])
+    scene.isolated = post.transform(NEW_X + 99, scene.wide[:2])
     scene.deviation = post.audit(
         bootstrap=Bootstrap(num_samples=10), num_nearest=None
     ).deviation
@@ -169,9 +172,34 @@ def _annotators(scene: Scene) -> Answer:
 def _distance(build: Callable[[Scene], FairDistance]) -> Callable[[Scene], Answer]:
     def made(scene: Scene) -> Answer:
         distance = build(scene)
-        return lambda: distance(NEW_X, NEW_X).tolist()
+        fits = getattr(distance, "fit_result", None)
+        fits = fits if isinstance(fits, tuple) else (fits,)
+
+        def answer() -> Any:
+            kept = [value for fit in fits if fit for value in vars(fit).values()]
+            parts = [value.tolist() for value in kept if isinstance(value, Tensor)]
+            return [distance(NEW_X, NEW_X).tolist(), *parts]
+
+        return answer
 
     return made
+
+
+def _result(compute: Callable[[Scene], Any]) -> Callable[[Scene], Answer]:
+    """Results that could be views of the arguments."""
+
+    def made(scene: Scene) -> Answer:
+        result = compute(scene)
+        return lambda: result.tolist()
+
+    return made
+
+
+def _audited(num_steps: int) -> Callable[[Scene], Answer]:
+    auditor = Auditor(num_subspace_steps=num_steps, num_full_steps=num_steps)
+    return _result(
+        lambda s: auditor.search(lambda x: -x.square().sum(1), s.x, Euclidean(), 1.0).x
+    )
 
 
 OBJECTS: dict[str, Callable[[Scene], Answer]] = {
@@ -198,6 +226,24 @@ OBJECTS: dict[str, Callable[[Scene], Answer]] = {
         lambda s: EXPLORE(penalty=0.1).fit(s.x[:15], s.x[15:], s.half[:15].bool())
     ),
     "LogisticSubspace": _distance(lambda s: LogisticSubspace().fit(s.x, s.half)),
+    "SensitiveSVD of an array": _distance(
+        lambda s: SensitiveSVD(1, center=True).fit(s.x.numpy())
+    ),
+    "FACE of arrays": _distance(lambda s: FACE(1).fit(s.x.numpy(), s.group.numpy())),
+    **{
+        f"projection, {bound}": _result(
+            lambda s, bound=bound: lipschitz_projection(s.x, s.y, bound).value
+        )
+        for bound in (0.0, 0.5, 100.0, torch.inf)
+    },
+    **{
+        f"inform, {alpha}": _result(
+            lambda s, alpha=alpha: inform_debias(s.y[:3], s.edges, alpha)
+        )
+        for alpha in (0.0, 1.0)
+    },
+    "audit without steps": _audited(0),
+    "audit": _audited(3),
 }
 
 

@@ -8,8 +8,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from experiments.baselines import inform_debias
 from pyg_glif import (
+    GLIFConv,
     GLIFPostProcessor,
+    LaplacianLoss,
     edge_weights,
     fair_radius_graph,
     glif_path,
@@ -17,8 +20,18 @@ from pyg_glif import (
     laplacian_penalty,
     suggest_tau,
 )
-from pyg_glif.baselines import lipschitz_projection
-from pyg_glif.distances import CallableDistance, Mahalanobis, SensitiveSubspace
+from pyg_glif.baselines import (
+    Auditor,
+    SenSeIRegularizer,
+    SenSRLoss,
+    lipschitz_projection,
+)
+from pyg_glif.distances import (
+    CallableDistance,
+    Euclidean,
+    Mahalanobis,
+    SensitiveSubspace,
+)
 from pyg_glif.graph import RadiusIndex, SimilarityGraph, annotator_graph, edge_sq_dist
 from pyg_glif.graph._pruning import Workspace
 from pyg_glif.metric_learning import EXPLORE, FACE, LogisticSubspace, SensitiveSVD
@@ -35,14 +48,6 @@ from pyg_glif.metrics import (
 from pyg_glif.model_selection import tune
 from pyg_glif.solvers import CG, Cholesky, CoordinateDescent
 from tests.oracles_radius import brute_force_edges
-
-
-@pytest.fixture
-def default_float64() -> Iterator[None]:
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float64)
-    yield
-    torch.set_default_dtype(before)
 
 
 def data(dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
@@ -66,6 +71,24 @@ def tensors(value: object) -> list[Tensor]:
 
 def manhattan(a: Tensor, b: Tensor) -> Tensor:
     return (a.unsqueeze(1) - b).abs().sum(2)
+
+
+def blind(x: Tensor) -> SensitiveSubspace:
+    return SensitiveSubspace(torch.eye(6, dtype=x.dtype)[:1])
+
+
+def model(x: Tensor) -> Tensor:
+    return torch.stack([x[:, 1] + x[:, 0].sin(), x[:, 2] * x[:, 0]], dim=1)
+
+
+def layer(x: Tensor, normalization: Any) -> tuple[Tensor, Tensor]:
+    # Large enough for iterations that start in float32.
+    conv = GLIFConv(lam=0.1, normalization=normalization, learn_lam=True)
+    out = conv(x.repeat(1, 5), *graph(x))
+    LaplacianLoss(normalization)(out, *graph(x)).backward()
+    assert conv.log_lam is not None
+    assert conv.log_lam.grad is not None
+    return out.detach(), conv.log_lam.grad
 
 
 Case = Callable[[Tensor, Tensor, Tensor], object]
@@ -130,6 +153,16 @@ CASES: dict[str, Case] = {
         lambda rows: y[rows].mean(), len(y), num_samples=20
     ),
     "projection": lambda x, y, g: lipschitz_projection(x[:60], y[:60], 0.2).value,
+    "inform": lambda x, y, g: inform_debias(x, graph(x)[0], 0.7),
+    "auditor": lambda x, y, g: (
+        Auditor().search(lambda x: model(x).sum(1), x, Euclidean(), 1.0).x
+    ),
+    "SenSeI": lambda x, y, g: SenSeIRegularizer(blind(x))(model, x),
+    "SenSR": lambda x, y, g: SenSRLoss(blind(x))(model, x, g),
+    **{
+        f"layer, {form}": lambda x, y, g, form=form: layer(x, form)
+        for form in (None, "nrw", "density")
+    },
     "SVD": lambda x, y, g: SensitiveSVD(num_components=2).fit(x).embed(x),
     "FACE": lambda x, y, g: FACE(num_factors=2).fit(x, g).embed(x),
     "logistic": lambda x, y, g: LogisticSubspace().fit(x, g).embed(x),
@@ -142,7 +175,7 @@ CASES: dict[str, Case] = {
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("name", CASES)
 def test_default_float64_changes_nothing(
-    name: str, dtype: torch.dtype, default_float64: None
+    name: str, dtype: torch.dtype, double_by_default: None
 ) -> None:
     case, arguments = CASES[name], data(dtype)
     wide = tensors(case(*arguments))

@@ -176,6 +176,8 @@ def _surroundings() -> Iterator[None]:
     """Context in which prints go to standard error, and warnings are one line."""
     with contextlib.redirect_stdout(sys.stderr), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta")
+        # Columns are read by the names of the fit, and are in their order.
+        warnings.filterwarnings("ignore", ".*taken by position")
         warnings.showwarning = _show_warning
         yield
 
@@ -234,7 +236,7 @@ def _parsed(words: list[str]) -> argparse.Namespace:
                 setattr(args, name, _UNSET)
         parser.parse_args(words[1:], args)
     except BrokenPipeError as closed:
-        # Python 3.10 raises this where nobody reads the help; later ones go on.
+        # Python 3.10 raises this where the help has no reader; later ones go on.
         raise SystemExit(0) from closed
     if args.config is not None:
         for name, value in _settings(args.config, words[0], parser).items():
@@ -271,7 +273,7 @@ def _known(parser: argparse.ArgumentParser) -> Options:
     """All that the file of ``--config`` may hold, by name."""
     known = dict(settings_of(parser))
     for action in parser._actions:
-        # Neither files of people, nor the help, nor the file itself.
+        # Neither files of samples, nor the help, nor the file itself.
         if action.option_strings and action.dest not in ("help", "config"):
             switch = {"action": "store_true"} if action.nargs == 0 else {}
             known[action.dest] = {
@@ -352,11 +354,8 @@ def command_parser(name: str) -> argparse.ArgumentParser:
     )
     module.add_arguments(parser)
     add(parser, "what is shown", COMMON)
-    settings = sorted(settings_of(parser))
+    settings = ", ".join(sorted(settings_of(parser)))
     if settings:
-        line = textwrap.fill(", ".join(settings), 84)
-        listed_settings = textwrap.indent(line, "  ")
-        parser.epilog = (
-            f"{parser.epilog}\nmore settings of --config:\n{listed_settings}"
-        )
+        lines = textwrap.indent(textwrap.fill(settings, 84), "  ")
+        parser.epilog = f"{parser.epilog}\nmore settings of --config:\n{lines}"
     return parser

@@ -15,23 +15,19 @@ from numpy.typing import NDArray
 from pyg_glif.cli._dtypes import CellError, Fault
 from pyg_glif.cli._files import unquoted
 from pyg_glif.cli._options import (
+    STREAM,
+    SUFFIXES,
     UsageError,
     called,
+    check_table,
     listed,
     name_of,
     nearest_name,
     note,
-)
-from pyg_glif.cli._samples import FeatureSpec, Samples, known
-from pyg_glif.cli._tables import (
-    STREAM,
-    SUFFIXES,
-    ArrayTable,
-    FileTable,
-    check_table,
-    open_table,
     suffix_of,
 )
+from pyg_glif.cli._samples import FeatureSpec, Samples, known
+from pyg_glif.cli._tables import ArrayTable, FileTable, open_table
 
 # Columns that are not features, by the option that names them.
 _ROLES = ("--id", "--sensitive", "variants", "--labels", "mask", "--time")

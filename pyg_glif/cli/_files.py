@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from pyg_glif._utils.files import replacing
 from pyg_glif._utils.optional import require
 from pyg_glif.cli._dtypes import Notation
-from pyg_glif.cli._options import UsageError
-from pyg_glif.cli._tables import suffix_of
+from pyg_glif.cli._options import UsageError, suffix_of
 
 # Packages that write a file, by its suffix, and the extra that brings them.
 _WRITERS = {

@@ -14,11 +14,21 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any, TypeAlias
 
 #: Option to the arguments of ``add_argument``. A name without dashes is a setting of
 #: the file of ``--config`` only. As data, so that ``tune`` can write the next call.
 Options: TypeAlias = dict[str, dict[str, Any]]
+
+
+#: Suffixes of tables and arrays.
+SUFFIXES = (
+    *(".csv", ".csv.gz", ".tsv", ".tsv.gz"),
+    *(".xlsx", ".parquet", ".npy", ".npz"),
+)
+#: Standard input, or standard output, in place of a file.
+STREAM = "-"
 
 
 class UsageError(ValueError):
@@ -176,6 +186,26 @@ def tolerance(value: Any) -> float | dict[str, float]:
     except argparse.ArgumentTypeError as error:
         msg = "must be non-negative, like 0.05 or pairs=0.05,gap_by_sex=0.1"
         raise argparse.ArgumentTypeError(f"{msg} (got {value!r})") from error
+
+
+def suffix_of(path: str) -> str:
+    """The suffix of a file in small letters, ``.csv.gz`` as one."""
+    where = Path(path)
+    zipped = where.suffix.lower() == ".gz"
+    return "".join(where.suffixes[-2 if zipped else -1 :]).lower()
+
+
+def check_table(path: str) -> None:
+    """Raises on a path that no table can be read from."""
+    if path == STREAM:
+        return
+    if suffix_of(path) not in SUFFIXES:
+        msg = f"a table must end in {', '.join(SUFFIXES)}"
+        raise UsageError(f"{msg}, or be {STREAM} for standard input (got '{path}')")
+    if Path(path).is_dir():
+        raise UsageError(f"'{path}' must be a file (got a folder)")
+    if not Path(path).exists():
+        raise UsageError(f"'{path}' does not exist")
 
 
 def nearest_name(name: str, known: Iterable[str]) -> str | None:

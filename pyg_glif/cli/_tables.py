@@ -28,18 +28,17 @@ from pyg_glif.cli._dtypes import (
     remedy,
     typed,
 )
-from pyg_glif.cli._options import UsageError, listed
-
-#: Suffixes of tables and arrays.
-SUFFIXES = (
-    *(".csv", ".csv.gz", ".tsv", ".tsv.gz"),
-    *(".xlsx", ".parquet", ".npy", ".npz"),
+from pyg_glif.cli._options import (
+    STREAM,
+    UsageError,
+    check_table,
+    listed,
+    suffix_of,
 )
+
 # Rows of text that are held at once when a file is read as numbers.
 _CHUNK = 4096
 _NUL = "it holds the character NUL"
-#: Standard input, or standard output, in place of a file.
-STREAM = "-"
 
 
 class FileTable(ABC):
@@ -472,26 +471,6 @@ def _load(path: Path) -> dict[str, NDArray[Any]]:
             msg = f"'{path}': {of}must have 1 or 2 dimensions"
             raise UsageError(f"{msg} (got shape {array.shape})")
     return arrays
-
-
-def suffix_of(path: str) -> str:
-    """The suffix of a file in small letters, ``.csv.gz`` as one."""
-    where = Path(path)
-    zipped = where.suffix.lower() == ".gz"
-    return "".join(where.suffixes[-2 if zipped else -1 :]).lower()
-
-
-def check_table(path: str) -> None:
-    """Raises on a path that no table can be read from."""
-    if path == STREAM:
-        return
-    if suffix_of(path) not in SUFFIXES:
-        msg = f"a table must end in {', '.join(SUFFIXES)}"
-        raise UsageError(f"{msg}, or be {STREAM} for standard input (got '{path}')")
-    if Path(path).is_dir():
-        raise UsageError(f"'{path}' must be a file (got a folder)")
-    if not Path(path).exists():
-        raise UsageError(f"'{path}' does not exist")
 
 
 def open_table(path: str, args: argparse.Namespace | None = None) -> FileTable:

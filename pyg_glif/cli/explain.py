@@ -1,7 +1,6 @@
 """``pyg-glif explain``: an explanation of one score."""
 
 import argparse
-import warnings
 from typing import TYPE_CHECKING, Any
 
 from pyg_glif.cli._options import COLUMNS, READING, Outcome, UsageError, add
@@ -136,21 +135,12 @@ def _new(
     if args.person is not None:
         row = _row(args.person, ids, len(samples), f"'{args.new}'")
         rows = range(row, row + 1)
-    described = samples.described()
-    with warnings.catch_warnings():
-        # Columns were read by the names of the fit, and are in their order.
-        warnings.filterwarnings("ignore", message=".*taken by position")
-        return [
-            (
-                row if ids is None else ids[row],
-                post.explain_new(
-                    samples.x[row : row + 1],
-                    None if args.names else 1,
-                    y_hat_new=samples.y[row : row + 1],
-                    features=None
-                    if described is None
-                    else described.iloc[row : row + 1],
-                ),
-            )
-            for row in rows
-        ]
+    described, top = samples.described(), None if args.names else 1
+    pairs = []
+    for row in rows:
+        at = slice(row, row + 1)
+        features = None if described is None else described.iloc[at]
+        x, y = samples.x[at], samples.y[at]
+        explanation = post.explain_new(x, top, y_hat_new=y, features=features)
+        pairs.append((row if ids is None else ids[row], explanation))
+    return pairs

@@ -1,6 +1,7 @@
 """``pyg-glif monitor``: a test for disparity of served samples, at any time."""
 
 import argparse
+import warnings
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -146,20 +147,15 @@ def _watched(
     post: "GLIFPostProcessor",
 ) -> int:
     """The number of new rows of the log, all of which are counted."""
-    import warnings
-
     from pyg_glif.errors import ClockWarning
 
     group = next(iter(samples.sensitive.values()), None)
     time = None if samples.time is None else [_seconds(cell) for cell in samples.time]
+    info = post.transform_info(samples.x, samples.y)
     with warnings.catch_warnings():
-        # Columns were read by the names of the fit, and are in their order.
-        warnings.filterwarnings("ignore", message=".*taken by position")
-        info = post.transform_info(samples.x, samples.y)
-        fair = info.value
         warnings.simplefilter("ignore", ClockWarning)  # the text counts it
         return monitor.watch(
-            samples.y if args.served else fair,
+            samples.y if args.served else info.value,
             info,
             group=None if group is None else [str(value) for value in group],
             id=samples.first_ids(),

@@ -3,7 +3,6 @@
 import argparse
 import math
 import os
-import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,8 @@ from pyg_glif.cli._options import (
     RADIUS,
     READING,
     REPORT,
+    STREAM,
+    SUFFIXES,
     WEIGHTS,
     Options,
     Outcome,
@@ -33,6 +34,7 @@ from pyg_glif.cli._options import (
     note,
     progress,
     short,
+    suffix_of,
 )
 
 if TYPE_CHECKING:
@@ -100,11 +102,7 @@ _FIT_ONLY = (
     *("--lam", *WEIGHTS, *LINK, "--audit", "--save"),
 )
 _NOT_IN_BLOCKS = (
-    *(
-        option
-        for option in COLUMNS
-        if option not in ("--features", "--outputs", "--id")
-    ),
+    *(o for o in COLUMNS if o not in ("--features", "--outputs", "--id")),
     *("--coverage", "--k", *METRIC, *DECISION, *REPORT, *READING),
     *("--audit", "--save", "--post", "joint", "spreadsheet"),
 )
@@ -128,7 +126,6 @@ def run(args: argparse.Namespace) -> Outcome:
         return _run_in_blocks(args)
     from pyg_glif.cli._dataset import check_inputs, input_files
     from pyg_glif.cli._files import check_targets
-    from pyg_glif.cli._tables import STREAM, SUFFIXES as TABLES, suffix_of
     from pyg_glif.cli.audit import REPORTS
 
     check_inputs(args)
@@ -139,7 +136,7 @@ def run(args: argparse.Namespace) -> Outcome:
         args.out = f"{name.removesuffix(name[len(name) - len(suffix) :])}_fair{suffix}"
     _check_options(args)
     targets = {
-        "--out": (None if args.out == STREAM else args.out, TABLES),
+        "--out": (None if args.out == STREAM else args.out, SUFFIXES),
         "--audit": (args.audit, REPORTS),
         "--save": (args.save, (".safetensors",)),
     }
@@ -147,9 +144,7 @@ def run(args: argparse.Namespace) -> Outcome:
     data, samples, table = _correct(args) if args.post else _fit(args)
     written = {"out": args.out, "audit": args.audit, "save": args.save}
     files = {name: path for name, path in written.items() if path}
-    shown = [name for name in data if name != "unit"]
-    rows = [(name.replace("_", " "), _shown(name, data)) for name in shown]
-    text = aligned([*rows, *(("written", path) for path in files.values())])
+    text = aligned([*_rows(data), *(("written", path) for path in files.values())])
     if samples.table is not None:
         scales = samples.table.summary(samples.frame[samples.features])
         text = f"{text}\n\n{scales}"
@@ -157,14 +152,14 @@ def run(args: argparse.Namespace) -> Outcome:
     return Outcome(text, {"command": "smooth", **data, "files": files}, table)
 
 
-def _shown(name: str, data: dict[str, Any]) -> Any:
-    """A fact as text: names in a row, a radius with its unit."""
-    value = data[name]
-    if name == "tau":
-        unit = data.get("unit", "")
+def _rows(data: dict[str, Any]) -> list[tuple[str, Any]]:
+    """Facts as rows of text: names in a row, a radius with its unit."""
+    texts = {n: ", ".join(v) if isinstance(v, list) else v for n, v in data.items()}
+    unit = texts.pop("unit", "")
+    if "tau" in texts:
         unit = "of the output" if unit == "output" else unit
-        return f"{short(value)} {unit}".rstrip()
-    return ", ".join(value) if isinstance(value, list) else value
+        texts["tau"] = f"{short(texts['tau'])} {unit}".rstrip()
+    return [(name.replace("_", " "), text) for name, text in texts.items()]
 
 
 def _check_options(args: argparse.Namespace) -> None:
@@ -222,18 +217,13 @@ def _fit(args: argparse.Namespace) -> "tuple[dict[str, Any], Samples, bytes | No
     if report is not None:
         write_report(args.audit, report)
     if args.save:
-        _describe(post, samples)
+        frame, ids = samples.described(), samples.first_ids()
+        if ids is not None and len(set(ids)) < len(ids):
+            ids = None  # several rows of one id: they go by number
+        if frame is not None:
+            post.describe(frame[samples.features], ids=ids, table=samples.table)
         post.save(args.save, metadata=samples.metadata())
     return _facts(samples, post, args.metric), samples, table
-
-
-def _describe(post: "GLIFPostProcessor", samples: "Samples") -> None:
-    """Adds readable features and ids to a fit, for explanations."""
-    frame, ids = samples.described(), samples.first_ids()
-    if ids is not None and len(set(ids)) < len(ids):
-        ids = None  # several rows of one id: they go by number
-    if frame is not None:
-        post.describe(frame[samples.features], ids=ids, table=samples.table)
 
 
 def _correct(
@@ -245,12 +235,8 @@ def _correct(
     post, saved = load_fit(args, "--post")
     samples = read_samples(args, saved)
     samples.named(samples.y)
-    with warnings.catch_warnings():
-        # Columns were read by the names of the fit, and are in their order.
-        warnings.filterwarnings("ignore", message=".*taken by position")
-        info = post.transform_info(samples.x, samples.y, joint=args.joint)
-        fair = info.value
-    table = _write(args, samples, fair)
+    info = post.transform_info(samples.x, samples.y, joint=args.joint)
+    table = _write(args, samples, info.value)
     data = {
         "people": len(samples),
         "fitted_people": len(post.y_fair_),
@@ -259,7 +245,7 @@ def _correct(
         "lam": float(post.lam),
         "neighbors_each": float(info.num_neighbors.double().mean()),
         "people_without_neighbors": info.num_isolated,
-        **_movement(samples.y, fair),
+        **_movement(samples.y, info.value),
     }
     return data, samples, table
 
@@ -418,12 +404,10 @@ def _run_in_blocks(args: argparse.Namespace) -> Outcome:
         "num_iter": fair.num_iter,
         "error_bound": float(fair.error_bound.max()),
     }
-    facts = [(name.replace("_", " "), _shown(name, data)) for name in data]
     written = f"{fair.store.url} ({len(fair.files)} files)"
-    text = aligned([*facts, ("written", written)])
-    return Outcome(
-        text, {"command": "smooth", **data, "files": {"out": fair.store.url}}
-    )
+    text = aligned([*_rows(data), ("written", written)])
+    files = {"out": fair.store.url}
+    return Outcome(text, {"command": "smooth", **data, "files": files})
 
 
 def _files(path: str) -> str:

@@ -29,6 +29,7 @@ from pyg_glif.cli._options import (
     name_of,
     note,
     progress,
+    suffix_of,
     words_of,
 )
 
@@ -259,8 +260,6 @@ def _pairs(args: argparse.Namespace) -> Any:
 
 def _call(args: argparse.Namespace, result: "TuneResult") -> str | None:
     """The command that applies the choice, ``None`` if it is the model as it is."""
-    from pyg_glif.cli._tables import suffix_of
-
     if result.best == result.baseline or result.guarantee is not None:
         return None
     tables = (READING, COLUMNS, METRIC, LINK)

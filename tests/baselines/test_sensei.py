@@ -205,6 +205,23 @@ def test_free_directions_of_other_distances() -> None:
     assert Euclidean().null_space(3).shape == (3, 0)
 
 
+def test_free_directions_follow_a_distance_that_changes() -> None:
+    distance = Mahalanobis(torch.diag(torch.tensor([1.0, 0.0])))
+    term = SenSeIRegularizer(distance, auditor=Auditor(num_full_steps=0))
+    x = torch.zeros(3, 2)
+
+    def shift(x: Tensor) -> Tensor:
+        return x.sum(dim=1)
+
+    assert float(term.audit(shift, x).x[:, 0].abs().max()) == 0
+    with torch.no_grad():
+        # Now the first feature is free, and the second is not.
+        distance.factor.copy_(distance.factor.flip(0))
+    found = term.audit(shift, x).x
+    assert float(found[:, 1].abs().max()) < 1e-6
+    assert float(found[:, 0].abs().min()) > 0.5
+
+
 def test_auditor_stays_if_moving_costs_more_than_it_gains(
     generator: torch.Generator,
 ) -> None:

@@ -1,5 +1,4 @@
 import numpy as np
-import pytest
 import torch
 
 from pyg_glif.distances import Euclidean
@@ -14,8 +13,3 @@ def test_euclidean(generator: torch.Generator) -> None:
     assert distance.embed(x) is x
     expected = oracles_graph.mahalanobis(x.numpy(), x.numpy()[:2], np.eye(3))
     np.testing.assert_allclose(distance(x, x[:2]).numpy(), expected, rtol=1e-14)
-
-
-def test_euclidean_rejects_a_vector() -> None:
-    with pytest.raises(ValueError, match=r"^'x' must be 2-dimensional"):
-        Euclidean().embed(torch.zeros(3))

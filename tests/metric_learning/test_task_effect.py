@@ -9,7 +9,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from torch import Tensor
 
 from pyg_glif import GLIFPostProcessor
-from pyg_glif.distances import CallableDistance, SensitiveSubspace
+from pyg_glif.distances import SensitiveSubspace
 from pyg_glif.errors import ConvergenceError, ConvergenceWarning
 from pyg_glif.metric_learning import FACE, LinearFit, LogisticFit, TaskEffect
 
@@ -17,7 +17,7 @@ WIDTH = 6
 LEFT = WIDTH - 2  # coordinates beside two ignored directions
 
 
-def people(
+def samples(
     seed: int, num_rows: int = 300, num_classes: int = 2
 ) -> tuple[Tensor, Tensor, SensitiveSubspace]:
     """Features, classes that depend on all of them, and a distance blind to two."""
@@ -27,7 +27,7 @@ def people(
     noise = torch.randn(num_rows, num_classes, generator=generator)
     rows = torch.randn(2, WIDTH, generator=generator, dtype=torch.float64)
     y = (x @ weight + noise).argmax(dim=1)
-    y[:num_classes] = torch.arange(num_classes)  # nobody is left out by chance
+    y[:num_classes] = torch.arange(num_classes)  # no class is left out by chance
     return x, y, SensitiveSubspace(rows)
 
 
@@ -53,7 +53,7 @@ def fair(x: Tensor, distance: SensitiveSubspace) -> np.ndarray:
 def test_scores_are_those_of_scikit_learn(
     seed: int, num_classes: int, ridge: float, weight: float
 ) -> None:
-    x, y, base = people(seed, 120, num_classes)
+    x, y, base = samples(seed, 120, num_classes)
     learner = TaskEffect(base, weight=weight, ridge=ridge, rtol=1e-7)
     found = learner.fit(x, y).embed(x).numpy()
     z = fair(x, base)
@@ -72,7 +72,7 @@ def test_scores_are_those_of_scikit_learn(
 def test_outputs_are_those_of_ridge_regression(
     columns: int, generator: torch.Generator
 ) -> None:
-    x, _, base = people(0)
+    x, _, base = samples(0)
     # In odd units, and far from the origin.
     y = torch.randn(len(x), columns, generator=generator) + x[:, :columns] * 1e3 + 1e5
     distance = TaskEffect(base, ridge=7.0, weight=0.5).fit(
@@ -92,8 +92,8 @@ def test_outputs_are_those_of_ridge_regression(
 @settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 2**31), num_classes=st.sampled_from([2, 3]))
 def test_nothing_sensitive_comes_back(seed: int, num_classes: int) -> None:
-    x, y, base = people(seed, 80, num_classes)
-    # The label is known from an ignored direction alone: still it cannot be told.
+    x, y, base = samples(seed, 80, num_classes)
+    # The label is known from an ignored direction alone: still it cannot be predicted.
     x = x + 5.0 * y[:, None] * base.basis[0]
     distance = TaskEffect(base, weight=10.0).fit(x, y)
     generator = torch.Generator().manual_seed(seed)
@@ -117,7 +117,7 @@ def test_a_label_that_only_the_ignored_directions_tell_adds_nothing(
     assert seeing.fit_result.accuracy > 0.98
 
 
-def test_opposite_meanings_are_set_apart(generator: torch.Generator) -> None:
+def test_opposite_meanings_are_separated(generator: torch.Generator) -> None:
     # Near in all but one of many features: nothing an encoder would care about.
     y = torch.arange(400) % 2
     x = torch.randn(400, 20, generator=generator)
@@ -148,12 +148,12 @@ def test_opposite_meanings_are_set_apart(generator: torch.Generator) -> None:
     ],
     ids=str,
 )
-def test_y_tells_what_it_is(y: Any, expected: type) -> None:
+def test_y_decides_the_task(y: Any, expected: type) -> None:
     x = torch.arange(8.0).reshape(4, 2).sin()
     assert type(TaskEffect().fit(x, y).fit_result) is expected
 
 
-def test_the_task_may_be_told() -> None:
+def test_the_task_may_be_given() -> None:
     x = torch.randn(60, 2, generator=torch.Generator().manual_seed(0))
     y = torch.arange(60)
     message = (
@@ -173,7 +173,7 @@ def test_the_task_may_be_told() -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_arrays_and_frames_give_the_same(dtype: torch.dtype) -> None:
     pandas = pytest.importorskip("pandas")
-    x, y, base = people(1, 60)
+    x, y, base = samples(1, 60)
     x = x.to(dtype)
     expected = TaskEffect(base).fit(x, y)
     assert expected.head.weight.dtype == dtype
@@ -188,17 +188,9 @@ def test_arrays_and_frames_give_the_same(dtype: torch.dtype) -> None:
         torch.testing.assert_close(found.embed(x), expected.embed(x))
 
 
-def test_float32_stays_close() -> None:
-    x, y, base = people(2)
-    single = TaskEffect(base).fit(x.float(), y).embed(x.float())
-    torch.testing.assert_close(
-        single.double(), TaskEffect(base).fit(x, y).embed(x), atol=1e-4, rtol=1e-4
-    )
-
-
 @pytest.mark.parametrize("num_classes", [2, 3])
-def test_any_model_may_speak(num_classes: int) -> None:
-    x, y, base = people(3, num_classes=num_classes)
+def test_any_model_may_predict(num_classes: int) -> None:
+    x, y, base = samples(3, num_classes=num_classes)
     z = fair(x, base)
     model = LogisticRegression(C=0.05, tol=1e-10, max_iter=10_000).fit(z, y.numpy())
     expected = TaskEffect(base, weight=2.0, ridge=20.0).fit(x, y)
@@ -219,7 +211,7 @@ def test_any_model_may_speak(num_classes: int) -> None:
 
 
 def test_certain_models_stay_finite() -> None:
-    x, y, base = people(4)
+    x, y, base = samples(4)
     for predict, widest in (
         (lambda z: (z[:, 0] > 0).to(z), np.log((1 - 1e-6) / 1e-6)),
         (lambda z: torch.nn.functional.one_hot((z[:, 0] > 0).long(), 3).to(z), None),
@@ -231,7 +223,7 @@ def test_certain_models_stay_finite() -> None:
 
 
 def test_a_model_of_tensors_is_differentiated_through() -> None:
-    x, y, base = people(5, 10)
+    x, y, base = samples(5, 10)
     distance = TaskEffect(base, predict=lambda z: z[:, 0].sigmoid()).fit(x, y)
     assert torch.autograd.gradcheck(distance.embed, (x.requires_grad_(),))
     # The log-odds of a sigmoid are its argument.
@@ -239,7 +231,7 @@ def test_a_model_of_tensors_is_differentiated_through() -> None:
 
 
 def test_after_face_and_in_a_post_processor(generator: torch.Generator) -> None:
-    x, y, _ = people(6)
+    x, y, _ = samples(6)
     group = torch.arange(150).repeat_interleave(2)
     base = FACE(num_factors=1).fit(x, group)
     distance = TaskEffect(base, weight=0.5).fit(x[:200], y[:200])
@@ -248,85 +240,11 @@ def test_after_face_and_in_a_post_processor(generator: torch.Generator) -> None:
     assert y_fair.shape == (100,)
 
 
-def test_options_are_shown() -> None:
-    assert str(TaskEffect(weight=0.5)) == (
-        "TaskEffect(distance=None, weight=0.5, predict=None, task=None, ridge=1.0, "
-        "rtol=1e-06, max_iter=500, throw=True, chunk_size=1024)"
-    )
-
-
-def test_it_says_when_it_gives_up() -> None:
-    x, y, base = people(7)
+def test_failure_to_converge_is_reported() -> None:
+    x, y, base = samples(7)
     message = r"TaskEffect stopped after 1 iterations on 'y': relative gradient"
     with pytest.raises(ConvergenceError, match=message):
         TaskEffect(base, max_iter=1).fit(x, y)
     with pytest.warns(ConvergenceWarning, match=message):
         distance = TaskEffect(base, max_iter=1, throw=False).fit(x, y)
     assert not distance.fit_result.converged
-
-
-def test_bad_input_is_named() -> None:
-    x = torch.arange(6.0).reshape(3, 2)
-    y = torch.tensor([0, 1, 1])
-    for make, error, message in (
-        (
-            lambda: TaskEffect(CallableDistance(torch.cdist)),
-            TypeError,
-            "'distance' must have an embedding (got CallableDistance)",
-        ),
-        (
-            lambda: TaskEffect(weight=-0.5),
-            ValueError,
-            "'weight' must be non-negative (got -0.5)",
-        ),
-        (
-            lambda: TaskEffect(task="ranking"),  # type: ignore[arg-type]
-            ValueError,
-            "'task' must be one of None, 'classification', 'regression' "
-            "(got 'ranking')",
-        ),
-        (
-            lambda: TaskEffect(predict=3),  # type: ignore[arg-type]
-            TypeError,
-            "'predict' must be callable (got int)",
-        ),
-        (
-            lambda: TaskEffect(ridge=0.0),
-            ValueError,
-            "'ridge' must be positive (got 0.0)",
-        ),
-        (
-            lambda: TaskEffect().fit(x, y[:2]),
-            ValueError,
-            "'y' must have one entry per row (got shape (2,) for 3)",
-        ),
-        (
-            lambda: TaskEffect().fit(x, torch.ones(3)),
-            ValueError,
-            "'y' must take at least two values (got [1] only)",
-        ),
-        (
-            lambda: TaskEffect().fit(x, torch.full((3,), 0.5)),
-            ValueError,
-            "'y' must take at least two values (got [0.5] only)",
-        ),
-        (
-            lambda: TaskEffect().fit(torch.ones(3, 2), y),
-            ValueError,
-            "'x' must have a column that varies (got constant columns only)",
-        ),
-        (
-            lambda: TaskEffect(predict=lambda z: z[:, 0] - 2).fit(x, y),
-            ValueError,
-            "'predict(z)' must hold probabilities (got -2). "
-            'Use task="regression" for other outputs',
-        ),
-        (
-            lambda: TaskEffect(predict=lambda z: z[:2, 0] / 9).fit(x, y),
-            ValueError,
-            "'head(z)' must have as many rows as 'x' (got 2 for 3)",
-        ),
-    ):
-        with pytest.raises(error) as caught:
-            make()
-        assert str(caught.value) == message
