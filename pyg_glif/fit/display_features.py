@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from pyg_glif._utils.arrays import column_names
-from pyg_glif._utils.validation import check_rank, check_texts
+from pyg_glif._utils.validation import check_rank, check_scalar, check_texts
 
 # Time of day of dates without one.
 _MIDNIGHT = " 00:00:00"
@@ -54,6 +54,11 @@ class DisplayFeatures:
         if self.values.dtype != torch.float64:
             raise TypeError(f"'features' must be float64 (got {self.values.dtype})")
         check_texts("features", self.names)
+        if self.reach is not None and len(self.reach) != width:
+            msg = f"'reach' must have one entry per column (got {len(self.reach)}"
+            raise ValueError(f"{msg} for {width})")
+        for reach in self.reach or ():
+            check_scalar("reach", reach, minimum=0.0)
         for column, levels in enumerate(self.levels):
             if levels is not None:
                 check_texts("features", levels)

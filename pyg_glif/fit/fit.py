@@ -270,6 +270,8 @@ class Fit:
             except TypeError:
                 low, high = link.from_dual(low), link.from_dual(high)
         widest = torch.maximum((high - value).abs(), (value - low).abs())
+        # Links may turn infinite bounds, of a solver that gave up, into no number.
+        widest = torch.where(widest.isnan(), torch.inf, widest)
         return widest + 2.0 * eps * value.abs()
 
     @torch.no_grad()

@@ -102,6 +102,8 @@ def read_fit(
         if not missing:
             fit = _rebuilt(header, tensors, {**objects, "progress": progress})
             _check_rewritten(fit, header, tensors, objects)
+            if not isinstance(header["metadata"], dict):
+                raise TypeError("metadata that are no mapping")
             return fit, header["metadata"]
     name, kind = missing[0]
     why, remedy = "leaves it out", f"Use load(path, {name}=...)"

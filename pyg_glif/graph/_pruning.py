@@ -161,16 +161,6 @@ class Tile(NamedTuple):
     start: int | None = None  # position of the first row; earlier columns are skipped
 
 
-class Runs(NamedTuple):
-    """Points in compact order, in runs of equal length with a box around each."""
-
-    w: Tensor  # [N, K], bound coordinates
-    perm: Tensor  # [N], node numbers
-    length: int  # of a run; the last one may be shorter
-    lo: Tensor  # [R, B]
-    hi: Tensor  # [R, B]
-
-
 class Reach(NamedTuple):
     """The radius in bound coordinates, rounding included."""
 
@@ -228,16 +218,10 @@ class Screen:
         self._width = max(1, BLOCK_ENTRIES // (rows * self._leaf))  # in leaves
         self._work = Workspace(w.device, self._width * rows * self._leaf)
 
-    @property
-    def num_tiles(self) -> int:
-        """Number of tiles that the points themselves make up."""
-        return math.ceil(self._leaves.size(0) / self._per_tile)
-
     def own_tiles(self) -> Iterator[Tile]:
         """Tiles of the points, to be paired with later points: each pair once."""
         reach = self._reach.radius(self._reach.largest, self._reach.moved)
-        for tile in range(self.num_tiles):
-            first = tile * self._per_tile
+        for first in range(0, self._leaves.size(0), self._per_tile):
             last = min(first + self._per_tile, self._leaves.size(0))
             start = first * self._leaf
             rows = self._perm[start : last * self._leaf]
@@ -277,14 +261,18 @@ class Screen:
         lo, hi = parts.amin(0), parts.amax(0)
         return sq_box_gap(self._lo[first:], self._hi[first:], lo, hi)
 
-    def runs(self, num_leaves: int) -> "Runs":
-        """The points in compact order, cut into runs of so many leaves."""
+    def runs(self, num_leaves: int) -> tuple[Tensor, Tensor, int, Tensor, Tensor]:
+        """The points in compact order, cut into runs of so many leaves.
+
+        Returns bound coordinates ``[N, K]``, node numbers ``[N]``, the length of a run,
+        and the ends of the box around each ``[R, B]``.
+        """
         lo, hi = (
             torch.stack([choose(part, 0) for part in bounds.split(num_leaves)])
             for bounds, choose in ((self._lo, torch.amin), (self._hi, torch.amax))
         )
         w = self._leaves.flatten(0, 1)[: self._perm.numel(), :-2]
-        return Runs(w, self._perm, num_leaves * self._leaf, lo, hi)
+        return w, self._perm, num_leaves * self._leaf, lo, hi
 
     def share_left(self, tile: Tile) -> float:
         """Share of all leaves within reach of a tile."""

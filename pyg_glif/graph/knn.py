@@ -11,7 +11,6 @@ from pyg_glif._utils.validation import check_count, check_scalar
 from pyg_glif.distances import FairDistance
 from pyg_glif.graph._decide import decide, exact_squares
 from pyg_glif.graph._estimates import check_nearest, choose_basis, sample_nearest
-from pyg_glif.graph._knn_candidates import Nearest
 from pyg_glif.graph._points import (
     Points,
     Strategy,
@@ -127,19 +126,25 @@ def search_nearest(
         return SearchResult(*edges, cap, batch, z, empty if z is None else None, scale)
     if z is None:
         nearest = callable_nearest(x, k, distance, batch, cap, progress=progress)
-        keep = _edges(nearest, mutual)
-        pairs = nearest.i[keep], nearest.j[keep], nearest.sq[keep].to(x.dtype)
-        edge_index, dist = both_directions([pairs], num_nodes, empty)
+        points = None
+    else:
+        points = Points.from_embedding(z, batch)
+        sample = sample_nearest(points, k, cap)
+        check_nearest(points, k, sample, memory_budget)
+        basis = choose_basis(points, cap, strategy, sample)
+        search = PointSearch(points, cap, basis, tile_size)
+        nearest = search.nearest(k, progress=progress)
+    # One end, or both, has the other among its nearest.
+    count = torch.bincount(nearest.pair, minlength=nearest.i.numel())
+    keep = count >= (2 if mutual else 1)
+    i, j, value, error = (part[keep] for part in nearest[:4])
+    if points is None:
+        edge_index, dist = both_directions(
+            [(i, j, value.to(x.dtype))], num_nodes, empty
+        )
         scale, square = nearest.sq_kth.clamp(max=cap), dist.square()
         return SearchResult(edge_index, square, cap, batch, None, dist, scale)
-    points = Points.from_embedding(z, batch)
-    sample = sample_nearest(points, k, cap)
-    check_nearest(points, k, sample, memory_budget)
-    basis = choose_basis(points, cap, strategy, sample)
-    nearest = PointSearch(points, cap, basis, tile_size).nearest(k, progress=progress)
-    keep = _edges(nearest, mutual)
-    i, j, sq, error = (part[keep] for part in nearest[:4])
-    decided = decide(points, points, i, j, sq, error, cap)
+    decided = decide(points, points, i, j, value, error, cap)
     edges = both_directions([decided], num_nodes, empty)
     scale = nearest.sq_kth.sqrt().div_(points.scale).clamp_(max=cap)
     return SearchResult(*edges, cap, batch, z, None, scale)
@@ -182,9 +187,3 @@ def nearest_points(
     nearest = search.nearest(k, slack=slack, progress=progress)
     dist = exact_squares(points, points, nearest.i, nearest.j).sqrt_()
     return NearestPoints(point, nearest.end, nearest.other, dist[nearest.pair])
-
-
-def _edges(nearest: Nearest, mutual: bool) -> Tensor:  # -> [P]
-    """Mask of the pairs that are edges: one end, or both, has the other as nearest."""
-    count = torch.bincount(nearest.pair, minlength=nearest.i.numel())
-    return count >= (2 if mutual else 1)

@@ -5,7 +5,6 @@ carries a bound on that error, and gives the exact distances of the few pairs fo
 which it matters.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
@@ -26,18 +25,11 @@ class DistanceTile(NamedTuple):
     exact: Callable[[Tensor, Tensor], Tensor]  # positions [K], [K] -> dist [K]
 
 
-class PairDistances(ABC):
-    """Distances between samples; those in tiles are multiplied by ``scale``."""
+class EmbeddedDistances:
+    """Euclidean distances of coordinates, by matrix products in float32.
 
-    scale: float = 1.0
-
-    @abstractmethod
-    def tile(self, rows: slice, cols: slice) -> DistanceTile:
-        """Distances of one tile; ``exact`` is not scaled."""
-
-
-class EmbeddedDistances(PairDistances):
-    """Euclidean distances of coordinates, by matrix products in float32."""
+    Those in tiles are multiplied by ``scale``, but for the exact ones.
+    """
 
     def __init__(self, z: Tensor) -> None:  # [N, D]
         self._points = Points.from_embedding(z, None)
@@ -63,8 +55,10 @@ class EmbeddedDistances(PairDistances):
         return DistanceTile(sq_dist, error, exact)
 
 
-class CallableDistances(PairDistances):
+class CallableDistances:
     """A black-box distance, called once per tile."""
+
+    scale = 1.0
 
     def __init__(self, x: Tensor, distance: FairDistance) -> None:  # [N, F]
         self._x, self._distance = x, distance
@@ -75,6 +69,9 @@ class CallableDistances(PairDistances):
         sq_dist = dist.square()
         error = sq_dist * (8 * torch.finfo(torch.float64).eps)
         return DistanceTile(sq_dist, error, lambda r, c: dist[r, c])
+
+
+PairDistances = EmbeddedDistances | CallableDistances
 
 
 def pair_distances(x: Tensor, distance: FairDistance | None) -> PairDistances:

@@ -130,24 +130,22 @@ class SimilarityGraph:
             raise ValueError("'scale' must be given if and only if 'k' is")
         if self.k is not None and self.scale is not None:
             check_count("k", self.k)
-            self._check_scale(self.scale)
+            shape, dtype = tuple(self.scale.shape), self.scale.dtype
+            if dtype != torch.float64 or shape != (size,):
+                msg = "'scale' must be float64 with one entry per node"
+                raise ValueError(f"{msg} (got {dtype}, shape {shape} for {size})")
+            limit = (1.0 + _SLACK) * tau
+            within = (self.scale >= 0) & (self.scale <= limit)  # false for NaN
+            if not bool(within.all()):
+                msg = f"'scale' must be between 0 and the radius {tau:g}"
+                got = float(self.scale[~within][0])
+                raise ValueError(f"{msg} (got {got:g})")
         if self.batch is not None:
             batch = check_batch(self.batch, size)
             if not torch.equal(batch, self.batch):
                 raise ValueError("'batch' must number graphs from 0 without gaps")
             if not torch.equal(batch[pattern.row], batch[pattern.col]):
                 raise ValueError("'edge_index' must join no nodes of different graphs")
-
-    def _check_scale(self, scale: Tensor) -> None:
-        """Raises unless every node has a distance to its ``k``-th nearest."""
-        if scale.dtype != torch.float64 or scale.shape != (self.num_nodes,):
-            msg = "'scale' must be float64 with one entry per node"
-            got = f"{scale.dtype}, shape {tuple(scale.shape)} for {self.num_nodes}"
-            raise ValueError(f"{msg} (got {got})")
-        within = (scale >= 0) & (scale <= (1.0 + _SLACK) * self.tau)  # false for NaN
-        if not bool(within.all()):
-            msg = f"'scale' must be between 0 and the radius {self.tau:g}"
-            raise ValueError(f"{msg} (got {float(scale[~within][0]):g})")
 
     @classmethod
     def from_sorted(

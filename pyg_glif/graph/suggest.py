@@ -48,9 +48,8 @@ def suggest_tau(
 
     over all pairs up to 2,048 nodes, and over a sample of two million pairs beyond
     that, where the degree differs from the target by a few per cent. Where density is
-    uneven, the average says little: a few samples have most neighbors, and many have
-    none. With ``coverage`` the smallest radius at which that share of samples has
-    ``min_neighbors`` neighbors at least,
+    uneven, a few samples have most neighbors, and many have none. With ``coverage``
+    the smallest radius at which that share of samples has ``min_neighbors`` neighbors,
 
     .. math::
         \tau = \min \{ t : |\{i : d_{i(m)} \le t\}|
@@ -60,9 +59,8 @@ def suggest_tau(
     over all nodes up to 20,000, or with ``batch``, and over a sample of 2,048 nodes
     beyond that, where the share differs by about a hundredth.
 
-    The radius is the distance of a pair, and :func:`~pyg_glif.fair_radius_graph` finds
-    that pair and all that are tied with it; distances that differ by float64 rounding
-    only count as tied.
+    The radius is the distance of a pair: :func:`~pyg_glif.fair_radius_graph` finds that
+    pair and all that are tied with it, up to float64 rounding.
 
     Args:
         x (torch.Tensor): Features.

@@ -108,11 +108,10 @@ def local_weights(sq_dist: Tensor, scale: Tensor, decay: float = DECAY) -> Tenso
 
     for :math:`s_i` the distance from :math:`i` to its :math:`k`-th nearest: local
     scaling after `Zelnik-Manor and Perona
-    <https://papers.nips.cc/paper/2619-self-tuning-spectral-clustering>`_ (2004), who
-    have :math:`s_i s_j` in place of the square of the larger. At least one end of an
-    edge has the other among its nearest, so :math:`d_{ij} \le s_{ij}` and no weight is
-    below :math:`e^{-c}`. By their product, a sample whose nearest neighbors have many
-    duplicates (:math:`s_j = 0`) would be joined to them with weight zero.
+    <https://papers.nips.cc/paper/2619-self-tuning-spectral-clustering>`_ (2004). Their
+    product :math:`s_i s_j`, in place of the square of the larger, would give weight
+    zero to edges of duplicates (:math:`s_j = 0`). No weight is below :math:`e^{-c}`,
+    since at least one end of an edge has the other among its nearest.
 
     Args:
         sq_dist (torch.Tensor): *Squared* distances of pairs.

@@ -26,10 +26,9 @@ from pyg_glif._utils.validation import (
     check_scalar,
 )
 from pyg_glif.registry import Registered, register
-from pyg_glif.solvers._component_means import ComponentMeans
 from pyg_glif.solvers._extended_precision import add_exactly, is_delicate, residual_of
 from pyg_glif.solvers.base import Attempt, Solver, SolveStatus
-from pyg_glif.solvers.system import System
+from pyg_glif.solvers.system import ComponentMeans, System
 
 # Columns solved together: wider blocks spend more on dense products than they save.
 _WIDTH = 32
@@ -108,21 +107,18 @@ class CG(Solver):
         delicate = is_delicate(system, rhs, self.limits(system.norm(rhs)))
         means = self._means(system, rhs.size(1), delicate)
         work = _Scaled(system, self.preconditioner is not None, means)
-        values, lows, status, num_iter = [], [], SolveStatus.CONVERGED, 0
+        blocks = []
         for start in range(0, rhs.size(1), _WIDTH):
             part = slice(start, start + _WIDTH)
             x = None if x0 is None else x0[:, part]
-            block = self._block(work, rhs[:, part].contiguous(), x, delicate)
-            values.append(block.value)
-            lows.append(block.low)
-            num_iter = max(num_iter, block.num_iter)
-            if block.status is not SolveStatus.CONVERGED:
-                status = block.status
-        value = values[0] if len(values) == 1 else torch.cat(values, 1)
-        low = None
-        if delicate:
-            low = torch.cat([part for part in lows if part is not None], 1)
-        return Attempt(value, status, num_iter, low)
+            blocks.append(self._block(work, rhs[:, part].contiguous(), x, delicate))
+        if len(blocks) == 1:
+            return blocks[0]
+        values, statuses, num_iters, lows = zip(*blocks, strict=True)
+        failed = [s for s in statuses if s is not SolveStatus.CONVERGED]
+        status = failed[-1] if failed else SolveStatus.CONVERGED
+        low = torch.cat(lows, 1) if delicate else None
+        return Attempt(torch.cat(values, 1), status, max(num_iters), low)
 
     def _means(
         self, system: System, num_columns: int, delicate: bool

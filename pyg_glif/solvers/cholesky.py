@@ -10,10 +10,9 @@ from torch import Tensor
 from pyg_glif._utils.runtime import available_memory
 from pyg_glif.errors import MemoryBudgetError
 from pyg_glif.registry import register
-from pyg_glif.solvers._component_means import ComponentMeans
 from pyg_glif.solvers._extended_precision import add_exactly, is_delicate, residual_of
 from pyg_glif.solvers.base import Attempt, Solver, SolveStatus
-from pyg_glif.solvers.system import System
+from pyg_glif.solvers.system import ComponentMeans, System
 
 # Entries of the matrices that are factorised together.
 _BATCH_ENTRIES = 1 << 22

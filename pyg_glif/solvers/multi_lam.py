@@ -11,12 +11,12 @@ from pyg_glif._utils.runtime import without_autocast
 from pyg_glif._utils.sparse import csr_tensor
 from pyg_glif.errors import ConvergenceWarning
 from pyg_glif.laplacian import LaplacianOperator
-from pyg_glif.solvers._component_means import ComponentMeans
 from pyg_glif.solvers._extended_precision import gamma
 from pyg_glif.solvers.auto import Auto
 from pyg_glif.solvers.base import Solver, SolveStatus
 from pyg_glif.solvers.cholesky import Cholesky
 from pyg_glif.solvers.implicit import smooth
+from pyg_glif.solvers.system import ComponentMeans
 
 #: Columns up to which strengths are solved for together. More columns share a Krylov
 #: space at one strength, which gains more.

@@ -137,30 +137,30 @@ def test_fair_knn_graph_equals_brute_force(
 def test_ties_in_exact_arithmetic_are_all_kept(rows, k, unit, strategy):
     x = torch.tensor(rows, dtype=torch.float64) * unit
     edge_index, _ = fair_knn_graph(x, k, strategy=strategy)
-    ours = set(map(tuple, edge_index.T.tolist()))
+    edges = set(map(tuple, edge_index.T.tolist()))
     exact = exact_nearest(np.array(rows), k)
-    assert exact <= ours
+    assert exact <= edges
     # Beyond them only pairs that float64 rounding makes as near.
     nearly, _, _ = brute_force_nearest(np.array(rows), k)
-    assert ours <= set(map(tuple, nearly.T.tolist()))
+    assert edges <= set(map(tuple, nearly.T.tolist()))
 
 
 @pytest.mark.parametrize("strategy", ["projected", "plain"])
 def test_fair_knn_graph_does_not_depend_on_threads(strategy, generator):
     # Many ties, so that pairs are evaluated again on the way.
     z = torch.randint(3, (1500, 6), generator=generator).float()
-    before, found = torch.get_num_threads(), []
+    before, results = torch.get_num_threads(), []
     try:
         for num_threads in (1, 2, 5):
             torch.set_num_threads(num_threads)
             with torch.inference_mode(num_threads == 5):
-                found.append(fair_knn_graph(z, 7, strategy=strategy, tile_size=32))
+                results.append(fair_knn_graph(z, 7, strategy=strategy, tile_size=32))
             assert torch.get_num_threads() == num_threads
     finally:
         torch.set_num_threads(before)
-    for edge_index, sq_dist in found[1:]:
-        assert torch.equal(edge_index, found[0][0])
-        assert torch.equal(sq_dist, found[0][1])
+    for edge_index, sq_dist in results[1:]:
+        assert torch.equal(edge_index, results[0][0])
+        assert torch.equal(sq_dist, results[0][1])
 
 
 def test_what_goes_wrong_in_a_thread_is_raised(generator, monkeypatch):
@@ -183,17 +183,17 @@ def test_what_goes_wrong_in_a_thread_is_raised(generator, monkeypatch):
 def test_fair_knn_graph_equals_other_libraries(strategy, dtype, generator):
     x = torch.randn(3000, 6, generator=generator, dtype=dtype)
     k = 7
-    dist, near = cKDTree(x.numpy()).query(x.numpy(), k + 1)
+    dist, nearest = cKDTree(x.numpy()).query(x.numpy(), k + 1)
     pairs = np.zeros((3000, 3000), dtype=bool)
-    pairs[np.repeat(np.arange(3000), k), near[:, 1:].ravel()] = True
+    pairs[np.repeat(np.arange(3000), k), nearest[:, 1:].ravel()] = True
     edge_index, sq_dist = fair_knn_graph(x, k, strategy=strategy)
     np.testing.assert_array_equal(edge_index, np.stack(np.nonzero(pairs | pairs.T)))
     graph = kneighbors_graph(x.double().numpy(), k, mode="distance")
-    theirs = graph.minimum(graph.T)
-    theirs.sort_indices()
+    reference = graph.minimum(graph.T)
+    reference.sort_indices()
     edge_index, sq_dist = fair_knn_graph(x, k, mutual=True, strategy=strategy)
-    np.testing.assert_array_equal(edge_index, np.stack(theirs.nonzero()))
-    np.testing.assert_allclose(sq_dist.sqrt(), theirs.data, rtol=1e-5)
+    np.testing.assert_array_equal(edge_index, np.stack(reference.nonzero()))
+    np.testing.assert_allclose(sq_dist.sqrt(), reference.data, rtol=1e-5)
     scale = SimilarityGraph.nearest(x, k, strategy=strategy).scale
     np.testing.assert_allclose(scale, dist[:, -1], rtol=1e-6)
 
@@ -217,8 +217,8 @@ def test_fair_knn_graph_of_a_function(mutual, generator):
     dist[batch.unsqueeze(1) != batch] = math.inf
     dist.fill_diagonal_(math.inf)
     scale = dist.kthvalue(3, dim=1).values
-    near = dist <= scale.unsqueeze(1)
-    expected = near & near.T if mutual else near | near.T
+    is_near = dist <= scale.unsqueeze(1)
+    expected = is_near & is_near.T if mutual else is_near | is_near.T
     graph = SimilarityGraph.nearest(
         x, 3, distance=CallableDistance(_manhattan), batch=batch, mutual=mutual
     )

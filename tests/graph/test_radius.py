@@ -17,8 +17,8 @@ from tests.oracles_radius import brute_force_distances, brute_force_edges
 STRATEGIES = ("auto", "projected", "plain")
 
 
-def _promised_rtol(num_features):
-    """What the docstring promises for float32."""
+def _stated_rtol(num_features):
+    """Relative error that the docstring states for float32."""
     return 1e-5 if num_features <= 64 else 2e-6 * (num_features + 16)
 
 
@@ -32,7 +32,7 @@ def _assert_exact(z, tau, batch=None, **kwargs):
     assert sq_dist.dtype == z.dtype
     assert edge_index.shape == expected.shape
     np.testing.assert_array_equal(edge_index.numpy(), expected)
-    rtol = _promised_rtol(z.size(1)) if z.dtype == torch.float32 else 1e-12
+    rtol = _stated_rtol(z.size(1)) if z.dtype == torch.float32 else 1e-12
     tiny = 1e-36 if z.dtype == torch.float32 else 1e-300
     # Squares that the dtype cannot hold come back as infinite.
     sq_expected[sq_expected > torch.finfo(z.dtype).max] = np.inf
@@ -185,7 +185,7 @@ def test_fair_radius_graph_takes_radii_whose_square_overflows(tau, dtype, strate
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("num_features", [2, 30, 64, 65, 200])
-def test_sq_dist_is_as_accurate_as_promised(num_features, strategy, generator):
+def test_sq_dist_is_as_accurate_as_stated(num_features, strategy, generator):
     """Two groups about the origin, in each of which float32 products cancel."""
     side = torch.ones(300, 1)
     side[::2] = -1.0
@@ -200,7 +200,7 @@ def test_sq_dist_is_as_accurate_as_promised(num_features, strategy, generator):
         fine = exact > 1e-36  # float32 keeps all its digits
         error = (sq_dist.double() - exact).abs()[fine] / exact[fine]
         worst = max(worst, float(error.max()))
-    assert worst <= _promised_rtol(num_features)
+    assert worst <= _stated_rtol(num_features)
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)

@@ -115,9 +115,9 @@ def test_within_of_a_function_goes_by_what_it_returned(dtype, generator):
 def test_within_in_fair_space_and_after_the_features_have_changed(generator):
     x = torch.randn(100, 5, generator=generator)
     for distance in (None, SensitiveSubspace(torch.eye(5)[:2])):
-        given_x = x.clone()
-        graph = SimilarityGraph.search(given_x[:, :], 3.0, distance=distance)
-        given_x.zero_()
+        known = x.clone()
+        graph = SimilarityGraph.search(known[:, :], 3.0, distance=distance)
+        known.zero_()
         expected, _ = fair_radius_graph(x, 1.0, distance=distance)
         assert torch.equal(graph.within(1.0).edge_index, expected)
 
@@ -300,10 +300,10 @@ def test_the_constructor_checks_what_no_search_finds(name: str) -> None:
 @pytest.mark.parametrize("k", [None, 4])
 def test_the_constructor_takes_what_a_search_finds(k: int | None) -> None:
     x = torch.randn(50, 3, generator=torch.Generator().manual_seed(0))
-    found = (
+    graph = (
         SimilarityGraph.search(x, 1.0) if k is None else SimilarityGraph.nearest(x, k)
     )
     again = SimilarityGraph(
-        found.edge_index, found.sq_dist, 50, found.tau, k=k, scale=found.scale
+        graph.edge_index, graph.sq_dist, 50, graph.tau, k=k, scale=graph.scale
     )
-    assert torch.equal(again.weights(), found.weights())
+    assert torch.equal(again.weights(), graph.weights())

@@ -32,9 +32,9 @@ def test_structural_similarity_matches_scikit_learn(seed, n, kind, loops):
     np.fill_diagonal(expected, 0.0)
     edge_index = torch.tensor(np.stack(np.nonzero(dense)))
     index, value = structural_similarity(edge_index, n, kind=kind, self_loops=loops)
-    found = np.zeros((n, n))
-    found[tuple(index.numpy())] = value.numpy()
-    np.testing.assert_allclose(found, expected, atol=1e-12)
+    dense_result = np.zeros((n, n))
+    dense_result[tuple(index.numpy())] = value.numpy()
+    np.testing.assert_allclose(dense_result, expected, atol=1e-12)
     flat = index[0] * n + index[1]
     assert bool((flat.diff() > 0).all())
     assert bool((index[0] != index[1]).all())
@@ -50,9 +50,9 @@ def test_most_similar_keep_ties_and_either_side(seed, n, k):
     kth = np.sort(dense, axis=1)[:, ::-1][:, min(k, n - 1) - 1]
     keep = (dense > 0) & ((dense >= kth[:, None]) | (dense >= kth[None, :]))
     index, value = structural_similarity(edge_index, n, k=k)
-    found = np.zeros((n, n))
-    found[tuple(index.numpy())] = value.numpy()
-    np.testing.assert_array_equal(found, np.where(keep, dense, 0.0))
+    dense_result = np.zeros((n, n))
+    dense_result[tuple(index.numpy())] = value.numpy()
+    np.testing.assert_array_equal(dense_result, np.where(keep, dense, 0.0))
 
 
 def test_blocks_of_rows_do_not_matter(monkeypatch):

@@ -100,12 +100,12 @@ def test_error_bound_holds_on_small_graphs(
     rng = np.random.default_rng(11)
     for lam in LAMS:
         W, edge_index, weight, y = small_case(rng)
-        found = solve(y, edge_index, weight, lam, SOLVERS[solver], normalization)
-        if found.status is SolveStatus.INDEFINITE:
+        solution = solve(y, edge_index, weight, lam, SOLVERS[solver], normalization)
+        if solution.status is SolveStatus.INDEFINITE:
             assert normalization == "nrw"
             continue
         assert_bound_holds(
-            found, exact.smooth(W, y.double().numpy(), lam, normalization)
+            solution, exact.smooth(W, y.double().numpy(), lam, normalization)
         )
 
 
@@ -123,16 +123,16 @@ def test_error_bound_holds_on_complete_graphs(
     edge_index = complete_graph(size)
     weight = torch.full((edge_index.size(1),), 0.7, dtype=dtype)
     for lam in (1.0, 1e4, 1e14):
-        found = solve(y, edge_index, weight, lam, SOLVERS[solver], normalization)
-        if found.status is SolveStatus.INDEFINITE:
+        solution = solve(y, edge_index, weight, lam, SOLVERS[solver], normalization)
+        if solution.status is SolveStatus.INDEFINITE:
             assert normalization == "nrw"
             assert lam == 1e14
             continue
         column = exact.smooth_complete(y[:, 0].tolist(), float(weight[0]), lam)
-        assert_bound_holds(found, [column])
+        assert_bound_holds(solution, [column])
         if normalization is None:
-            assert found.status is SolveStatus.CONVERGED
-            assert float(found.error_bound) <= 1e-6 * float(y.norm())
+            assert solution.status is SolveStatus.CONVERGED
+            assert float(solution.error_bound) <= 1e-6 * float(y.norm())
 
 
 @pytest.mark.parametrize("normalization", [None, "density"])
@@ -147,12 +147,12 @@ def test_error_bound_holds_on_rows_of_ten_thousand(
     edge_index = torch.cat([forth, forth.flip(0)], 1)
     weight = torch.full((edge_index.size(1),), 0.7)
     y = torch.randn(hubs + leaves, 1, generator=generator) + 3.0
-    found = solve(y, edge_index, weight, lam, Auto(throw=False), normalization)
+    solution = solve(y, edge_index, weight, lam, Auto(throw=False), normalization)
     sides = y[:hubs, 0].tolist(), y[hubs:, 0].tolist()
     column = exact.smooth_bipartite(*sides, float(weight[0]), lam, normalization)
-    assert_bound_holds(found, [column])
-    assert found.status is SolveStatus.CONVERGED
-    assert float(found.error_bound) <= 2e-6 * float(y.norm())
+    assert_bound_holds(solution, [column])
+    assert solution.status is SolveStatus.CONVERGED
+    assert float(solution.error_bound) <= 2e-6 * float(y.norm())
 
 
 @pytest.mark.parametrize("solver", ["Auto", "CG", "Cholesky"])
@@ -160,9 +160,9 @@ def test_error_bound_holds_on_rows_of_ten_thousand(
 def test_a_triangle_of_twos_stays_at_two(solver: str, lam: float) -> None:
     weight = torch.full((6,), 1.0 / 3.0, dtype=torch.float64)
     y = torch.full((3, 1), 2.0, dtype=torch.float64)
-    found = solve(y, complete_graph(3), weight, lam, SOLVERS[solver])
-    torch.testing.assert_close(found.value, y, rtol=0.0, atol=1e-15)
-    assert found.status is SolveStatus.CONVERGED
+    solution = solve(y, complete_graph(3), weight, lam, SOLVERS[solver])
+    torch.testing.assert_close(solution.value, y, rtol=0.0, atol=1e-15)
+    assert solution.status is SolveStatus.CONVERGED
 
 
 @pytest.mark.parametrize("normalization", [None, "density"])
@@ -177,11 +177,11 @@ def test_no_lam_makes_a_psd_system_indefinite(
     edge_index = torch.stack([torch.cat([row, col]), torch.cat([col, row])])
     y = torch.arange(6.0, dtype=torch.float64).unsqueeze(1)
     weight = torch.cat([weight, weight])
-    found = solve(y, edge_index, weight, lam, SOLVERS[solver], normalization)
-    assert found.status in (SolveStatus.CONVERGED, SolveStatus.STAGNATED)
+    solution = solve(y, edge_index, weight, lam, SOLVERS[solver], normalization)
+    assert solution.status in (SolveStatus.CONVERGED, SolveStatus.STAGNATED)
     W = np.zeros((6, 6))
     W[tuple(edge_index.numpy())] = weight.numpy()
-    assert_bound_holds(found, exact.smooth(W, y.numpy(), lam, normalization))
+    assert_bound_holds(solution, exact.smooth(W, y.numpy(), lam, normalization))
 
 
 def test_a_lam_beyond_the_range_is_refused() -> None:
@@ -210,9 +210,9 @@ def test_error_bound_is_the_residual_on_ordinary_problems(
     problem = random_graph(3000, 0.02)
     y = torch.randn(3000, 8, generator=generator, dtype=torch.float64)
     lap = LaplacianOperator(problem.edge_index, problem.edge_weight)
-    found = glif_solve(y, lap, lam=10.0, solver=CG())
-    assert bool((found.error_bound <= 1.01 * found.residual).all())
-    assert bool((found.error_bound > found.residual).all())
+    solution = glif_solve(y, lap, lam=10.0, solver=CG())
+    assert bool((solution.error_bound <= 1.01 * solution.residual).all())
+    assert bool((solution.error_bound > solution.residual).all())
 
 
 @pytest.mark.parametrize("scale", [5e-324, 1e-300, 1e-170, 1e170, 1e300])
@@ -224,13 +224,13 @@ def test_scale_of_outputs_does_not_matter(
     y[:, 1] *= scale
     lap = LaplacianOperator(problem.edge_index, problem.edge_weight)
     for solver in (CG(rtol=1e-10), Cholesky(rtol=1e-10)):
-        found = glif_solve(y, lap, lam=3.0, solver=solver)
+        solution = glif_solve(y, lap, lam=3.0, solver=solver)
         if scale > 1e-320:  # below there are not digits enough to compare
-            alone = glif_smooth(y[:, 1:] / scale, lap, lam=3.0, solver=solver)
-            again = found.value[:, 1:] / scale
-            torch.testing.assert_close(again, alone, rtol=1e-8, atol=1e-9)
-        assert math.isfinite(float(found.error_bound.max()))
-        assert bool((found.error_bound > 0).all())
+            single = glif_smooth(y[:, 1:] / scale, lap, lam=3.0, solver=solver)
+            again = solution.value[:, 1:] / scale
+            torch.testing.assert_close(again, single, rtol=1e-8, atol=1e-9)
+        assert math.isfinite(float(solution.error_bound.max()))
+        assert bool((solution.error_bound > 0).all())
 
 
 @pytest.mark.parametrize("solver", ["Auto", "CG", "Cholesky"])
@@ -256,10 +256,10 @@ def test_error_bound_holds_beside_fitted_nodes(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         strength = torch.tensor(lam, dtype=torch.float64)
-        _, found = smooth(lap, strength, rhs, SOLVERS[solver])
+        _, solution = smooth(lap, strength, rhs, SOLVERS[solver])
     columns = exact.smooth_grounded(inner.numpy(), outer.numpy(), rhs.numpy(), lam)
-    assert_bound_holds(found, columns)
-    assert found.status is SolveStatus.CONVERGED
+    assert_bound_holds(solution, columns)
+    assert solution.status is SolveStatus.CONVERGED
 
 
 @pytest.mark.cuda
@@ -269,18 +269,18 @@ def test_error_bound_holds_beside_fitted_nodes(
 def test_error_bound_holds_on_cuda(solver: str, lam: float) -> None:
     W, edge_index, weight, y = small_case(np.random.default_rng(3))
     parts = (part.to("cuda") for part in (y, edge_index, weight))
-    found = solve(*parts, lam, SOLVERS[solver])
-    assert found.value.device.type == "cuda"
-    assert_bound_holds(found, exact.smooth(W, y.double().numpy(), lam, None))
+    solution = solve(*parts, lam, SOLVERS[solver])
+    assert solution.value.device.type == "cuda"
+    assert_bound_holds(solution, exact.smooth(W, y.double().numpy(), lam, None))
 
 
 def test_error_bound_of_float32_covers_the_rounding() -> None:
     y = torch.tensor([[0.1], [0.3]], dtype=torch.float64).float()
     edge_index = torch.tensor([[0, 1], [1, 0]])
-    found = glif_solve(y, edge_index, lam=1.0, solver=Cholesky(rtol=1e-12))
+    solution = glif_solve(y, edge_index, lam=1.0, solver=Cholesky(rtol=1e-12))
     W = np.array([[0.0, 1.0], [1.0, 0.0]])
-    assert_bound_holds(found, exact.smooth(W, y.double().numpy(), 1.0, None))
-    assert 1e-10 < float(found.error_bound) < 1e-7
+    assert_bound_holds(solution, exact.smooth(W, y.double().numpy(), 1.0, None))
+    assert 1e-10 < float(solution.error_bound) < 1e-7
 
 
 def test_error_bound_of_an_overflow_is_infinite() -> None:

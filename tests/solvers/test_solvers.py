@@ -154,8 +154,8 @@ def test_wide_blocks_equal_their_columns(generator: torch.Generator) -> None:
     y_hat = torch.randn(300, 70, generator=generator, dtype=torch.float64)
     together = smooth(problem, y_hat, 2.0, CG(rtol=1e-12)).value
     for column in (0, 31, 32, 69):
-        alone = smooth(problem, y_hat[:, column], 2.0, CG(rtol=1e-12)).value
-        torch.testing.assert_close(together[:, column], alone, rtol=0, atol=1e-10)
+        single = smooth(problem, y_hat[:, column], 2.0, CG(rtol=1e-12)).value
+        torch.testing.assert_close(together[:, column], single, rtol=0, atol=1e-10)
 
 
 def test_cg_uses_a_starting_point(generator: torch.Generator) -> None:
@@ -281,8 +281,8 @@ def test_coordinate_descent_makes_the_updates_of_the_paper() -> None:
         nodes = order[start : start + 8]
         rest = M[nodes] @ f - np.diag(M)[nodes, None] * f[nodes]
         f[nodes] = (y_hat[nodes] - rest) / np.diag(M)[nodes, None]
-    ours = smooth(problem, torch.from_numpy(y_hat), 0.7, solver, "density")
-    np.testing.assert_allclose(ours.value, f, atol=1e-12)
+    solution = smooth(problem, torch.from_numpy(y_hat), 0.7, solver, "density")
+    np.testing.assert_allclose(solution.value, f, atol=1e-12)
 
 
 def test_coordinate_descent_runs_where_there_is_no_minimum() -> None:
@@ -300,13 +300,13 @@ def test_coordinate_descent_runs_where_there_is_no_minimum() -> None:
     source = torch.Generator().manual_seed(5)
     solver = CoordinateDescent(batch_size=8, generator=source, throw=False)
     with pytest.warns(ConvergenceWarning, match="has no minimum"):
-        ours = smooth(problem, torch.from_numpy(y_hat), 30.0, solver, "nrw")
-    np.testing.assert_allclose(ours.value, f, rtol=1e-9)
-    assert ours.status is SolveStatus.INDEFINITE
-    assert ours.num_iter == 10
+        solution = smooth(problem, torch.from_numpy(y_hat), 30.0, solver, "nrw")
+    np.testing.assert_allclose(solution.value, f, rtol=1e-9)
+    assert solution.status is SolveStatus.INDEFINITE
+    assert solution.num_iter == 10
     residual = np.linalg.norm(y_hat - M @ f, axis=0)
-    np.testing.assert_allclose(ours.residual, residual, rtol=1e-6)
-    assert bool(ours.error_bound.isinf().all())
+    np.testing.assert_allclose(solution.residual, residual, rtol=1e-6)
+    assert bool(solution.error_bound.isinf().all())
 
 
 def test_coordinate_descent_fails_if_asked_for_too_much() -> None:

@@ -281,70 +281,28 @@ def test_annotators_judge_one_graph_that_can_be_batched() -> None:
 # --- Bad input ---------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("transform", "data", "message"),
-    [
-        (
-            FairRadiusGraph(1.0),
-            Data(pos=torch.zeros(2, 1)),
-            "'data' must have the attribute 'x' (got 'pos')",
-        ),
-        (
-            FairRadiusGraph(1.0),
-            Data(),
-            "'data' must have the attribute 'x' (got none)",
-        ),
-        (
-            FairRadiusGraph(1.0),
-            HeteroData(),
-            "'data' must have one type of node with 'x' (got none)",
-        ),
-        (
-            FairRadiusGraph(1.0),
-            Data(x=torch.tensor([[1.0], [torch.nan]])),
-            "'x' must be finite (got nan at index (1, 0), 1 such values)",
-        ),
-        (
-            FairRadiusGraph(1.0),
-            Data(x=torch.zeros(3, 1), num_nodes=4),
-            "'x' must have one row per node (got shape (3, 1) for 4)",
-        ),
-        (
-            FairRadiusGraph(1.0),
-            Data(x=torch.zeros(3)),
-            "'x' must be 2-dimensional (got shape (3,))",
-        ),
-        (
-            FairRadiusGraph(1.0),
-            Data(x=torch.zeros(3, 1), batch=torch.zeros(2, dtype=torch.int64)),
-            "'batch' must have one entry per node (got shape (2,) for 3)",
-        ),
-        (
-            FairRadiusGraph(1.0),
-            Data(x=np.zeros((3, 1))),
-            "'x' must be a torch.Tensor (got ndarray). Use 'torch.as_tensor'",
-        ),
-        (
-            AnnotatorGraph(PAIRS),
-            line(0.0),
-            "'pairs' must hold node indices from 0 to 0 (got 1)",
-        ),
-        (
-            AnnotatorGraph(PAIRS),
-            HeteroData(),
-            "'data' must have one type of node (got none)",
-        ),
-        (
-            AnnotatorGraph(PAIRS),
-            Data(y=torch.zeros(3)),
-            "'data' must have the attribute 'num_nodes' (got 'y')",
-        ),
-    ],
-)
+RADIUS, ANNOTATORS = FairRadiusGraph(1.0), AnnotatorGraph(PAIRS)
+X = torch.zeros(3, 1)
+BAD_DATA = [
+    (RADIUS, Data(pos=X), "'data' must have the attribute 'x' (got 'pos')"),
+    (RADIUS, Data(), "'data' must have the attribute 'x' (got none)"),
+    (RADIUS, HeteroData(), "'data' must have one type of node with 'x' (got none)"),
+    (RADIUS, Data(x=X / 0), "'x' must be finite (got nan at index (0, 0), 3 such val"),
+    (RADIUS, Data(x=X, num_nodes=4), "'x' must have one row per node (got shape (3, 1"),
+    (RADIUS, Data(x=X[:, 0]), "'x' must be 2-dimensional (got shape (3,))"),
+    (RADIUS, Data(x=X, batch=PAIRS[0]), "'batch' must have one entry per node (got sh"),
+    (RADIUS, Data(x=X.numpy()), "'x' must be a torch.Tensor (got ndarray). Use"),
+    (ANNOTATORS, line(0.0), "'pairs' must hold node indices from 0 to 0 (got 1)"),
+    (ANNOTATORS, HeteroData(), "'data' must have one type of node (got none)"),
+    (ANNOTATORS, Data(y=X), "'data' must have the attribute 'num_nodes' (got 'y')"),
+]
+
+
+@pytest.mark.parametrize(("transform", "data", "message"), BAD_DATA)
 def test_bad_data_are_refused(transform: Any, data: Data, message: str) -> None:
     with pytest.raises((TypeError, ValueError)) as caught:
         transform(copy.copy(data))
-    assert str(caught.value) == message
+    assert str(caught.value).startswith(message)
 
 
 @pytest.mark.parametrize(

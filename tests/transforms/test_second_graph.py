@@ -56,26 +56,26 @@ def test_second_graph_is_batched_and_cut_like_the_first(generator):
 
 def test_relation_of_heterogeneous_data(generator):
     data = HeteroData()
-    data["person"].x = torch.rand(12, 2, generator=generator)
+    data["user"].x = torch.rand(12, 2, generator=generator)
     data["bank"].num_nodes = 3
-    data["person", "uses", "bank"].edge_index = torch.tensor([[0, 5], [1, 2]])
+    data["user", "uses", "bank"].edge_index = torch.tensor([[0, 5], [1, 2]])
     out = FairRadiusGraph(0.4)(data)
-    index, _ = fair_radius_graph(data["person"].x, 0.4)
-    torch.testing.assert_close(out["person", "fair", "person"].edge_index, index)
-    named = FairKNNGraph(2, name="alike")(out)
-    assert ("person", "alike", "person") in named.edge_types
+    index, _ = fair_radius_graph(data["user"].x, 0.4)
+    torch.testing.assert_close(out["user", "fair", "user"].edge_index, index)
+    named = FairKNNGraph(2, name="similar")(out)
+    assert ("user", "similar", "user") in named.edge_types
     with pytest.raises(ValueError, match="must not have a graph yet"):
         FairRadiusGraph(0.4)(out)
     again = FairRadiusGraph(0.1, overwrite=True)(out)
-    index, _ = fair_radius_graph(data["person"].x, 0.1)
-    torch.testing.assert_close(again["person", "fair", "person"].edge_index, index)
+    index, _ = fair_radius_graph(data["user"].x, 0.1)
+    torch.testing.assert_close(again["user", "fair", "user"].edge_index, index)
     data["bank"].x = torch.zeros(3, 1)
     with pytest.raises(ValueError, match="one type of node with 'x'"):
         FairRadiusGraph(0.4)(data)
     # The relation is sampled and cut with its nodes.
-    part = out.subgraph({"person": torch.arange(6)})
-    kept, _ = subgraph(torch.arange(6), out["person", "fair", "person"].edge_index)
-    torch.testing.assert_close(part["person", "fair", "person"].edge_index, kept)
+    part = out.subgraph({"user": torch.arange(6)})
+    kept, _ = subgraph(torch.arange(6), out["user", "fair", "user"].edge_index)
+    torch.testing.assert_close(part["user", "fair", "user"].edge_index, kept)
 
 
 def test_smoothing_reads_the_named_graph(generator):
@@ -105,8 +105,8 @@ def test_what_takes_a_name_shows_it(transform):
     transform = copy.copy(transform)
     if hasattr(transform, "node_type"):
         assert "node_type" not in str(transform)
-        transform.node_type = "person"
-        assert "name='fair', node_type='person'" in str(transform)
+        transform.node_type = "user"
+        assert "name='fair', node_type='user'" in str(transform)
 
 
 @pytest.mark.parametrize("first", NAMED[:-1], ids=lambda t: type(t).__name__)
@@ -132,48 +132,48 @@ def test_edges_of_link_prediction_are_no_second_graph():
 
 def _hetero(generator, num_nodes=12):
     data = HeteroData()
-    data["person"].x = torch.rand(num_nodes, 2, generator=generator)
-    data["person"].y_hat = torch.rand(num_nodes, generator=generator)
+    data["user"].x = torch.rand(num_nodes, 2, generator=generator)
+    data["user"].y_hat = torch.rand(num_nodes, generator=generator)
     data["bank"].x = torch.rand(3, 2, generator=generator)
     data["bank"].y_hat = torch.rand(3, generator=generator)
     uses = torch.randint(0, 3, (2, 5), generator=generator)
-    data["person", "uses", "bank"].edge_index = uses
+    data["user", "uses", "bank"].edge_index = uses
     return data
 
 
-@pytest.mark.parametrize("name", [None, "alike"])
+@pytest.mark.parametrize("name", [None, "similar"])
 @pytest.mark.parametrize(
     "graph", [(FairRadiusGraph, 0.4), (FairKNNGraph, 2), (AnnotatorGraph, [(0, 2)])]
 )
 def test_a_type_of_node_is_treated_like_data_of_its_own(generator, graph, name):
     kind, setting = graph
     data = _hetero(generator)
-    where = {"name": name, "node_type": "person"}
+    where = {"name": name, "node_type": "user"}
     compose = Compose([kind(setting, **where), GLIFSmooth(2.0, **where)])
     out = compose(data)
-    single = Data(x=data["person"].x, y_hat=data["person"].y_hat)
+    single = Data(x=data["user"].x, y_hat=data["user"].y_hat)
     single = Compose([kind(setting), GLIFSmooth(2.0)])(single)
-    edges = out["person", name or "fair", "person"]
+    edges = out["user", name or "fair", "user"]
     torch.testing.assert_close(edges.edge_index, single.edge_index)
     torch.testing.assert_close(edges.edge_weight, single.edge_weight)
-    torch.testing.assert_close(out["person"].y_fair, single.y_fair)
+    torch.testing.assert_close(out["user"].y_fair, single.y_fair)
     assert "y_fair" not in out["bank"]
-    assert data.edge_types == [("person", "uses", "bank")]  # the input is not changed
+    assert data.edge_types == [("user", "uses", "bank")]  # the input is not changed
 
 
 def test_a_batch_of_heterogeneous_data_equals_its_members(generator):
     members = [_hetero(generator, n) for n in (5, 9, 14)]
-    where = {"node_type": "person"}
+    where = {"node_type": "user"}
     compose = Compose([FairRadiusGraph(0.5, **where), GLIFSmooth(2.0, **where)])
     together = compose(Batch.from_data_list(members))
     for part, member in zip(together.to_data_list(), members, strict=True):
         expected = compose(member)
-        fair, wanted = (d["person", "fair", "person"] for d in (part, expected))
+        fair, wanted = (d["user", "fair", "user"] for d in (part, expected))
         torch.testing.assert_close(fair.edge_index, wanted.edge_index)
         torch.testing.assert_close(fair.edge_weight, wanted.edge_weight)
-        torch.testing.assert_close(part["person"].y_fair, expected["person"].y_fair)
-        uses = part["person", "uses", "bank"].edge_index
-        torch.testing.assert_close(uses, member["person", "uses", "bank"].edge_index)
+        torch.testing.assert_close(part["user"].y_fair, expected["user"].y_fair)
+        uses = part["user", "uses", "bank"].edge_index
+        torch.testing.assert_close(uses, member["user", "uses", "bank"].edge_index)
 
 
 @pytest.mark.parametrize(
@@ -181,16 +181,16 @@ def test_a_batch_of_heterogeneous_data_equals_its_members(generator):
 )
 def test_types_of_node_that_do_not_fit_are_refused(generator, transform):
     data, transform = _hetero(generator), copy.copy(transform)
-    several = f"one type of node with '{transform.attr}' \\(got 'person', 'bank'\\)"
+    several = f"one type of node with '{transform.attr}' \\(got 'user', 'bank'\\)"
     with pytest.raises(ValueError, match=f"{several}. Pass 'node_type'"):
         transform(data)
-    transform.node_type = "persons"
+    transform.node_type = "users"
     with pytest.raises(ValueError, match="'node_type' must be a type of node with"):
         transform(data)
     with pytest.raises(ValueError, match="'node_type' must be None unless"):
         transform(_data(generator))
     with pytest.raises(ValueError, match=r"must have the relation .*Pass the 'name'"):
-        GLIFSmooth(1.0, name="alike", node_type="person")(data)
+        GLIFSmooth(1.0, name="similar", node_type="user")(data)
 
 
 def test_subgraph_has_the_edges_among_its_nodes(generator):
@@ -203,8 +203,8 @@ def test_subgraph_has_the_edges_among_its_nodes(generator):
     dense[tuple(batch.fair_edge_index)] = batch.fair_edge_weight
     whole[tuple(index)] = weight
     torch.testing.assert_close(dense, whole[nodes][:, nodes])
-    bare = FairSubgraph(index, name="alike")(Data(n_id=nodes, num_nodes=12))
-    assert "alike_edge_weight" not in bare
+    bare = FairSubgraph(index, name="similar")(Data(n_id=nodes, num_nodes=12))
+    assert "similar_edge_weight" not in bare
     assert str(FairSubgraph(index[:, :4])) == "FairSubgraph(num_edges=4, name='fair')"
     empty = FairSubgraph(index[:, :0])(Data(n_id=nodes, num_nodes=12))
     assert empty.fair_edge_index.shape == (2, 0)
