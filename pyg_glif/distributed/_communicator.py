@@ -61,10 +61,7 @@ class SingleMember(Communicator):
 class GlooCommunicator(Communicator):
     """A member in a process of its own, over torch's gloo.
 
-    Args:
-        address: Host and port of the first member.
-        rank: Number of this member.
-        size: Number of members.
+    ``address`` is the host and the port of the first member.
     """
 
     def __init__(self, address: tuple[str, int], rank: int, size: int) -> None:

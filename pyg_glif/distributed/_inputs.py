@@ -45,11 +45,7 @@ def are_paths(data: Any) -> bool:
 def as_files(argument: str, data: Any, out: Store, kind: str) -> Paths:
     """Paths as they are; an array as a file in a folder, the same for the same array.
 
-    Args:
-        argument: Name in messages.
-        data: Paths, or an array-like.
-        out: Folder of the results; it must not hold the input.
-        kind: Kind of the results.
+    ``out``, which gets results of a ``kind``, must not hold the input.
     """
     if are_paths(data):
         out.check_out(kind, *_expanded(argument, data))
@@ -82,28 +78,16 @@ class PieceRows(NamedTuple):
 
 @dataclass(frozen=True)
 class RowFiles:
-    """Files with the same columns, one after another.
+    """Files with the same columns, one after another."""
 
-    Args:
-        argument: Name in messages.
-        urls: The files.
-        columns: Columns of numbers, or one of lists of them; :obj:`None` for ``.npy``
-            files, which have no names.
-        id: Column of unique ids; :obj:`None` for the position of a row.
-        batch: Column of graph numbers.
-        width: Numbers in a row.
-        dtype: Their type.
-        groups: Rows of each row group of each file.
-    """
-
-    argument: str
+    argument: str  # in messages
     urls: tuple[str, ...]
-    columns: tuple[str, ...] | None
-    id: str | None
-    batch: str | None
-    width: int
+    columns: tuple[str, ...] | None  # of numbers, or one of lists; None for .npy
+    id: str | None  # column of unique ids, None for the position of a row
+    batch: str | None  # column of graph numbers
+    width: int  # numbers in a row
     dtype: str
-    groups: tuple[tuple[int, ...], ...]
+    groups: tuple[tuple[int, ...], ...]  # rows of each row group of each file
 
     @classmethod
     def open(

@@ -33,20 +33,13 @@ Listener = Callable[[int, Callable[[], Tensor]], None]
 
 
 class ShardedCollectives(Collectives):
-    """Sums over the parts that a group holds.
-
-    Args:
-        member: This part in its group.
-        starts: First sample of each part, and the number of samples.
-        halo: Neighbors in other parts, in order.
-        listener: Called after iterations.
-    """
+    """Sums over the parts that a group holds."""
 
     def __init__(
         self,
         member: Communicator,
-        starts: NDArray[np.int64],
-        halo: NDArray[np.int64],
+        starts: NDArray[np.int64],  # [P + 1], first sample of each part
+        halo: NDArray[np.int64],  # [H], neighbors in other parts, in order
         listener: Listener | None = None,
     ) -> None:
         self._member, self._listener = member, listener
@@ -126,27 +119,18 @@ class ShardedPattern(Pattern):
 class ShardedLaplacian(LaplacianOperator):
     """The rows of a Laplacian that belong to one part.
 
-    Args:
-        together: Sums over all parts.
-        pattern: Where the entries are.
-        weight: Weights ``[E]`` in float64. Without normalisation they are what
-            :meth:`system` multiplies in place.
-        normalization: Form of the Laplacian.
-        batch: Graph numbers of the samples of this part.
-        num_samples: Samples of all parts.
-        first: Number of the first sample of this part.
-        num_parts: Number of parts.
+    Without normalisation, :meth:`system` multiplies the weights in place.
     """
 
     def __init__(
         self,
         together: ShardedCollectives,
         pattern: ShardedPattern,
-        weight: Tensor,
+        weight: Tensor,  # [E] float64
         normalization: Normalization,
-        batch: Tensor | None,
-        num_samples: int,
-        first: int,
+        batch: Tensor | None,  # [N], graph numbers
+        num_samples: int,  # of all parts
+        first: int,  # sample of this part
         num_parts: int,
     ) -> None:
         self.collectives: ShardedCollectives = together
@@ -309,17 +293,9 @@ def part_of(
     mapped: bool,
     listener: Listener | None = None,
 ) -> ShardedLaplacian:
-    """Reads the rows of one part.
+    """Rows of one part from its blocks in order, each of which is read twice.
 
-    Args:
-        member: This part in its group.
-        shards: Its blocks, in order; each is read twice.
-        starts: First sample of each part, and the number of samples.
-        theta: Decay of the weights.
-        normalization: Form of the Laplacian.
-        batch: Graph numbers of the samples of this part.
-        mapped: Whether edges go to files, and not into memory.
-        listener: Called after iterations.
+    Edges go to files if ``mapped``, and not into memory.
     """
     first, stop = int(starts[member.rank]), int(starts[member.rank + 1])
     outside, num_edges = [], 0
@@ -331,15 +307,10 @@ def part_of(
     halo = np.unique(np.concatenate(outside))
     del outside
     own, width = stop - first, stop - first + len(halo)
-    fits = max(width, num_edges) < 2**31
-    index = np.int32 if fits else np.int64
-
-    def empty(dtype: Any) -> NDArray[Any]:
-        return (
-            scratch_array((num_edges,), dtype) if mapped else np.empty(num_edges, dtype)
-        )
-
-    rows, cols, weights = empty(index), empty(index), empty(np.float64)
+    index = np.int32 if max(width, num_edges) < 2**31 else np.int64
+    empty = scratch_array if mapped else np.empty
+    kinds: tuple[Any, ...] = (index, index, np.float64)
+    rows, cols, weights = (empty((num_edges,), kind) for kind in kinds)
     ptr = np.zeros(own + 1, dtype=index)
     row, start = 0, 0
     for read in shards:
@@ -359,22 +330,9 @@ def part_of(
         ptr[row + 1 : row + size + 1] = shard[1:] + start
         row, start = row + size, start + count
     together = ShardedCollectives(member, starts, halo, listener)
-    col_tensor = torch.from_numpy(cols)
-    pattern = ShardedPattern(
-        torch.from_numpy(rows),
-        col_tensor,
-        torch.from_numpy(ptr),
-        col_tensor,
-        own,
-        width,
-    )
+    row_index, col_index, rowptr = map(torch.from_numpy, (rows, cols, ptr))
+    pattern = ShardedPattern(row_index, col_index, rowptr, col_index, own, width)
+    weight, count = torch.from_numpy(weights), int(starts[-1])
     return ShardedLaplacian(
-        together,
-        pattern,
-        torch.from_numpy(weights),
-        normalization,
-        batch,
-        int(starts[-1]),
-        first,
-        member.size,
+        together, pattern, weight, normalization, batch, count, first, member.size
     )

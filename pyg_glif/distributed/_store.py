@@ -48,11 +48,7 @@ Record = dict[str, Any]
 
 
 class Store:
-    """One folder.
-
-    Args:
-        url: A path, or a URL that fsspec knows.
-    """
+    """One folder, at a path or at a URL that fsspec knows."""
 
     def __init__(self, url: str | os.PathLike[str]) -> None:
         self.url = os.fspath(url)
@@ -90,12 +86,7 @@ class Store:
         return PurePath(real(path)).is_relative_to(real(self._root))
 
     def check_out(self, kind: str, *inputs: str | os.PathLike[str]) -> None:
-        """Raises if results of a kind would be written over something else.
-
-        Args:
-            kind: What is to be written.
-            inputs: Files and folders that are to be read.
-        """
+        """Raises if results of a kind would be written over something else."""
         for url in inputs:
             if self.holds(url):
                 msg = "'out' must not hold what is read"
@@ -294,9 +285,8 @@ class Store:
             msg = f"'{self.url}' must be a folder of {kind}"
             raise DamagedFileError(f"{msg} (got one of {manifest.get('kind')})")
         if manifest.get("format") != FORMAT:
-            msg = (
-                f"'{self.url}' must have format {FORMAT} (got {manifest.get('format')})"
-            )
+            got = manifest.get("format")
+            msg = f"'{self.url}' must have format {FORMAT} (got {got})"
             raise DamagedFileError(f"{msg}. Build it again with this version")
         return manifest
 
@@ -310,11 +300,7 @@ class Store:
     def finished(self, key: str, **folders: str) -> dict[str, Any] | None:
         """Manifest of a folder if it has this key and all files are sound.
 
-        Otherwise the manifest is removed.
-
-        Args:
-            key: Fingerprint of the call.
-            folders: Current places of its inputs.
+        Otherwise the manifest is removed. ``folders`` are current places of its inputs.
         """
         manifest = self.done("manifest", key)
         if manifest is None:

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from functools import partial
 from os import PathLike
-from typing import Any, NamedTuple, cast
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -24,11 +25,10 @@ from pyg_glif.graph.blocks import (
     width_for,
 )
 from pyg_glif.graph.weights import edge_weights
-from pyg_glif.laplacian import LaplacianOperator, entries_beside
+from pyg_glif.laplacian import entries_beside
 from pyg_glif.links import Link
 from pyg_glif.registry import build as build_kind
 from pyg_glif.smoothing import Smoother
-from pyg_glif.typing import Normalization
 
 _BLOCKS = 16  # that one task compares new samples with
 
@@ -116,12 +116,17 @@ class ShardedIndex:
         link: Link | None = None if spec is None else build_kind("link", spec)
         edges = self._edges(z)
         weight = edge_weights(edges.sq, manifest["theta"]).double()
-        known = _Known(manifest["normalization"], edges.deg, edges.scaled_deg)
+        # Degrees of the samples at the ends of edges are all that is read of it.
+        known: Any = SimpleNamespace(
+            normalization=manifest["normalization"],
+            deg=edges.deg,
+            scaled_deg=edges.scaled_deg,
+        )
         col = torch.arange(len(edges.row))
         none = torch.empty(0, dtype=torch.long)
         inner = (none, none, weight.new_empty(0))
         diagonal, value, _ = entries_beside(
-            cast(LaplacianOperator, known), (edges.row, col, weight), inner, len(z)
+            known, (edges.row, col, weight), inner, len(z)
         )
         pull = torch.zeros(y.shape, dtype=torch.float64).index_add(
             0, edges.row, value.unsqueeze(1) * edges.f.double()
@@ -177,16 +182,9 @@ class ShardedIndex:
             left, search = job.left_and_search()
             mask = search.reachable(box_of(left.w), dataset.boxes())
             tasks = mask.nonzero().view(-1).split(_BLOCKS)
-        runner = as_engine(self._engine)
-        parts = [
-            part
-            for _, part in runner.run(
-                partial(_search, job),
-                [task.tolist() for task in tasks],
-                "new samples",
-            )
-        ]
-        parts.append(_none(z, len(self.solution.columns)))
+        lists = [task.tolist() for task in tasks]
+        done = as_engine(self._engine).run(partial(_search, job), lists, "new samples")
+        parts = [_none(z, len(self.solution.columns)), *(part for _, part in done)]
         edges = _Edges(*(torch.cat(part) for part in zip(*parts, strict=True)))
         order = (edges.row * dataset.num_samples + edges.col).argsort()
         edges = _Edges(*(part[order] for part in edges))
@@ -210,15 +208,6 @@ def _none(z: Tensor, num_columns: int) -> _Edges:
     nothing = torch.empty(0, dtype=torch.float64)
     f = torch.empty(0, num_columns, dtype=torch.float64)
     return _Edges(empty, empty, z.new_empty(0), nothing, nothing, f)
-
-
-@dataclass(frozen=True)
-class _Known:
-    """Degrees of the samples at the ends of edges."""
-
-    normalization: Normalization
-    deg: Tensor
-    scaled_deg: Tensor
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import product
 from os import PathLike
 from typing import Any
 
@@ -18,7 +19,6 @@ from pyg_glif._utils.validation import (
     check_kind,
     check_scalar,
 )
-from pyg_glif.distributed._checkpoints import Checkpoints
 from pyg_glif.distributed._communicator import Communicator
 from pyg_glif.distributed._inputs import FileColumns, are_paths, as_files
 from pyg_glif.distributed._outputs import outputs_table, write_blocks, write_outputs
@@ -208,7 +208,9 @@ def smooth(
         return ShardedSolution(store, done)
     columns = write_blocks(dataset, table, contents, store, key, runner.progress)
     parts = _parts(graph, runner.num_workers)
-    mapped = _too_large(graph, runner)
+    size = graph.num_edges * _BYTES_PER_EDGE / max(1, runner.num_workers)
+    # Edges of a part that take half of the memory had better stay on disk.
+    mapped = size > 0.5 * available_memory(torch.device("cpu"))
     job = _SolveJob(
         graph, store, key, lam, decay, normalization, link, solver, parts, mapped,
         runner.checkpoint_every,
@@ -271,12 +273,6 @@ def _parts(graph: ShardedGraph, num_parts: int) -> list[int]:
     return [*cuts, len(blocks)]
 
 
-def _too_large(graph: ShardedGraph, engine: Engine) -> bool:
-    """Whether the edges of a part had better stay on disk."""
-    size = graph.num_edges * _BYTES_PER_EDGE / max(1, engine.num_workers)
-    return size > 0.5 * available_memory(torch.device("cpu"))
-
-
 def _solve(member: Communicator, job: _SolveJob) -> dict[str, Any]:
     """Solves one part with the others, and writes its outputs."""
     graph, dataset = job.graph, job.graph.dataset
@@ -289,9 +285,7 @@ def _solve(member: Communicator, job: _SolveJob) -> dict[str, Any]:
 
     parts = [dataset.batch(block) for block in blocks]
     some = [part for part in parts if part is not None]
-    checkpoints = Checkpoints(
-        job.store, job.key, job.every, member, blocks, dataset.starts
-    )
+    checkpoints = _Checkpoints(job, member, blocks)
     op = part_of(
         member,
         [reader(block) for block in blocks],
@@ -335,3 +329,62 @@ def _solve(member: Communicator, job: _SolveJob) -> dict[str, Any]:
             "sent": op.collectives.num_sent,
         },
     }
+
+
+class _Checkpoints:
+    """Iterates of a solve on disk, to resume from if a part is lost."""
+
+    def __init__(self, job: _SolveJob, comm: Communicator, blocks: range) -> None:
+        self._store, self._key, self._every = job.store, job.key, job.every
+        self._comm, self._blocks = comm, blocks
+        self._starts = job.graph.dataset.starts
+        self._from = 0
+        self._numbers: list[int] = []  # iterations of the checkpoints there are
+        self.restarts = 0
+
+    def reached(self, num_iter: int, iterate: Callable[[], Tensor]) -> None:
+        """Writes a checkpoint if one is due, and removes those before the last two."""
+        if num_iter % self._every:
+            return
+        x, first = iterate(), 0
+        number = self._from + num_iter
+        for block in self._blocks:
+            count = int(self._starts[block + 1] - self._starts[block])
+            arrays = {"x": x[first : first + count]}
+            self._store.put(_name(number, block), self._key, arrays)
+            first += count
+        numbers = sorted({*self._numbers, number})
+        self._numbers = numbers[-2:]
+        for old, block in product(numbers[:-2], self._blocks):
+            for suffix in ("json", "x.npy"):
+                self._store.remove(f"{_name(old, block)}.{suffix}")
+
+    def latest(self) -> Tensor | None:
+        """The last iterate of which all members have their part."""
+        names = [name.split(".") for name in self._store.names("work")]
+        written = {int(p[1]) for p in names if p[0] == "iter" and p[-1] == "json"}
+        # As the first member sees them: others may have written since.
+        numbers = torch.tensor(sorted(written), dtype=torch.int64)
+        self._numbers = self._comm.gather_any(numbers)[0].tolist()
+        for number in reversed(self._numbers):
+            x = self._read(number)
+            complete = self._comm.gather(torch.tensor([x is not None]))
+            if all(map(bool, complete)):
+                self._from, self.restarts = number, 1
+                return x
+        return None
+
+    def _read(self, number: int) -> Tensor | None:
+        """This part of a checkpoint, if all of its files are sound."""
+        parts = []
+        for block in self._blocks:
+            record = self._store.done(_name(number, block), self._key)
+            if record is None:
+                return None
+            parts.append(self._store.tensor(record["files"]["x"]))
+        return torch.cat(parts)
+
+
+def _name(number: int, block: int) -> str:
+    """Name of a block of a checkpoint."""
+    return f"work/iter.{number:06d}.{block:05d}"

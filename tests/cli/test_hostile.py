@@ -23,34 +23,48 @@ SAME_FOLDER = settings(
 )
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (
-            b"a,y\n1,2\n1,\xe9\n",
-            "line 3 must be UTF-8 text (got the byte 0xe9",
-        ),
-        (b"\xe9,y\n1,2\n", "line 1 must be UTF-8 text (got the byte 0xe9"),
-        ("a,y\n1,2\n".encode("utf-16"), "line 1 must be UTF-8 text (got the byte 0xff"),
-        (b"a,y\n1,2\n3,\x004\n", "line 3 is broken (it holds the character NUL)"),
-        (b'a,"y\n1,2\n', "line 2 is broken (unexpected end of data)"),
-        (b"a,y,a,y\n1,2,3,4\n", "columns 'a', 'y' must not appear more than once"),
-        (
-            b"a,y\n" + b"9" * 5000 + b",1\n",
-            "column 'a', line 2 must be finite (got inf)",
-        ),
-        (b"a,y\n1e999,1\n", "column 'a', line 2 must be finite (got inf)"),
-        (b"a,y\n0x10,1\n", "column 'a' must hold numbers (got '0x10' in line 2)"),
-        (b"a,y\nTrue,1\n", "column 'a' must hold numbers (got 'True' in line 2)"),
-        (b"a,y\n1,2\rnext,3\n", "column 'a' must hold numbers (got 'next' in line 3)"),
-        (b"a,y\n1,2\n \n3,4\n", "line 3 must have 2 cells like the first line (got 1)"),
-    ],
-)
-def test_faults_have_their_place(shell: Shell, content: bytes, message: str) -> None:
+CELLS = "must have 2 cells like the first line (got {}). Quote cells that hold the"
+NAMES = "'p.csv' must start with a line of column names"
+FAULTS = {
+    b"": NAMES,
+    b"\n\n": NAMES,
+    b"0.5,1\n1,2\n": f"{NAMES} (got 0.5, 1)",
+    b"a,y\n": "'p.csv' has no rows",
+    b"y\n1\n": "'p.csv' has no column left for features",
+    b"a,y\n1,2\n1,2,3\n": f"line 3 {CELLS.format(3)}",
+    b"a,y\n1,2\n1\n": f"line 3 {CELLS.format(1)}",
+    b"a,y\n1,2\n\n1,2\n": f"line 3 {CELLS.format(0)}",
+    b"a,y\n1,2\n \n3,4\n": f"line 3 {CELLS.format(1)}",
+    b"a,y\n1,2\nnan,2\n": "column 'a', line 3 must be finite (got nan). Fill or drop",
+    b"a,y\n1,2\n1,inf\n": "column 'y', line 3 must be finite (got inf). Fill or drop",
+    b"a,y\n" + b"9" * 5000 + b",1\n": "column 'a', line 2 must be finite (got inf)",
+    b"a,y\n1e999,1\n": "column 'a', line 2 must be finite (got inf)",
+    b"a,y\n1,2\n ,2\n": "column 'a' is empty in line 3. Fill or drop it first",
+    b'a,y\n"1\n",2\n,2\n': "column 'a' is empty in line 4. Fill or drop it first",
+    b"a,y\n1,2\n1,x\n": "column 'y' must hold numbers (got 'x' in line 3). Pick other "
+    "outputs with --outputs",
+    b"a,y\n0x10,1\n": "column 'a' must hold numbers (got '0x10' in line 2)",
+    b"a,y\nTrue,1\n": "column 'a' must hold numbers (got 'True' in line 2)",
+    b"a,y\n1,2\rnext,3\n": "column 'a' must hold numbers (got 'next' in line 3)",
+    b"a,y\n1,2\n1,\xe9\n": "line 3 must be UTF-8 text (got the byte 0xe9",
+    b"\xe9,y\n1,2\n": "line 1 must be UTF-8 text (got the byte 0xe9",
+    "a,y\n1,2\n".encode("utf-16"): "line 1 must be UTF-8 text (got the byte 0xff",
+    b"a,y\n1,2\n3,\x004\n": "line 3 is broken (it holds the character NUL)",
+    b'a,"y\n1,2\n': "line 2 is broken (unexpected end of data)",
+    b'a,y\n1,2\n"1,2\n': "line 3 is broken (unexpected end of data)",
+    b"a,y,a\n1,2,3\n": "column 'a' must not appear more than once",
+    b"a,y,a,y\n1,2,3,4\n": "columns 'a', 'y' must not appear more than once",
+}
+
+
+@pytest.mark.parametrize("content", FAULTS)
+def test_faults_have_their_place(shell: Shell, content: bytes) -> None:
     Path("p.csv").write_bytes(content)
     call = shell("smooth", "p.csv", *OUT)
     assert (call.code, call.out, call.err.count("\n")) == (2, "", 1)
-    assert call.err.startswith(f"pyg-glif: error: 'p.csv': {message}"), call.err
+    message = FAULTS[content]
+    message = message if message.startswith("'p.csv'") else f"'p.csv': {message}"
+    assert call.err.startswith(f"pyg-glif: error: {message}"), call.err
     assert not Path("f.csv").exists()
 
 
