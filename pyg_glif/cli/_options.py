@@ -251,11 +251,12 @@ COLUMNS: Options = {
     "--ignore": {**_NAMES, "help": "columns that are not features"},
     "--id": {**_NAMES, "help": "columns carried through to the output, not features"},
     "--scale": {
-        "choices": ["effect", "conditional", "standard", "none"],
+        "choices": ["effect", "conditional", "standard", "combined", "none"],
         "help": "what a difference in a feature counts. effect: by how much it moves "
         "the outputs, found by trees that are fitted to them (default with "
         "--sensitive, and wherever features are text or have gaps); conditional: "
         "the same for features that go together; standard: in standard deviations; "
+        "combined: effect and standard side by side; "
         "none: numbers as they are (default otherwise)",
     },
     "variants": {},

@@ -296,3 +296,30 @@ def by_effect(
     # Where a column has no effect, what is left is the rounding of means.
     out[np.abs(out) <= _ROUNDING * np.abs(effects).max()] = 0.0
     return scaled(out)
+
+
+def combined(effect: Scaled, standard: Scaled, factors: tuple[float, float]) -> Scaled:
+    """One column by its effect and by its spread, side by side.
+
+    Args:
+        effect (Scaled): The column by its effect, which gives the points.
+        standard (Scaled): The column in standard deviations, or one-hot.
+        factors (tuple of float): What the coordinates of the two are multiplied by.
+    """
+    by_effect, by_spread = factors
+    rows = standard.table
+    if effect.kind != "category":
+        # Linear between the points, the first and last of which are the extremes.
+        rows = standard._of_numbers(np.array(effect.points, dtype=np.float64))
+    missing = None
+    if effect.missing is not None and standard.missing is not None:
+        missing = np.append(by_effect * effect.missing, by_spread * standard.missing)
+    names = [f"{label}:effect" for label in effect.labels]
+    return replace(
+        effect,
+        how=f"{effect.how}, {standard.how}",
+        table=np.hstack([by_effect * effect.table, by_spread * rows]),
+        missing=missing,
+        unseen=np.zeros(len(names) + len(standard.labels)),
+        labels=names + standard.labels,
+    )

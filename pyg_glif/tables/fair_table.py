@@ -41,14 +41,24 @@ from pyg_glif.tables._effects import (
     partial_dependence,
 )
 from pyg_glif.tables._proxies import Erasure
-from pyg_glif.tables._scaled import Scaled, ScaledColumn, by_effect, in_units
+from pyg_glif.tables._scaled import (
+    Scaled,
+    ScaledColumn,
+    by_effect,
+    combined,
+    in_units,
+)
 from pyg_glif.tables._sources import Outputs, Source, Surrogate, measured
 from pyg_glif.tables.summary import ColumnSummary, TableSummary
 
-Scale = Literal["effect", "conditional", "standard"]
+Scale = Literal["effect", "conditional", "standard", "combined"]
 
-_SCALES = ("effect", "conditional", "standard")
+_SCALES = ("effect", "conditional", "standard", "combined")
 _HOW = {"effect": "effect on the model", "conditional": "conditional effect"}
+_HOW["combined"] = _HOW["effect"]
+# Spread of the effects beside a spread of one of the standardized columns. Chosen on
+# validation splits, see docs/which_baseline.md.
+_EFFECT_SPREAD = 0.35
 _VERSION = 1
 _NUM_SHOWN = 5
 # One of so many columns that makes up this share of the variance is probably a leak.
@@ -77,9 +87,11 @@ class FairTable(ParamsMixin):
             dependence of the model's outputs. ``"conditional"``: their accumulated
             local effects, for columns that are strongly correlated. ``"standard"``:
             numbers less their mean in standard deviations, one-hot categories (two
-            different ones are :math:`\sqrt 2` apart). A dictionary gives each column
-            the difference that counts one, in days for dates; two different
-            categories are one over it apart. (default: :obj:`"effect"`)
+            different ones are :math:`\sqrt 2` apart). ``"combined"``: effects beside
+            standardized columns, with a total variance of :math:`0.35^2` beside 1. A
+            dictionary gives each column the difference that counts one, in days for
+            dates; two different categories are one over it apart.
+            (default: :obj:`"effect"`)
         equivalent (dict, optional): For columns of categories, groups of values
             that count as one, as in ``{"relationship": [("Husband", "Wife")]}``. They
             get the mean of their effects, weighted by their frequency.
@@ -104,7 +116,8 @@ class FairTable(ParamsMixin):
     Attributes:
         unit_ (str): What a distance of one means: ``"log-odds"``,
             ``"log-probability"`` (more than two classes), ``"output"`` (values),
-            ``"standard deviations"`` or ``"units"``.
+            ``"standard deviations"``, ``"units"`` or, combined, ``"spreads"``: the root
+            of the mean squared distance to the mean.
         surrogate_score_ (float, optional): Share of the variance of ``y_hat`` that the
             surrogate explains, for samples it has not seen.
         feature_names_in_ (numpy.ndarray): Columns of the fit.
@@ -191,32 +204,33 @@ class FairTable(ParamsMixin):
                 ``df``. Effects are then those of boosted trees fitted to them.
                 (default: :obj:`None`)
 
-        Scales ``"effect"`` and ``"conditional"`` need one of the two; others use none.
+        Scales by effect, and ``"combined"``, need one of the two; others use none.
         By these, a :class:`~pyg_glif.errors.SimilarityWarning` names a column that
         makes up 95% or more of the variance beside two or more others.
         """
         names, columns, groups = self._read(df)
         unit, score = "standard deviations", None
-        if self.scale in ("effect", "conditional"):
+        units: Mapping[Any, float] = {}
+        if isinstance(self.scale, Mapping):
+            unit, units = "units", self.scale
+        scaled: list[Scaled] = []
+        if not isinstance(self.scale, Mapping) and self.scale in _HOW:
             unit, scaled, score = self._by_effect(df, columns, groups, predict, y_hat)
-        else:
-            units: Mapping[Any, float] = {}
-            if isinstance(self.scale, Mapping):
-                unit, units = "units", self.scale
-            scaled = [
+        if self.scale not in ("effect", "conditional"):
+            standard = [
                 in_units(one, units.get(one.name), groups.get(one.name, []))
                 for one in columns
             ]
-        parts = [
-            one.of_fit(column) for one, column in zip(scaled, columns, strict=True)
-        ]
-        variances = np.array([part.var(axis=0).sum() for part in parts])
+            if self.scale == "combined":
+                unit, scaled = "spreads", _combined(columns, scaled, standard)
+            else:
+                scaled = standard
+        parts = _parts(columns, scaled)
+        variances = _variances(parts)
         if not variances.any():
             msg = "All samples have the same coordinates: no column that counts matters"
             warn_caller(msg, SimilarityWarning)
         shares = variances / (variances.sum() or 1.0)
-        if self.scale in ("effect", "conditional"):
-            _check_shares([one.name for one in columns], shares)
         erasure = None
         if self.proxies and variances.any():
             erasure = self._without_proxies(df, np.hstack(parts))
@@ -531,6 +545,8 @@ class FairTable(ParamsMixin):
             by_effect(one.grid, how, effects, groups.get(one.grid.column.name, []))
             for one, effects in zip(inquiries, measured(inquiries, source), strict=True)
         ]
+        variances = _variances(_parts(columns, scaled))
+        _check_shares([one.name for one in columns], variances)
         return source.unit.name, scaled, source.score
 
     def _without_proxies(self, df: Any, z: NDArray[np.float64]) -> Erasure:
@@ -540,10 +556,41 @@ class FairTable(ParamsMixin):
         return Erasure.of(z, np.hstack(attributes))
 
 
-def _check_shares(names: Sequence[Any], shares: NDArray[np.float64]) -> None:
-    """Warns if one of several columns makes up nearly all of the distances."""
-    if len(names) >= _FEWEST_COLUMNS and shares.max() >= _DOMINANT:
-        name, share = names[int(shares.argmax())], shares.max()
+def _parts(
+    columns: Sequence[Column], scaled: Sequence[Scaled]
+) -> list[NDArray[np.float64]]:
+    """Coordinates of the samples of the fit, a part per column."""
+    return [one.of_fit(column) for one, column in zip(scaled, columns, strict=True)]
+
+
+def _variances(parts: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+    """Total variance of each part."""
+    return np.array([part.var(axis=0).sum() for part in parts])
+
+
+def _combined(
+    columns: Sequence[Column], effects: Sequence[Scaled], standard: Sequence[Scaled]
+) -> list[Scaled]:
+    """Columns by effect and by spread; a model without effects leaves the spread."""
+    of_effects, of_spread = (
+        float(_variances(_parts(columns, scaled)).sum())
+        for scaled in (effects, standard)
+    )
+    factors = (
+        _EFFECT_SPREAD / of_effects**0.5 if of_effects > 0 else 0.0,
+        1.0 / of_spread**0.5,
+    )
+    return [
+        combined(effect, spread, factors)
+        for effect, spread in zip(effects, standard, strict=True)
+    ]
+
+
+def _check_shares(names: Sequence[Any], variances: NDArray[np.float64]) -> None:
+    """Warns if one of several columns makes up nearly all of the effects."""
+    total = variances.sum()
+    if len(names) >= _FEWEST_COLUMNS and variances.max() >= _DOMINANT * total > 0:
+        name, share = names[int(variances.argmax())], variances.max() / total
         msg = f"{name!r} makes up {share:.0%} of the effects on the model"
         remedy = "If it gives the outcome away, train the model without it"
         msg = f"{msg}, the other {len(names) - 1} columns hardly count. {remedy}"

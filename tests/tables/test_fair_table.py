@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 import torch
 from hypothesis import given, reject, settings, strategies as st
+from scipy.spatial.distance import pdist, squareform
 from sklearn.base import clone
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestClassifier
@@ -320,6 +321,26 @@ def test_standard_is_what_scikit_learn_encodes() -> None:
     assert table.unit_ == "standard deviations"
 
 
+def test_combined_adds_squared_distances_of_effects_and_of_columns() -> None:
+    df = samples(60)
+    effect, standard, both = (
+        FairTable(["sex"], scale=scale).fit_transform(df, predict).numpy()
+        for scale in ("effect", "standard", "combined")
+    )
+    total = 0.35**2 * squareform(pdist(effect)) ** 2 / effect.var(axis=0).sum()
+    total += squareform(pdist(standard)) ** 2 / standard.var(axis=0).sum()
+    np.testing.assert_allclose(squareform(pdist(both)) ** 2, total, **EXACT)
+
+
+def test_combined_without_effects_is_standard() -> None:
+    df = samples(60)
+    table = FairTable(["sex"], scale="combined")
+    both = table.fit_transform(df, lambda d: np.full(len(d), 0.3)).numpy()
+    standard = FairTable(["sex"], scale="standard").fit_transform(df).numpy()
+    standard /= standard.var(axis=0).sum() ** 0.5
+    np.testing.assert_allclose(pdist(both), pdist(standard), **EXACT)
+
+
 def test_standard_puts_missing_numbers_at_the_mean_and_apart() -> None:
     df = pd.DataFrame({"x": [1.0, 3.0, np.nan]})
     table = FairTable(scale="standard").fit(df)
@@ -465,7 +486,7 @@ def polars_of(df: pd.DataFrame) -> pl.DataFrame:
     )
 
 
-@pytest.mark.parametrize("scale", ["effect", "conditional", "standard"])
+@pytest.mark.parametrize("scale", ["effect", "conditional", "standard", "combined"])
 def test_polars_frames_give_the_same(scale: Any) -> None:
     df = samples()
     df["flag"] = (df["age"] > 40).where(df["age"] > 25, None)
@@ -626,7 +647,7 @@ FRAMES = st.integers(2, 12).flatmap(
 @given(
     data=FRAMES,
     scale=st.sampled_from(
-        ["effect", "conditional", "standard", {"x": 2.0, "c": 1, "b": 3}]
+        ["effect", "conditional", "combined", "standard", {"x": 2.0, "c": 1, "b": 3}]
     ),
     proxies=st.booleans(),
 )

@@ -1,4 +1,4 @@
-"""Files of the variants of the sentiment data set.
+"""Variants of the sentiment data set with vectors and names from files.
 
 The first names are those of the word-embedding association test, facts from Caliskan,
 Bryson and Narayanan, "Semantics derived automatically from language corpora contain
@@ -7,17 +7,18 @@ test associates with a name.
 """
 
 import csv
-import io
-from collections.abc import Callable, Iterable, Mapping
-from importlib.resources import files
+import os
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from torch import Tensor, from_numpy
 
-from pyg_glif._utils.validation import check_features
+from pyg_glif._utils.validation import check_choice, check_features
+from pyg_glif.datasets import Sentiment
 from pyg_glif.datasets._files import read_table
+from pyg_glif.datasets.sentiment import GENDERS, RACES, Vocabulary
 
 _LEXICON = ("positive-words.txt", "negative-words.txt")
 _NYC = ("names.csv.gz", "nyc_baby_names.csv.gz", *_LEXICON)
@@ -53,28 +54,12 @@ _NAMES = {
     ),
 }
 
-#: Names of races and genders, in the order of their labels.
-RACES = ("White", "Black")
-GENDERS = ("female", "male")
-
 #: Name, label of its race, label of its gender.
 WEAT_NAMES: tuple[tuple[str, int, int], ...] = tuple(
     (name, RACES.index(race), GENDERS.index(gender))
     for (race, gender), names in _NAMES.items()
     for name in names.split()
 )
-
-
-class Vocabulary(NamedTuple):
-    """Words and names with a vector, and their labels."""
-
-    words: list[str]
-    x: Tensor  # [N, F]
-    y: Tensor  # [N]
-    race: Tensor  # [N]
-    gender: Tensor  # [N]
-    side_names: list[str]
-    side_x: Tensor  # [M, F]
 
 
 class Name(NamedTuple):
@@ -86,28 +71,117 @@ class Name(NamedTuple):
     gender: int
 
 
-def read_vocabulary(variant: str, find: Callable[[str], Path]) -> Vocabulary:
-    """Content of a variant; ``find`` returns the path of a file."""
-    if variant == "us":
-        return _read_packaged()
-    paths = [find(name) for name in FILES[variant]]
-    return (_read_authors if variant == "glove42b" else _read_nyc)(*paths)
+class SentimentVariant(Sentiment):
+    r"""The sentiment data set with other vectors and another side set of names.
 
+    Args:
+        root (str or PathLike, optional): Folder in which the processed data set is
+            kept, and where files are looked for first: in ``root/raw``, ``root`` and
+            ``root/sentiment``, then in ``sentiment`` below the folder that
+            ``PYG_GLIF_DATA`` names. (default: :obj:`None`)
+        variant (str): Which vectors and which side set, see the table.
+            (default: :obj:`"us"`, that of :class:`~pyg_glif.datasets.Sentiment`)
+        **kwargs: Other arguments of :class:`~pyg_glif.datasets.Sentiment`.
 
-def _read_packaged() -> Vocabulary:
-    """Content of the file in the package."""
-    content = (files(__package__) / "data" / "sentiment.npz").read_bytes()
-    with np.load(io.BytesIO(content), allow_pickle=False) as file:
-        text = {key: file[key].tobytes().decode() for key in ("words", "side_names")}
-        return Vocabulary(
-            words=text["words"].split("\n"),
-            x=from_numpy(file["x"]).float(),
-            y=from_numpy(file["y"]).long(),
-            race=from_numpy(file["race"]).long(),
-            gender=from_numpy(file["gender"]).long(),
-            side_names=text["side_names"].split("\n"),
-            side_x=from_numpy(file["side_x"]).float(),
+    **STATS:**
+
+    .. list-table::
+        :header-rows: 1
+
+        * - variant
+          - vectors
+          - words +/-
+          - train/test
+          - names White/Black
+          - side set
+          - names also in it
+        * - ``"us"``
+          - GloVe 6B, 100-d
+          - 1,891/4,344
+          - 5,611/624
+          - 48/38
+          - 1,178
+          - 0
+        * - ``"nyc"``
+          - GloVe 6B, 100-d
+          - 1,889/4,344
+          - 5,609/624
+          - 48/38
+          - 1,137
+          - 32
+        * - ``"word2vec"``
+          - Google News, 300-d
+          - 1,853/4,445
+          - 5,668/630
+          - 39/33
+          - 173
+          - 31
+        * - ``"glove42b"``
+          - GloVe 42B, 300-d
+          - 6,624 in all
+          - 5,961/663
+          - 49/45
+          - as in its file
+          - as in its file
+
+    The last row is the paper's setting with its published numbers; its files cannot be
+    shipped. Coverage of ``"us"``: 6,235 of 6,786 lexicon words, 86 of the 100 names
+    and 1,178 of 1,187 common names have a vector.
+
+    - ``"us"`` keeps vectors in half precision. Its side set are names given to at
+      least 25,000 children born in the United States from 1950 to 2016, except those
+      that are rows of ``x``: a distance that has seen the names it is judged by
+      flatters the result.
+    - ``"nyc"`` and ``"word2vec"`` need files. Their side set are the distinct
+      names given to Black or White children in New York City (2011 to 2016), names of
+      the test among them, as in the paper.
+    - ``"glove42b"`` reads the files of the authors' script:
+      ``sentiment_glove.42B.300d.txt``, ``positive-words.txt``, ``negative-words.txt``
+      and ``Popular_Baby_Names.csv``. A name is in the side set as often as it is in
+      the table, as in the paper.
+    """
+
+    variants = tuple(FILES)
+
+    def __init__(
+        self,
+        root: str | os.PathLike[str] | None = None,
+        variant: str = "us",
+        **kwargs: Any,
+    ) -> None:
+        check_choice("variant", variant, self.variants)
+        self.variant = variant
+        super().__init__(root, **kwargs)
+
+    @property
+    def raw_file_names(self) -> list[str]:
+        """The files of the variant; none for the one that is in the package."""
+        return list(FILES[self.variant])
+
+    @property
+    def processed_file_names(self) -> list[str]:
+        """Those of each variant."""
+        names = super().processed_file_names
+        return [f"{self.variant}_{name}" for name in names]
+
+    def _origin(self) -> str:
+        """Where the variant's files can be had."""
+        if self.variant != "glove42b":
+            return super()._origin()
+        return (
+            "It is in 'project_data' of the authors' code (GitHub project "
+            "Felix-Petersen/fairness-post-processing)"
         )
+
+    def _read(self) -> Vocabulary:
+        """The source of the variant."""
+        if self.variant == "us":
+            return super()._read()
+        paths = [self.find(name) for name in FILES[self.variant]]
+        return (_read_authors if self.variant == "glove42b" else _read_nyc)(*paths)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(variant={self.variant!r}, seed={self.seed})"
 
 
 def _read_nyc(
