@@ -204,7 +204,7 @@ class LaplacianOperator:
 
     @property
     def roundings(self) -> int:
-        r"""How many float64 operations in a row an entry times ``lam`` stands for.
+        r"""Number of float64 operations in a row behind an entry times ``lam``.
 
         The entry :math:`\lambda v_{ij}` that a solver works with, scale included, is
         the exact one up to a factor of at most :math:`(1 + 2^{-53})^n`, or one over it.
@@ -244,7 +244,7 @@ class LaplacianOperator:
 
     @property
     def joined(self) -> Callable[[Tensor], Tensor] | None:
-        """Adds up over components of which others hold a part, if there are any."""
+        """Sum over components that other processes share, if there are any."""
         return None
 
     def keep_components(self, known: "LaplacianOperator", rows: Tensor) -> None:

@@ -252,7 +252,7 @@ def _parsed(words: list[str]) -> argparse.Namespace:
 def _settings(path: str, command: str, parser: argparse.ArgumentParser) -> Any:
     """Values of the file of ``--config`` by name, checked as words are.
 
-    One file serves several commands: each leaves the settings of the others alone.
+    One file serves several commands: each ignores the settings of the others.
     """
     known = _known(parser)
     values = {}

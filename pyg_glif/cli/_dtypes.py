@@ -21,7 +21,7 @@ _WORDS = ("nan", "inf", "infinity")  # numbers to Python, whatever their sign
 _GROUPS = " \u00a0\u202f'\u2019"
 _MINUS = "\u2212"
 _CURRENCIES = "$€£¥₹₽₩₺₪"
-# Numbers in anybody's notation: "12,5", "1.234,5", "12 345", "1,00,000", "-45 %".
+# Numbers in any notation: "12,5", "1.234,5", "12 345", "1,00,000", "-45 %".
 _NUMBER_LIKE = re.compile(
     rf"[-+{_MINUS}(]?\s?[{_CURRENCIES}]?\s?[-+{_MINUS}]?"
     rf"(\d+|\d*[.,]\d+|\d+[.,]|\d{{1,3}}([.,{_GROUPS}])(\d{{2,3}}\2)*\d{{3}}([.,]\d*)?)"
@@ -78,12 +78,12 @@ class Notation:
         whole = rf"\d+|\d{{1,3}}(?P<group>{groups})\d{{3}}(?:(?P=group)\d{{3}})*"
         pattern = rf"(?P<whole>{whole})(?:{point}(?P<part>\d*))?|{point}(?P<only>\d+)"
         pattern = rf"(?P<sign>[-+]?)(?:{pattern})(?P<power>[eE][-+]?\d+)?"
-        found = re.fullmatch(pattern, text)
-        if found is None:
+        match = re.fullmatch(pattern, text)
+        if match is None:
             return None
-        digits = re.sub(r"\D", "", found["whole"] or "0")
-        part = found["part"] or found["only"] or "0"
-        return f"{found['sign']}{digits}.{part}{found['power'] or ''}"
+        digits = re.sub(r"\D", "", match["whole"] or "0")
+        part = match["part"] or match["only"] or "0"
+        return f"{match['sign']}{digits}.{part}{match['power'] or ''}"
 
     def day(self, cell: Any) -> str | None:
         """The date that a cell holds or spells, the year first, if there is one."""
@@ -91,14 +91,14 @@ class Notation:
             return cell.isoformat()
         if not isinstance(cell, str):
             return None
-        found = _YEAR_FIRST.fullmatch(cell)
-        if found is not None:
-            year, _, month, day, time = found.groups()
+        match = _YEAR_FIRST.fullmatch(cell)
+        if match is not None:
+            year, _, month, day, time = match.groups()
         else:
-            found = _YEAR_LAST.fullmatch(cell)
-            if found is None or self.dates is None or len(found[4]) != 4:
+            match = _YEAR_LAST.fullmatch(cell)
+            if match is None or self.dates is None or len(match[4]) != 4:
                 return None
-            first, _, second, year, time = found.groups()
+            first, _, second, year, time = match.groups()
             day, month = (first, second) if self.dates == "dmy" else (second, first)
         return f"{year}-{month:0>2}-{day:0>2}{time or ''}"
 
@@ -180,13 +180,13 @@ def remedy(cell: Any, notation: Notation, holds: str = "numbers") -> str | None:
     if holds == "numbers":
         if not like_a_number(cell):
             return None
-        ways = {sign: Notation(decimal=sign).number(cell) for sign in ",."}
-        found = [
+        values = {sign: Notation(decimal=sign).number(cell) for sign in ",."}
+        ways = [
             f"'--decimal {sign}' reads {cell!r} as {value:.15g}"
-            for sign, value in ways.items()
+            for sign, value in values.items()
             if value is not None and sign != notation.decimal
         ]
-        return ", ".join(found) or f"Write {cell!r} as a plain number, like -1234.5"
+        return ", ".join(ways) or f"Write {cell!r} as a plain number, like -1234.5"
     if not like_a_date(cell):
         return None
     last = _YEAR_LAST.fullmatch(cell)
@@ -228,8 +228,8 @@ def typed(
     notation = notation or Notation()
     if not as_text and column.dtype.kind in "fiub":
         return column, _first(column, np.isinf(column))
-    codes, found = pd.factorize(column)  # -1 where nothing is stored
-    cells = [_cell(cell) for cell in found]
+    codes, values = pd.factorize(column)  # -1 where nothing is stored
+    cells = [_cell(cell) for cell in values]
     known = [cell for cell in cells if cell is not None]
     texts = [cell if cell is None else str(cell) for cell in cells]
     if as_text:
@@ -239,8 +239,8 @@ def typed(
         return _taken(codes, words), None
     numbers = [np.nan if cell is None else notation.number(cell) for cell in cells]
     if None not in numbers:
-        values = _taken(codes, numbers).astype(np.float64)
-        return values, _first(values, np.isinf(values))
+        column = _taken(codes, numbers).astype(np.float64)
+        return column, _first(column, np.isinf(column))
     days = pd.Series([notation.day(cell) for cell in cells], dtype=object)
     dates = pd.to_datetime(days, utc=True, errors="coerce", format="ISO8601")
     if dates.notna().sum() == len(known):

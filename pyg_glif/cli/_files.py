@@ -1,4 +1,4 @@
-"""Writes what people asked for: complete, or not at all."""
+"""Results in files: complete, or not at all."""
 
 import csv
 import gzip
@@ -177,14 +177,13 @@ def _write_npz(file: BinaryIO, columns: dict[str, NDArray[Any]]) -> None:
 
 
 def formulas(columns: dict[str, NDArray[Any]]) -> dict[str, int]:
-    """How many texts of each column a spreadsheet would run, its name among them."""
-    found = {}
-    for name, array in flat(columns).items():
-        text = [name, *(array if array.dtype.kind in "OU" else ())]
-        count = sum(_is_formula(cell) for cell in text)
-        if count:
-            found[name] = count
-    return found
+    """Number of texts, and names, of each column that a spreadsheet would run."""
+    texts = {
+        name: [name, *(array if array.dtype.kind in "OU" else ())]
+        for name, array in flat(columns).items()
+    }
+    counts = {name: sum(map(_is_formula, cells)) for name, cells in texts.items()}
+    return {name: count for name, count in counts.items() if count}
 
 
 def without_formulas(columns: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:

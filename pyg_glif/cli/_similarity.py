@@ -1,7 +1,6 @@
 """From options to the fair distance, the neighbor rule and the output space."""
 
 import argparse
-from collections.abc import Callable
 from inspect import signature
 from typing import Any
 
@@ -31,7 +30,7 @@ from pyg_glif.registry import build, registered
 class _Scale:
     """Standard deviations, as a part of the distance.
 
-    Differences do not see the mean, so a distance on standardised features is one on
+    Differences do not see the mean, so a distance on standardized features is one on
     raw features with a scaled factor. Files of fitted post-processors thus need
     nothing beside the distance, and new samples come in raw units too.
     """
@@ -54,7 +53,7 @@ class _Scale:
         return rows.double() / self._std
 
     def absorb(self, distance: SensitiveSubspace | None) -> FairDistance:
-        """A distance on standardised features as one on raw features."""
+        """A distance on standardized features as one on raw features."""
         if distance is None:
             return Mahalanobis.from_factor(torch.diag(1.0 / self._std))
         # What the distance makes of the axes: orthogonal to what it ignores.
@@ -76,50 +75,31 @@ def fair_distance(
     # The coordinates of a table are on their scale already.
     standardize = samples.scale == "standard" and samples.table is None
     scale = _Scale(samples.x, standardize)
-    learn = _LEARNERS.get(args.metric)
-    distance = None if learn is None else learn(args, samples, scale)
+    distance = _learned(args, samples, scale)
     return scale.absorb(distance) if standardize else distance
 
 
-def _subspace(
+def _learned(
     args: argparse.Namespace, samples: Samples, scale: _Scale
-) -> SensitiveSubspace:
-    rows = _rows(args, samples, "directions")
-    return SensitiveSubspace(scale.directions(rows))
-
-
-def _svd(
-    args: argparse.Namespace, samples: Samples, scale: _Scale
-) -> SensitiveSubspace:
-    rows = _rows(args, samples, "side_rows")
-    learner = SensitiveSVD(**keywords(args, "num_components"))
-    return learner.fit(scale.rows(rows))
-
-
-def _face(
-    args: argparse.Namespace, samples: Samples, scale: _Scale
-) -> SensitiveSubspace:
-    variants = samples.variant_codes()
-    assert variants is not None
-    learner = FACE(**keywords(args, "num_factors"), progress=progress(args))
-    return learner.fit(scale.rows(samples.x), variants)
-
-
-def _logistic(
-    args: argparse.Namespace, samples: Samples, scale: _Scale
-) -> SensitiveSubspace:
-    columns = torch.stack([c for c, _ in samples.sensitive_codes().values()], dim=1)
-    learner = LogisticSubspace(**keywords(args, "ridge"), progress=progress(args))
-    return learner.fit(scale.rows(samples.x), columns)
-
-
-_Learner = Callable[[argparse.Namespace, Samples, _Scale], SensitiveSubspace]
-_LEARNERS: dict[str, _Learner] = {
-    "subspace": _subspace,
-    "svd": _svd,
-    "face": _face,
-    "logistic": _logistic,
-}
+) -> SensitiveSubspace | None:
+    """The subspace that a metric ignores, if it ignores one."""
+    show = progress(args)
+    if args.metric == "subspace":
+        directions = _rows(args, samples, "directions")
+        return SensitiveSubspace(scale.directions(directions))
+    if args.metric == "svd":
+        rows = _rows(args, samples, "side_rows")
+        return SensitiveSVD(**keywords(args, "num_components")).fit(scale.rows(rows))
+    if args.metric == "face":
+        variants = samples.variant_codes()
+        assert variants is not None
+        face = FACE(**keywords(args, "num_factors"), progress=show)
+        return face.fit(scale.rows(samples.x), variants)
+    if args.metric == "logistic":
+        codes = [column for column, _ in samples.sensitive_codes().values()]
+        logistic = LogisticSubspace(**keywords(args, "ridge"), progress=show)
+        return logistic.fit(scale.rows(samples.x), torch.stack(codes, dim=1))
+    return None
 
 
 def _table(args: argparse.Namespace, option: str) -> FileTable:

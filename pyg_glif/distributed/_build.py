@@ -226,7 +226,7 @@ class Build:
             for name in ("spill", "blocks"):
                 store.clear(name)
             raise
-        arrays = {"basis": frame.basis, "centre": frame.centre, "sample": sample}
+        arrays = {"basis": frame.basis, "center": frame.center, "sample": sample}
         arrays["sample_batch"] = batch  # type: ignore[assignment]
         files: dict[str, Any] = {
             name: None if array is None else store.save(f"frame/{name}.npy", array)

@@ -157,9 +157,9 @@ class ShardedDataset:
     def frame(self) -> Frame:
         """Center, scale and directions that all blocks share."""
         files = self.manifest["files"]
-        centre = files["centre"]
+        center = files["center"]
         return Frame(
-            None if centre is None else self.store.tensor(centre).clone(),
+            None if center is None else self.store.tensor(center).clone(),
             self.manifest["scale"],
             self.store.tensor(files["basis"]).clone(),
         )

@@ -105,9 +105,9 @@ class Extent:
         high = torch.maximum(self.high, other.high)
         return Extent(low, high, max(self.sq_norm, other.sq_norm))
 
-    def farthest(self, centre: Tensor) -> float:
-        """The largest difference of a coordinate from that of a centre."""
-        ends = torch.stack([self.low - centre, self.high - centre])
+    def farthest(self, center: Tensor) -> float:
+        """The largest difference of a coordinate from that of a center."""
+        ends = torch.stack([self.low - center, self.high - center])
         return float(ends.abs().max())
 
 
@@ -115,14 +115,14 @@ class Extent:
 class Points:
     """Embedded points ``z`` and a float32 copy ``y`` close to the origin.
 
-    ``y = (z - centre) * scale`` up to rounding, so distances of ``y`` are those of
+    ``y = (z - center) * scale`` up to rounding, so distances of ``y`` are those of
     ``z`` times ``scale``. ``y`` rules pairs out, ``z`` decides.
     """
 
     z: Tensor  # [N, D], float32 or float64
     y: Tensor  # [N, D], float32; z itself where that is good enough
     sq_norm: Tensor  # [N], float32, of y
-    centre: Tensor | None  # [D], float64; None where y is z
+    center: Tensor | None  # [D], float64; None where y is z
     scale: float
     batch: Tensor | None  # [N], int64
 
@@ -167,14 +167,14 @@ class Points:
     @classmethod
     def from_embedding(cls, z: Tensor, batch: Tensor | None) -> "Points":
         """Points of ``z``, which is copied only if float32 would lose too much."""
-        centre, scale = placement(z[:: sample_step(len(z))], Extent.of(z))
-        y = moved_to(z, centre, scale)
-        return cls(z, y, sq_norms(y), centre, scale, batch)
+        center, scale = placement(z[:: sample_step(len(z))], Extent.of(z))
+        y = moved_to(z, center, scale)
+        return cls(z, y, sq_norms(y), center, scale, batch)
 
     def like(self, z: Tensor) -> "Points | None":
         """Other points with this center and scale; :obj:`None` if float32 overflows."""
-        y = moved_to(z, self.centre, self.scale)
-        out = Points(z, y, sq_norms(y), self.centre, self.scale, None)
+        y = moved_to(z, self.center, self.scale)
+        out = Points(z, y, sq_norms(y), self.center, self.scale, None)
         fits = float(out.sq_norm.max()) < _LARGEST_SQUARE  # not so for NaN either
         return out if fits else None
 
@@ -186,7 +186,7 @@ class Points:
     def only(self, rows: slice | Tensor) -> "Points":
         """Subset of the points, without graph numbers."""
         z, y, sq_norm = self.z[rows], self.y[rows], self.sq_norm[rows]
-        return Points(z, y, sq_norm, self.centre, self.scale, None)
+        return Points(z, y, sq_norm, self.center, self.scale, None)
 
 
 def sample_step(num_nodes: int) -> int:
@@ -196,36 +196,36 @@ def sample_step(num_nodes: int) -> int:
 
 def placement(
     rows: Tensor, extent: Extent
-) -> tuple[Tensor | None, float]:  # rows: [S, D] -> centre [D] float64, scale
+) -> tuple[Tensor | None, float]:  # rows: [S, D] -> center [D] float64, scale
     """Center and scale that suit float32; a center of :obj:`None` means no change.
 
     ``rows`` are every ``sample_step``-th point, the extent is that of all points.
     """
     sample = rows.double()
-    # Any centre is valid, so that of a sample will do.
-    centre = sample.mean(0)
-    spread = float((sample - centre).square().sum(1).mean())
+    # Any center is valid, so that of a sample will do.
+    center = sample.mean(0)
+    spread = float((sample - center).square().sum(1).mean())
     central = float(sample.square().sum(1).mean()) <= 4.0 * spread
     usual = rows.dtype == torch.float32 and central and _SAFE_SQUARES[0] < spread
     if usual and extent.sq_norm < _SAFE_SQUARES[1]:
         return None, 1.0
     # Far from the origin, norms are large beside distances, and their difference
     # loses digits.
-    largest = extent.farthest(centre.to(rows.dtype))
+    largest = extent.farthest(center.to(rows.dtype))
     if not math.isfinite(largest):
         limit = torch.finfo(rows.dtype).max
         raise ValueError(f"'x' must span less than {limit:g} in each coordinate")
     # A power of two, so that scaling is exact; at most 2**1000 in size.
     exponent = math.frexp(largest)[1] if largest else 0
     safe = _SAFE_SQUARES[0] < largest * largest / 2 < _SAFE_SQUARES[1]
-    return centre, 1.0 if safe else 2.0 ** -max(-1000, min(1000, exponent))
+    return center, 1.0 if safe else 2.0 ** -max(-1000, min(1000, exponent))
 
 
-def moved_to(z: Tensor, centre: Tensor | None, scale: float) -> Tensor:
+def moved_to(z: Tensor, center: Tensor | None, scale: float) -> Tensor:
     """Points in float32 relative to a center; unchanged without one."""
-    if centre is None:
+    if center is None:
         return z
-    y = z - centre.to(z.dtype)
+    y = z - center.to(z.dtype)
     return (y.double() * scale).float() if scale != 1.0 else y.float()
 
 

@@ -303,9 +303,9 @@ class Screen:
         positions = []
         for w in tile.w.split(self._leaf):
             leaves = self._sq_gap(w, 0).topk(count, largest=False).indices
-            centre = w.mean(0)
+            center = w.mean(0)
             # Off by rounding, which does not matter here.
-            value = _rows(w, centre) @ self._columns(leaves, centre).mT
+            value = _rows(w, center) @ self._columns(leaves, center).mT
             positions.append(
                 self._positions(leaves)[_least(value.clamp_(min=0.0), num)]
             )
@@ -328,10 +328,10 @@ class Screen:
         within = torch.arange(self._leaf, device=leaves.device)
         return (leaves.unsqueeze(1) * self._leaf + within).flatten()
 
-    def _columns(self, leaves: Tensor, centre: Tensor) -> Tensor:
-        """Points ``b`` of some leaves about a centre, as ``(b, |b|^2, 1)``."""
+    def _columns(self, leaves: Tensor, center: Tensor) -> Tensor:
+        """Points ``b`` of some leaves about a center, as ``(b, |b|^2, 1)``."""
         b = self._leaves.index_select(0, leaves).flatten(0, 1)
-        b[:, :-2] -= centre
+        b[:, :-2] -= center
         b[:, -2] = torch.linalg.vector_norm(b[:, :-2], dim=1).square_()
         return b
 
@@ -346,10 +346,10 @@ class Screen:
         reachable = (self._sq_gap(w, first) <= widest).nonzero().view(-1) + first
         if reachable.numel() == 0:  # which 'split' would return as one empty part
             return
-        centre = w.mean(0)  # close to both sides, so that little cancels
-        a = _rows(w, centre)
+        center = w.mean(0)  # close to both sides, so that little cancels
+        a = _rows(w, center)
         for leaves in reachable.split(self._width):
-            b = self._columns(leaves, centre)
+            b = self._columns(leaves, center)
             largest = a[:, -1].max() + b[:, -2].max()
             rounding = 2.0 * product_rounding(a.size(1)) * largest
             col = None
@@ -363,13 +363,13 @@ class Screen:
             yield r[wanted], self._perm[position[wanted]]
 
 
-def _rows(w: Tensor, centre: Tensor) -> Tensor:  # [A, K] -> [A, K + 2]
-    """Points ``a`` about a centre, as ``(-2 a, 1, |a|^2)``.
+def _rows(w: Tensor, center: Tensor) -> Tensor:  # [A, K] -> [A, K + 2]
+    """Points ``a`` about a center, as ``(-2 a, 1, |a|^2)``.
 
     Their products with :meth:`Screen._columns` are squared distances, without another
     pass over the block.
     """
-    a = w - centre
+    a = w - center
     sq_a = a.square().sum(1, keepdim=True)
     return torch.cat([a.mul_(-2.0), torch.ones_like(sq_a), sq_a], dim=1)
 

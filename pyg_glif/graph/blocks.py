@@ -69,17 +69,17 @@ DIRECTIONS = 64
 class Frame:
     """Center, scale and directions that all blocks share."""
 
-    centre: Tensor | None  # [D] float64
+    center: Tensor | None  # [D] float64
     scale: float
     basis: Tensor  # [D, M] float32
 
     @classmethod
     def of(cls, rows: Tensor, extent: Extent) -> "Frame":
         """Frame from every ``sample_step``-th point and the extent of all."""
-        centre, scale = placement(rows, extent)
-        points = cls(centre, scale, rows.new_empty(0)).points(rows)
+        center, scale = placement(rows, extent)
+        points = cls(center, scale, rows.new_empty(0)).points(rows)
         basis = principal_basis(points, min(DIRECTIONS, rows.size(1)))
-        return cls(centre, scale, basis)
+        return cls(center, scale, basis)
 
     def points(
         self,
@@ -90,9 +90,9 @@ class Frame:
     ) -> Points:
         """Points in the frame; ``y`` and ``sq_norm`` if they are known."""
         if y is None:
-            y = moved_to(z, self.centre, self.scale)
+            y = moved_to(z, self.center, self.scale)
         sq_norm = sq_norms(y) if sq_norm is None else sq_norm
-        return Points(z, y, sq_norm, self.centre, self.scale, batch)
+        return Points(z, y, sq_norm, self.center, self.scale, batch)
 
     def bounds(self, points: Points) -> Tensor:  # [N, M + 1]
         """Bound coordinates."""

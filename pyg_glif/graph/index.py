@@ -347,8 +347,8 @@ class _BatchQuery:
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
         w, self._perm, self._length, self._lo, self._hi = screen.runs(_LEAVES)
-        self._centre = w.mean(0)
-        w = w - self._centre
+        self._center = w.mean(0)
+        w = w - self._center
         sq = w.square().sum(1, keepdim=True)
         self._most = float(sq.max())
         # One product gives |b|^2 - 2 a.b, without another pass over the block.
@@ -373,7 +373,7 @@ class _BatchQuery:
             self._lo.unsqueeze(1), self._hi.unsqueeze(1), position, position
         )
         in_reach = gap <= widened(gap.new_tensor(tile.reach**2))  # [R, A]
-        a = tile.w - self._centre
+        a = tile.w - self._center
         sq_a = a.square().sum(1)
         rounding = 2.0 * product_rounding(a.size(1) + 1) * (sq_a + self._most)
         limit = (rounding - sq_a + tile.reach**2).unsqueeze(1)

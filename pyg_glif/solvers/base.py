@@ -1,4 +1,4 @@
-"""What all solvers share: the result with its error bound, the wording of failure."""
+"""Base class of solvers, results with error bounds, the wording of failure."""
 
 import math
 from abc import ABC, abstractmethod
@@ -32,7 +32,7 @@ _EVEN = 1e-3
 
 
 class SolveStatus(Enum):
-    """How a solve ended; the value is a sentence, with a remedy where one is due."""
+    """End of a solve; the value is a sentence, with a remedy where one is due."""
 
     CONVERGED = "Every column meets the tolerance."
     EPOCHS_DONE = "The requested epochs are done; 'residual' says how far they led."
@@ -204,7 +204,7 @@ class Solution:
 
 
 class Attempt(NamedTuple):
-    """What :meth:`Solver.attempt` returns, before the residual is verified."""
+    """Result of :meth:`Solver.attempt`, before the residual is verified."""
 
     value: Tensor  # [N, C] float64
     status: SolveStatus
@@ -241,7 +241,7 @@ class Solver(Registered, ABC):
         """Solves in float64; :meth:`solve` verifies the status that is returned."""
 
     def saddle(self, system: System, rhs: Tensor) -> Attempt:
-        """What is returned where the objective has no minimum: NaN by default."""
+        """Result where the objective has no minimum: NaN by default."""
         return Attempt(torch.full_like(rhs, torch.nan), SolveStatus.INDEFINITE, 0)
 
     def choose(self, system: System) -> "Solver":

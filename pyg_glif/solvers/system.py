@@ -47,7 +47,7 @@ class System:
 
     @property
     def pattern(self) -> Pattern:
-        """Where the off-diagonal entries are."""
+        """Positions of the off-diagonal entries."""
         return self.op.pattern
 
     @property
@@ -97,7 +97,7 @@ class System:
 
     @once
     def row_surplus(self) -> Tensor | None:  # [N], or None for zeros
-        """What the diagonal has beyond one and the rest of its row."""
+        """Excess of the diagonal over one and the rest of its row."""
         if self.keeps_constants:
             return None
         if self.surplus is not None:
@@ -106,7 +106,7 @@ class System:
 
     @once
     def surplus_size(self) -> Tensor:  # [N]
-        """How large the numbers are whose sum or difference the surplus is."""
+        """Size of the numbers whose sum or difference the surplus is."""
         if self.op.is_psd:
             assert self.row_surplus is not None
             return self.row_surplus
@@ -119,7 +119,7 @@ class System:
 
     @once
     def row_noise(self) -> Tensor:  # [N]
-        """What rounding can make of a row's product, per unit of the largest entry.
+        """Rounding error of a row's product, per unit of the largest entry.
 
         Entries of the row are off by ``roundings`` operations, its diagonal by as
         many as the row is long in addition, and the product adds up the row again.
@@ -155,7 +155,7 @@ class System:
         return 1.0 + self.lam * low, 1.0 + self.lam * high
 
     def indefinite_reason(self) -> str:
-        """Says why there is no minimum, and names the largest safe ``lam``."""
+        """The reason why there is no minimum, and the largest safe ``lam``."""
         low, high = self._eigenvalue
         safe = f"{self.lam / (1.0 - low):.3g}" if low < 1.0 else "inf"
         sure = "is not" if high <= 0 else "cannot be shown to be"

@@ -66,7 +66,7 @@ class Nodes:
     """Nodes of one type, and a graph among them.
 
     Args:
-        data (Data or HeteroData): What holds both.
+        data (Data or HeteroData): The data that hold both.
         name (str, optional): Name of the graph: of a second one in a ``Data``, of a
             relation in a ``HeteroData``, where :obj:`None` means ``"fair"``.
         node_type (str, optional): Type of the nodes; :obj:`None` in a ``Data``.
@@ -112,7 +112,7 @@ class Nodes:
 
     @property
     def store(self) -> Any:
-        """What holds the attributes of the nodes."""
+        """Storage of the attributes of the nodes."""
         return self.data if self.node_type is None else self.data[self.node_type]
 
     @property
@@ -198,7 +198,7 @@ class Nodes:
 
     @property
     def _edge_store(self) -> Any:
-        """What holds the edges; PyG adds a relation that is not there yet."""
+        """Storage of the edges; PyG adds a relation that is not there yet."""
         return self.data if self.relation is None else self.data[self.relation]
 
     def _taken(self) -> list[str]:
@@ -215,7 +215,7 @@ class Nodes:
         ]
 
     def _record_slices(self, part: Any, key: str, cut: Tensor, shift: Tensor) -> None:
-        """Tells a batch which slice of an attribute is whose, and what to subtract."""
+        """Records the slice of an attribute of each graph, and what to subtract."""
         # 'to_data_list' cuts every attribute where 'from_data_list' glued it: without
         # this it would leave new attributes out, or cut edges where the old ones ended.
         # New dictionaries: a shallow copy of the batch shares the old ones.

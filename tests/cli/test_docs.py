@@ -61,7 +61,9 @@ def test_the_page_shows_what_calls_print(shell: Shell) -> None:
 
 def test_every_option_on_the_page_exists(shell: Shell) -> None:
     known = "".join(shell(name, "--help").out for name in commands())
-    for flag in set(re.findall(r"--[a-z][a-z-]*", PAGE.read_text())):
+    flags = set(re.findall(r"--[a-z][a-z-]*", PAGE.read_text()))
+    assert "--outputs" in flags
+    for flag in flags:
         assert re.search(rf"{flag}\b", known), flag
 
 

@@ -1,4 +1,4 @@
-"""``pyg-glif explain``: letters about fitted people and newcomers."""
+"""``pyg-glif explain``: explanations of fitted and of new samples."""
 
 import json
 from pathlib import Path
@@ -14,7 +14,7 @@ HOW = ("--scale", "standard", "--tau", 2.0)
 
 @pytest.fixture
 def fit(shell: Shell) -> Shell:
-    """A fit of thirty people with texts, and five newcomers, in the folder."""
+    """A fit of thirty people with texts, and five new ones, in the folder."""
     random = np.random.default_rng(0)
     rows = []
     for i in range(35):
@@ -29,44 +29,38 @@ def fit(shell: Shell) -> Shell:
     return shell
 
 
-def test_a_letter_to_a_fitted_person(fit: Shell) -> None:
+def test_explanation_of_a_fitted_sample(fit: Shell) -> None:
     text = fit("explain", "fit.safetensors", "--person", "N3").out
     assert text.startswith("Your score went from 0.")
     assert "The 5 closest" in text
     words = ("explain", "fit.safetensors", "--person", "N3", "--json")
     assert "contributors" not in fit(*words).json["explanations"][0]
-    (letter,) = fit(*words, "--names").json["explanations"]
-    assert letter["sample"] == "N3"
-    total = letter["own_share"] * letter["y_hat"]
-    total += letter["neighbors_share"] * letter["neighbors_mean"]
-    total += letter["others_share"] * (letter["others_mean"] or 0.0)
-    assert total == pytest.approx(letter["y_fair"], abs=1e-5)
-    assert letter["contributors"][0]["sample"].startswith("N")
+    (explanation,) = fit(*words, "--names").json["explanations"]
+    assert explanation["sample"] == "N3"
+    total = explanation["own_share"] * explanation["y_hat"]
+    total += explanation["neighbors_share"] * explanation["neighbors_mean"]
+    total += explanation["others_share"] * (explanation["others_mean"] or 0.0)
+    assert total == pytest.approx(explanation["y_fair"], abs=1e-5)
+    assert explanation["contributors"][0]["sample"].startswith("N")
 
 
-def test_a_letter_to_a_newcomer(fit: Shell) -> None:
+def test_explanations_of_new_samples(fit: Shell) -> None:
     words = ("explain", "fit.safetensors", "--new", "new.csv", "--id", "name")
     one = fit(*words, "--person", "N31", "--reasons", "--json").json["explanations"]
     every = fit(*words, "--json").json["explanations"]
-    assert [letter["sample"] for letter in every] == [f"N{i}" for i in range(30, 35)]
+    assert [explanation["sample"] for explanation in every] == [
+        f"N{i}" for i in range(30, 35)
+    ]
     assert one[0]["y_fair"] == every[1]["y_fair"]
-    fit(
-        "smooth",
-        "new.csv",
-        "--post",
-        "fit.safetensors",
-        "--id",
-        "name",
-        "--out",
-        "n.csv",
-    )
+    words = ("smooth", "new.csv", "--post", "fit.safetensors", "--id", "name")
+    assert fit(*words, "--out", "n.csv").code == 0
     lines = Path("n.csv").read_text().splitlines()[1:]
-    for line, letter in zip(lines, every, strict=True):
-        assert float(line.split(",")[-1]) == pytest.approx(letter["y_fair"])
+    for line, explanation in zip(lines, every, strict=True):
+        assert float(line.split(",")[-1]) == pytest.approx(explanation["y_fair"])
 
 
-@pytest.mark.parametrize("name", ["letter.txt", "letter.json"])
-def test_letters_are_written(fit: Shell, name: str) -> None:
+@pytest.mark.parametrize("name", ["explanation.txt", "explanation.json"])
+def test_explanations_are_written(fit: Shell, name: str) -> None:
     words = ("explain", "fit.safetensors", "--person", "N3")
     call = fit(*words, "--out", name)
     assert (call.code, call.out) == (0, f"written  {name}\n")
@@ -76,18 +70,22 @@ def test_letters_are_written(fit: Shell, name: str) -> None:
     assert text == fit(*words).out
 
 
-def test_mistakes(fit: Shell) -> None:
-    fit("explain", "fit.safetensors").fails(
-        2, "--person must say who (or --new names a file of newcomers)"
-    )
-    fit("explain", "fit.safetensors", "--person", "Zoe").fails(
-        2, "--person: 'fit.safetensors' has nobody with the id 'Zoe'"
-    )
-    fit("explain", "no.safetensors", "--person", "N3").fails(
-        2, "'no.safetensors' does not exist"
-    )
-    words = ("explain", "fit.safetensors", "--new", "new.csv", "--person", "9")
-    fit(*words, "--ignore", "name").fails(
-        2,
-        "--person must be a number below 5, because 'new.csv' has no ids (got '9')",
-    )
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("fit.safetensors", "--person must say who (or --new names a file of "),
+        (
+            "fit.safetensors --person Zoe",
+            "--person: 'fit.safetensors' has nobody with the id 'Zoe'",
+        ),
+        ("no.safetensors --person N3", "'no.safetensors' does not exist"),
+        (
+            "fit.safetensors --new new.csv --person 9 --ignore name",
+            "--person must be a number below 5, because 'new.csv' has no ids (got '9')",
+        ),
+    ],
+)
+def test_mistakes(fit: Shell, words: str, message: str) -> None:
+    call = fit("explain", *words.split())
+    assert call.code == 2
+    assert call.err.startswith(f"pyg-glif: error: {message}")

@@ -54,25 +54,25 @@ def plain_result(shell: Shell) -> np.ndarray:
     return numbers(read_csv(Path("expected.csv"))["score"])
 
 
-def test_every_notation_is_read_as_told_or_refused(shell: Shell) -> None:
+def test_every_notation_is_read_by_its_option_or_refused(shell: Shell) -> None:
     expected = plain_result(shell)
     for (decimal, group), separator in itertools.product(NOTATIONS, SEPARATORS):
         text = table_text(decimal, group, separator)
         Path("people.csv").write_text(text, encoding="utf-8")
         case = (decimal, group, separator)
         words = ("smooth", "people.csv", *WORDS, "--out", "fair.csv")
-        told = shell(*words, "--decimal", decimal)
-        assert told.code == 0, (case, told.err)
+        call = shell(*words, "--decimal", decimal)
+        assert call.code == 0, (case, call.err)
         found = pd.read_csv("fair.csv", sep=",;"[decimal == ","], decimal=decimal)
         np.testing.assert_allclose(found["score"], expected, rtol=1e-12)
         Path("fair.csv").unlink()
-        untold = shell(*words)
+        call = shell(*words)
         if (decimal, group) == (".", ""):
-            assert untold.code == 0, case
+            assert call.code == 0, case
             Path("fair.csv").unlink()
             continue
-        assert untold.code == 2, case
-        assert f"'--decimal {decimal}' reads " in untold.err, case
+        assert call.code == 2, case
+        assert f"'--decimal {decimal}' reads " in call.err, case
         assert not Path("fair.csv").exists()
 
 
@@ -103,7 +103,7 @@ def test_texts_with_figures_are_categories(cell: str) -> None:
 
 @pytest.mark.parametrize("order", ["dmy", "mdy"])
 @pytest.mark.parametrize("sign", [".", "/", "-"])
-def test_dates_are_read_in_the_order_told(order: str, sign: str) -> None:
+def test_dates_are_read_in_the_order_of_the_option(order: str, sign: str) -> None:
     days = pd.date_range("2019-12-28", periods=60, freq="13D")
     first, second = ("%d", "%m") if order == "dmy" else ("%m", "%d")
     texts = days.strftime(f"{first}{sign}{second}{sign}%Y").to_numpy(object)

@@ -35,11 +35,11 @@ def test_smooth_says_what_it_did(shell: Shell, table: Table) -> None:
     assert found["files"] == {"out": "fair.csv"}
     assert found["mean_movement"] == pytest.approx(moved.mean(), rel=1e-6)
     assert found["largest_movement"] == pytest.approx(moved.max(), rel=1e-6)
-    apart = table.x[:, None] - table.x[None]
-    near = np.sqrt((apart**2).sum(-1)) <= 6000
-    np.fill_diagonal(near, False)
-    assert found["neighbors_each"] == pytest.approx(near.sum() / 40)
-    assert found["people_without_neighbors"] == (~near.any(1)).sum()
+    difference = table.x[:, None] - table.x[None]
+    similar = np.sqrt((difference**2).sum(-1)) <= 6000
+    np.fill_diagonal(similar, False)
+    assert found["neighbors_each"] == pytest.approx(similar.sum() / 40)
+    assert found["people_without_neighbors"] == (~similar.any(1)).sum()
     assert found["energy_after"] < found["energy_before"]
     assert found["status"] == "CONVERGED"
     assert 0 <= found["error_bound"] < 1e-4
@@ -205,7 +205,7 @@ def test_density_differs_and_keeps_constants(shell: Shell, table: Table) -> None
     assert np.abs(np.load("f.npy") - plain).max() > 1e-3
 
 
-def test_newcomers_get_one_coordinate_update(shell: Shell, table: Table) -> None:
+def test_new_samples_get_one_coordinate_update(shell: Shell, table: Table) -> None:
     table.write(Path("old.csv"), slice(0, 30))
     shell(
         *("smooth", "old.csv", *COLUMNS, "--scale", "standard", "--tau", 0.9),
@@ -285,7 +285,7 @@ def test_post_refuses(
     assert call.err.startswith(f"pyg-glif: error: {message}")
 
 
-def test_newcomers_need_the_columns_of_the_fit(shell: Shell, table: Table) -> None:
+def test_new_samples_need_the_columns_of_the_fit(shell: Shell, table: Table) -> None:
     fit = ("smooth", "people.csv", *COLUMNS, "--out", "f.csv")
     shell(*fit, "--save", "fit.safetensors")
     write_csv(Path("new.csv"), ["age", "score"], [(40, 0.5)])
@@ -380,7 +380,7 @@ def test_a_saddle_is_a_failure_of_the_work(shell: Shell) -> None:
     assert shell(*words, {"normalization": "density"}).code == 0
 
 
-def test_few_people_need_a_radius(shell: Shell) -> None:
+def test_few_samples_need_a_radius(shell: Shell) -> None:
     np.save("x.npy", np.eye(3))
     np.save("y.npy", np.ones(3))
     shell("smooth", "x.npy", "y.npy", "--out", "f.npy").fails(

@@ -148,7 +148,7 @@ def test_numbers_that_are_names(shell: Shell, frame: pd.DataFrame) -> None:
 
 
 @pytest.mark.filterwarnings("default")
-def test_newcomers_have_text_too(shell: Shell, frame: pd.DataFrame) -> None:
+def test_new_samples_have_text_too(shell: Shell, frame: pd.DataFrame) -> None:
     frame[:60].to_csv("people.csv", index=False)
     words = ("--tau", 0.5, "--lam", 0.4, "--save", "fit.safetensors")
     assert shell("smooth", *TABLE, *words).code == 0
@@ -177,14 +177,12 @@ def test_newcomers_have_text_too(shell: Shell, frame: pd.DataFrame) -> None:
     np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
-def test_one_newcomer_is_read_as_the_people_of_the_fit(
-    shell: Shell, frame: pd.DataFrame
-) -> None:
+def test_one_new_sample_is_read_as_the_fit(shell: Shell, frame: pd.DataFrame) -> None:
     frame["job"] = frame["job"].map({"clerk": "7", "nurse": "7a", "baker": "b"})
     frame["age"] = frame["age"].fillna(40.0)
     frame.to_csv("people.csv", index=False)
     assert shell("smooth", *TABLE, "--save", "fit.safetensors").code == 0
-    one = frame[frame["job"] == "7"][:1]  # alone, the text would be a number
+    one = frame[frame["job"] == "7"][:1]  # in a file of its own the text is a number
     one.to_csv("one.csv", index=False)
     words = ("smooth", "one.csv", "--post", "fit.safetensors", "--out", "o.csv")
     call = shell(*words, "--json")
@@ -198,26 +196,20 @@ def test_outcomes_are_no_features(shell: Shell, frame: pd.DataFrame) -> None:
     frame.to_csv("people.csv", index=False)
     call = shell("smooth", *TABLE)
     assert call.code == 0
-    told = "'repaid' looks like an outcome (0 and 1 only), and it says who is similar"
-    assert f"pyg-glif: warning: {told}" in call.err
+    warning = (
+        "'repaid' looks like an outcome (0 and 1 only), and it says who is similar"
+    )
+    assert f"pyg-glif: warning: {warning}" in call.err
     assert "--ignore repaid" in call.err
     assert shell("smooth", *TABLE, "--ignore", "repaid").err == ""
     assert shell("smooth", *TABLE, "--labels", "repaid").err == ""
     frame[["name", "sex", "age", "score", "repaid"]].dropna().to_csv("people.csv")
-    plain = (
-        "--outputs",
-        "score",
-        "--id",
-        "name",
-        "--ignore",
-        "sex",
-        "--scale",
-        "standard",
-    )
-    assert f"warning: {told}" in shell("audit", "people.csv", *plain).err
+    plain = ("--outputs", "score", "--id", "name", "--ignore", "sex")
+    plain += ("--scale", "standard")
+    assert f"warning: {warning}" in shell("audit", "people.csv", *plain).err
 
 
-def test_people_whose_sex_is_not_known_are_a_group(
+def test_gaps_of_a_sensitive_column_are_a_group(
     shell: Shell, frame: pd.DataFrame
 ) -> None:
     frame.loc[[1, 2], "sex"] = None
@@ -245,7 +237,7 @@ def test_audit_and_tune_take_the_same_table(shell: Shell, frame: pd.DataFrame) -
     assert shell(*call, "--json").json["columns"] == FEATURES
 
 
-def test_nearest_people(shell: Shell, frame: pd.DataFrame) -> None:
+def test_k_nearest(shell: Shell, frame: pd.DataFrame) -> None:
     found = shell("smooth", *TABLE, "--k", 4, "--json").json
     assert found["k"] == 4
     assert "tau" not in found
@@ -259,7 +251,7 @@ def test_nearest_people(shell: Shell, frame: pd.DataFrame) -> None:
     assert shell("audit", *TABLE, "--k", 4, "--json").json["k"] == 4
 
 
-def test_coverage_is_the_share_of_people_with_a_neighbour(
+def test_coverage_is_the_share_of_samples_with_a_neighbor(
     shell: Shell, frame: pd.DataFrame
 ) -> None:
     for share in (0.5, 0.8, 0.95):

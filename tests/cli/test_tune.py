@@ -171,7 +171,7 @@ def test_a_plot_needs_matplotlib_and_says_so_first(
     )
 
 
-def test_a_promise_is_that_of_the_library(shell: Shell, tmp_path: Path) -> None:
+def test_risk_control_is_that_of_the_library(shell: Shell, tmp_path: Path) -> None:
     table = people(400)
     table.write(tmp_path / "people.csv")
     words = ("tune", *PEOPLE, "--labels", "repaid", "--taus", "3000", "--lams", "0.1,1")
@@ -184,19 +184,19 @@ def test_a_promise_is_that_of_the_library(shell: Shell, tmp_path: Path) -> None:
     control = RiskControl(0.1, 0.2, share=0.4)
     grid = {"taus": [3000.0], "lams": [0.1, 1.0], "guarantee": control}
     expected = tune(torch.from_numpy(table.x), table.y, table.repaid, **grid)
-    promise = expected.guarantee
-    assert promise is not None
+    guarantee = expected.guarantee
+    assert guarantee is not None
     found = shell(*words, "--json").json["guarantee"]
-    assert found == json.loads(json.dumps(promise.to_dict()))
-    # What is kept is the fit to those who were not set aside.
+    assert found == json.loads(json.dumps(guarantee.to_dict()))
+    # What is kept is the fit to the samples outside the calibration split.
     post = GLIFPostProcessor.load("fit.safetensors")
-    assert len(post.y_fair_) == len(promise.fitted) == 240
-    rows = promise.fitted.numpy()
+    assert len(post.y_fair_) == len(guarantee.fitted) == 240
+    rows = guarantee.fitted.numpy()
     again = smooth(table.x[rows], table.y[rows], 3000.0, expected.best.lam)
     np.testing.assert_allclose(post.y_fair_, again, atol=1e-5)
 
 
-def test_promises_that_do_not_go(shell: Shell, table: Table) -> None:
+def test_risk_control_refuses(shell: Shell, table: Table) -> None:
     words = ("tune", *PEOPLE, "--scale", "none", "--labels", "repaid", *GRID)
     shell(*words, "--delta", 0.1).fails(2, "--delta goes with --guarantee")
     shell(*words, "--guarantee", 0.1, "--max-loss", 0.1).fails(
@@ -218,20 +218,19 @@ LEARNED = {
 
 
 @pytest.mark.parametrize("how", LEARNED)
-def test_nothing_is_learned_from_those_who_certify(
+def test_nothing_is_learned_from_the_calibration_split(
     shell: Shell, tmp_path: Path, how: str
 ) -> None:
     table = people(400)
     table.y[:] = 1 / (1 + np.exp((40000 - table.x[:, 1]) / 9000))
-    known, nobody = torch.ones(400, dtype=torch.bool), None
-    rows = calibration_split(RiskControl(0.9, share=0.4), known, nobody).fitted
+    known = torch.ones(400, dtype=torch.bool)
+    rows = calibration_split(RiskControl(0.9, share=0.4), known, None).fitted
     words = ("tune", "people.csv", "--outputs", "score", "--id", "name", *LEARNED[how])
     words = (*words, "--labels", "repaid", "--ks", "10", "--lams", "1")
     fits = []
     for factor in (1.0, 3.0):
-        # Everything about the calibration split is another, the rest as before.
-        aside = np.setdiff1d(np.arange(400), rows)
-        table.x[aside] *= factor
+        # The calibration split changes, the rest does not.
+        table.x[np.setdiff1d(np.arange(400), rows)] *= factor
         table.write(tmp_path / "people.csv")
         call = shell(
             *words, "--guarantee", 0.9, {"share": 0.4}, "--save", "fit.safetensors"
@@ -240,10 +239,9 @@ def test_nothing_is_learned_from_those_who_certify(
         post = GLIFPostProcessor.load("fit.safetensors")
         state = {} if post.distance is None else dict(post.distance.state_dict())
         fits.append((post.metadata_, post.x_, post.y_fair_, state))
-    (kept, x, y, state), (other_kept, other_x, other_y, other_state) = fits
-    assert kept == other_kept
-    assert torch.equal(x, other_x)
-    assert torch.equal(y, other_y)
+    (metadata, *tensors, state), (other_metadata, *others, other_state) = fits
+    assert metadata == other_metadata
     assert state.keys() == other_state.keys()
-    for name, value in state.items():
-        assert torch.equal(value, other_state[name])
+    tensors += state.values()
+    others += other_state.values()
+    assert all(map(torch.equal, tensors, others))

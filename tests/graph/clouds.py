@@ -17,8 +17,8 @@ def cloud(kind, num_nodes, num_features, dtype, seed, copies=3):
     if kind == "far":
         return x + 1e4
     if kind == "clusters":
-        centre = torch.randint(3, (num_nodes, 1), generator=generator)
-        return 1e-3 * x + 100.0 * centre
+        center = torch.randint(3, (num_nodes, 1), generator=generator)
+        return 1e-3 * x + 100.0 * center
     if kind == "grid":
         size = (num_nodes, num_features)
         return torch.randint(3, size, generator=generator).to(dtype)

@@ -166,11 +166,11 @@ def test_a_few_queries_of_different_clusters(num_new, entries, monkeypatch):
     generator = torch.Generator().manual_seed(num_new)
     monkeypatch.setattr("pyg_glif.graph.index._BLOCK_ENTRIES", entries)
     monkeypatch.setattr("pyg_glif.graph.index._LEAVES", 4)
-    centres = 4.0 * torch.randn(12, 80, generator=generator)
+    centers = 4.0 * torch.randn(12, 80, generator=generator)
     spread = torch.arange(1, 81) ** -1.0
     label = torch.randint(12, (5000 + num_new,), generator=generator)
     noise = spread * torch.randn(len(label), 80, generator=generator)
-    x = centres[label] + noise
+    x = centers[label] + noise
     x, x_new = x[num_new:], x[:num_new]
     x_new[-1] = 100.0  # far from all samples
     index = RadiusIndex(x, 1.0)
